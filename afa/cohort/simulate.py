@@ -56,17 +56,31 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     Every purpose has a random stream of its own, so that a change of one leaves the other draws as they were.
     Raises `ConfigError` where an entity of the bundle has no prevalence.
     """
+    lacking = [entity for entity in bundle.entities if entity not in config.prevalences]
+    if config.default_prevalence is None and lacking:
+        expected = "a prevalence for every entity of the bundle"
+        step = "add it, or set simulation.default_prevalence"
+        raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
-    phenotypes = pd.DataFrame(
-        {
-            name: (people["diagnosis"] == "IBD") & _has_phenotype(config, name, prevalence, scores)
-            for name, prevalence in _prevalences(config, bundle).items()
-        }
-    ).astype("int8")
+    phenotypes = pd.DataFrame(index=people.index)
+    # Phenotypes of the config too, since label rules look for them: a latent normal of factor scores and a part of its
+    # own, cut at the prevalence.
+    for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
+        loadings = {INFLAMMATION: config.default_loading}
+        if name in config.prevalences:
+            loadings = {factor: named[name] for factor, named in config.factors.items() if name in named}
+        own = _stream(config, "phenotype", name).standard_normal(len(people))
+        latent = np.sqrt(max(0.0, 1 - sum(loading**2 for loading in loadings.values()))) * own
+        for factor, loading in loadings.items():
+            latent += loading * scores[factor]
+        phenotypes[name] = ((people["diagnosis"] == "IBD") & (latent > norm.isf(prevalence))).astype("int8")
     effects = _effects(config, bundle)
     genes = _genes(config, bundle, effects)
     mean = _mean_counts(config, genes, people, effects, phenotypes)
-    counts = _counts(config, genes, mean)
+    shape = 1 / genes["dispersion"].to_numpy()[:, None]
+    rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
+    # processors differ in the last bits of exp2 and gamma, which must not reach the counts
+    counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)
     accessions = pd.Series(samples.index, index=samples["title"].str.partition(",")[0]).reindex(people.index)
@@ -79,16 +93,6 @@ def _stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
     """The random stream of one purpose: a child of the seed that depends on nothing but the purpose's name."""
     key = int.from_bytes(hashlib.sha256("/".join(purpose).encode()).digest()[:8])
     return np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(key,)))
-
-
-def _prevalences(config: SimulationConfig, bundle: Bundle) -> dict[str, float]:
-    """Prevalence of every phenotype of the config, whose label rules look for it, and of every bundle entity."""
-    lacking = [entity for entity in bundle.entities if entity not in config.prevalences]
-    if config.default_prevalence is None and lacking:
-        expected = "a prevalence for every entity of the bundle"
-        step = "add it, or set simulation.default_prevalence"
-        raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
-    return config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)
 
 
 def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
@@ -109,21 +113,6 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
         index=pd.Index(names, name="sample"),
     )
     return people, scores
-
-
-def _has_phenotype(
-    config: SimulationConfig, name: str, prevalence: float, scores: dict[str, Floats]
-) -> NDArray[np.bool_]:
-    """Per person: a latent normal of factor scores and a part of its own, cut at the prevalence."""
-    if name in config.prevalences:
-        loadings = {factor: named[name] for factor, named in config.factors.items() if name in named}
-    else:
-        loadings = {INFLAMMATION: config.default_loading}
-    own = _stream(config, "phenotype", name).standard_normal(len(scores[INFLAMMATION]))
-    latent = np.sqrt(max(0.0, 1 - sum(loading**2 for loading in loadings.values()))) * own
-    for factor, loading in loadings.items():
-        latent += loading * scores[factor]
-    return np.asarray(latent > norm.isf(prevalence))
 
 
 def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
@@ -199,13 +188,6 @@ def _gene_group(
     )
 
 
-def _extent(config: SimulationConfig, name: str, n_people: int) -> Floats:
-    """How far a phenotype moves its genes in each person: log-normal with mean 1."""
-    normal = _stream(config, "extent", name).standard_normal(n_people)
-    extent: Floats = np.exp(config.extent_spread * normal - config.extent_spread**2 / 2)
-    return extent
-
-
 def _mean_counts(
     config: SimulationConfig, genes: pd.DataFrame, people: pd.DataFrame, effects: pd.DataFrame, phenotypes: pd.DataFrame
 ) -> Floats:
@@ -216,22 +198,15 @@ def _mean_counts(
         + np.multiply.outer(genes["composition"].to_numpy(), people["composition"].to_numpy())
     )
     for entity, of_entity in effects.groupby("entity"):
-        extent = phenotypes[entity].to_numpy() * _extent(config, str(entity), len(people))
+        # how far the phenotype moves its genes in each person: log-normal with mean 1
+        normal = _stream(config, "extent", str(entity)).standard_normal(len(people))
+        extent = np.exp(config.extent_spread * normal - config.extent_spread**2 / 2) * phenotypes[entity].to_numpy()
         log2_abundance[genes.index.get_indexer(pd.Index(of_entity["feature"]))] += np.multiply.outer(
             of_entity["effect"].to_numpy(), extent
         )
     abundance = np.exp2(log2_abundance)
     mean: Floats = people["depth"].to_numpy() * abundance / abundance.sum(axis=0)
     return mean
-
-
-def _counts(config: SimulationConfig, genes: pd.DataFrame, mean: Floats) -> NDArray[np.int64]:
-    """Negative-binomial counts (n_genes, n_people): Poisson about gamma-distributed rates."""
-    shape = 1 / genes["dispersion"].to_numpy()[:, None]
-    rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # processors differ in the last bits of exp2 and gamma, which must not reach the counts
-    counts: NDArray[np.int64] = _stream(config, "counting noise").poisson(rate.round(6))
-    return counts
 
 
 def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.DataFrame) -> pd.DataFrame:
