@@ -295,6 +295,12 @@ def visible(text: str) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN else shown[: _LONGEST_SHOWN - 3] + "..."
 
 
+def few(names: Iterable[str]) -> str:
+    """The first names of many, for a sentence."""
+    listed = list(names)
+    return ", ".join(map(visible, listed[:5])) + (", ..." if len(listed) > 5 else "")
+
+
 def quoted(text: str) -> str:
     """A short rendering of a text for a fault; an empty one reads "nothing"."""
     short = repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3]) + "..."

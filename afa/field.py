@@ -22,9 +22,9 @@ from scipy import stats
 from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.bundle.rates import SCOPES
 from afa.cohort.encode import Coding
-from afa.cohort.encode_table import few, read_and_encode
+from afa.cohort.encode_table import read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
-from afa.csvfile import name_column, number_column, quoted, read_table
+from afa.csvfile import few, name_column, number_column, quoted, read_table
 from afa.elicit.consensus import SHARES, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
 from afa.elicit.study import (
     DICTIONARY_FILE,

@@ -38,7 +38,17 @@ from afa.bundle.format import (
 )
 from afa.bundle.model import Bundle, packed_couplings
 from afa.bundle.rates import Rates
-from afa.csvfile import LONGEST_NAME, CsvTable, RowFaults, first_of, is_name, name_column, read_table, table_of_frame
+from afa.csvfile import (
+    LONGEST_NAME,
+    CsvTable,
+    RowFaults,
+    few,
+    first_of,
+    is_name,
+    name_column,
+    read_table,
+    table_of_frame,
+)
 from afa.errors import AfaError, BundleError, ConfigError, Fault
 from afa.yamlfile import check_model, read_mapping
 
@@ -339,7 +349,7 @@ def _notes(
         counts = np.bincount(np.concatenate([index.ravel() for index in uses]), minlength=len(names))
         idle = [names[index] for index in np.flatnonzero(counts == 0)]
         if idle:
-            yield f"{name} without any potential ({len(idle)}): {_some(idle)}"
+            yield f"{name} without any potential ({len(idle)}): {few(idle)}"
         for once, other in () if listed is not None else _much_alike(names, counts):
             yield (
                 f"{HEADER}: no list of {name}, and {once}, in one row only, is much like {other}; "
@@ -348,7 +358,7 @@ def _notes(
     large = np.flatnonzero(np.abs(unary.value) > LARGE)
     if large.size:
         named = [f"{bundle.entities[unary.entity[row]]} {unary.value[row]:g}" for row in large]
-        yield f"unary.csv: potentials beyond {LARGE} nats, after which nothing else counts: {_some(named)}"
+        yield f"unary.csv: potentials beyond {LARGE} nats, after which nothing else counts: {few(named)}"
     if n_priors and n_priors < len(bundle.entities):
         yield f"priors.csv: entities without a row have log-odds 0 ({len(bundle.entities) - n_priors})"
     if bundle.rates is not None:
@@ -376,24 +386,19 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> 
     if extreme.any():
         yield (
             f"unary.csv: a share of 0 or 1 for a value that can occur counts as the floor, {rates.floor:g}, or what it "
-            f"leaves ({extreme.sum()}): {_some(itertools.compress(named, extreme))}"
+            f"leaves ({extreme.sum()}): {few(itertools.compress(named, extreme))}"
         )
     against = bundle.unary[stated.entity, stated.feature] * rates.directions() < 0
     if against.any():
-        shown = _some(itertools.compress(named, against))
+        shown = few(itertools.compress(named, against))
         yield f"unary.csv: a potential against its probabilities ({against.sum()}): {shown}"
     uniform = spoken & ~rates.background_stated
     if len(stated) and uniform.any():
         names = itertools.compress(bundle.features, uniform)
         yield (
-            f"features whose background nobody states, taken as uniform ({uniform.sum()}): {_some(names)}; "
+            f"features whose background nobody states, taken as uniform ({uniform.sum()}): {few(names)}; "
             "give p_low and p_high in features.csv"
         )
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -191,16 +191,9 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
         faults.append(Fault(str(path), found, "a Parquet table", step))
         return None
     try:
-        with pq.ParquetFile(path) as file:
-            wrong = _table_fault(file, path, step)
-            if wrong is not None:
-                faults.append(wrong)
-                return None
-            columns = file.read(use_threads=False).replace_schema_metadata(None)
-            table: pd.DataFrame = columns.to_pandas(use_threads=False)
-    except (OSError, ValueError, LookupError, TypeError, OverflowError, ArrowException) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        faults.append(Fault(str(path), f"what Parquet readers refuse ({reason})", "a Parquet table", step))
+        table = parquet_table(path, lambda file: _table_fault(file, path, step), step)
+    except CohortError as error:
+        faults += error.faults
         return None
     if table[PATIENT].isna().any():
         where = f"{path}, column {PATIENT}"
@@ -208,6 +201,24 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
         return None
     table = table.set_index(PATIENT)
     return table.set_axis(table.index.map(str), axis=0)
+
+
+def parquet_table(
+    path: Path, fault_of: Callable[[pq.ParquetFile], Fault | None], step: str, columns: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """The columns of a Parquet file, all unless named; a `CohortError` where it is none, or `fault_of` refuses it."""
+    try:
+        with pq.ParquetFile(path) as file:
+            if (wrong := fault_of(file)) is not None:
+                raise CohortError(wrong)
+            read = file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
+            table: pd.DataFrame = read.to_pandas(use_threads=False)
+            return table
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, ArrowException) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise CohortError(
+            Fault(str(path), f"what Parquet readers refuse ({reason})", "a Parquet table", step)
+        ) from error
 
 
 def _table_fault(file: pq.ParquetFile, path: Path, step: str) -> Fault | None:

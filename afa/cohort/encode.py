@@ -223,11 +223,12 @@ def encode(
     flat = without_spread(controls)
     if flat.any():
         _check_flat(values.index[flat], controls.shape[1], level)
-    p = np.empty_like(known)
-    p[flat] = empirical_p(known[flat], controls[flat])
-    p[~flat] = _P_VALUES[test](known[~flat], controls[~flat])
-    direction = np.sign(known - controls.mean(axis=1, keepdims=True))
-    return pd.DataFrame(np.where(p < level, direction, 0).astype(np.int8), index=values.index, columns=values.columns)
+    return pd.DataFrame(_coded(known, controls, test, level), index=values.index, columns=values.columns)
+
+
+def _coded(values: Floats, controls: Floats, test: Test, level: float) -> npt.NDArray[np.int8]:
+    away = values - controls.mean(axis=1, keepdims=True)
+    return np.where(np.abs(away) > reach(controls, test, level), np.sign(away), 0).astype(np.int8)
 
 
 def encode_controls(
@@ -247,11 +248,7 @@ def encode_controls(
     if count < 3:
         return controls.iloc[:, :0].astype(np.int8), used
     for place in range(count):
-        own, others = known[:, [place]], np.delete(known, place, axis=1)
-        flat = without_spread(others)
-        p = empirical_p(own, others)
-        p[~flat] = _P_VALUES[used](own[~flat], others[~flat])
-        code[:, place] = np.where(p < level, np.sign(own - others.mean(axis=1, keepdims=True)), 0)[:, 0]
+        code[:, [place]] = _coded(known[:, [place]], np.delete(known, place, axis=1), used, level)
     return pd.DataFrame(code, index=controls.index, columns=controls.columns), used
 
 
@@ -266,9 +263,14 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
     known = values.to_numpy(dtype=np.float64)
     _refuse_cells(values, ~np.isfinite(known), "a finite number", "drop the sample")
     distance = known - np.median(known, axis=1, keepdims=True)
-    far = np.abs(distance) > threshold * robust_scale(known)[:, None] + _slack(known)
-    code = np.where(far & ~without_robust_spread(known)[:, None], np.sign(distance), 0)
+    code = np.where(np.abs(distance) > robust_reach(known, threshold), np.sign(distance), 0)
     return pd.DataFrame(code.astype(np.int8), index=values.index, columns=values.columns)
+
+
+def robust_reach(values: Floats, threshold: float) -> Floats:
+    """(n_genes, 1) how far from its median a gene's value lies at most where the code is 0; infinite without spread."""
+    far = threshold * robust_scale(values)[:, None] + _slack(values)
+    return np.where(without_robust_spread(values)[:, None], np.inf, far)
 
 
 def robust_scale(values: Floats) -> Floats:
@@ -286,37 +288,30 @@ def _slack(values: Floats) -> Floats:
     return np.asarray(ROUNDING * np.abs(values).max(axis=1, initial=0.0, keepdims=True))
 
 
-def empirical_p(values: Floats, controls: Floats) -> Floats:
-    r"""Share of the controls at least as far from their mean, the sample itself counted among them.
+def reach(controls: Floats, test: Test, level: float) -> Floats:
+    r"""(n_genes, 1) how far from the controls' mean a value may lie with `p >= level`; infinite where any may.
 
-    \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] for `values` `(n_genes, n_samples)` and `controls`
-    `(n_genes, n_controls)`; in (0, 1], never below `1 / (n + 1)`. Distances equal up to rounding count as equal.
+    `controls` is (n_genes, n). `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share at
+    least as far from the mean, the sample itself counted; distances equal up to rounding count as equal. `normal`:
+    two-sided of \( z = (x - \mu) / s \), `s` with `n - 1`. `t`: two-sided of a new value,
+    \( (x - \mu) / (s \sqrt{1 + 1/n}) \) under Student's t with `n - 1` degrees. A gene without spread is tested by
+    `empirical` whatever `test` says.
     """
-    n_controls = controls.shape[1]
-    centre = controls.mean(axis=1, keepdims=True)
-    control_distance = np.sort(np.abs(controls - centre), axis=1)
-    slack = ROUNDING * (np.abs(controls).max(axis=1, initial=0.0, keepdims=True) + np.abs(values))
-    least = np.abs(values - centre) - slack
-    nearer = np.empty(values.shape, dtype=np.intp)
-    for gene in range(len(values)):
-        nearer[gene] = np.searchsorted(control_distance[gene], least[gene], side="left")
-    return np.asarray((1.0 + n_controls - nearer) / (n_controls + 1.0))
+    count = controls.shape[1]
+    distance = np.sort(np.abs(controls - controls.mean(axis=1, keepdims=True)), axis=1)[:, ::-1]
+    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # controls as far that leave p below level
+    far = np.full((len(controls), 1), np.inf)
+    if allowed:
+        far = distance[:, [allowed - 1]] + ROUNDING * np.abs(controls).max(axis=1, initial=0.0, keepdims=True)
+    if test != "empirical":
+        from scipy import stats  # noqa: PLC0415 (slow to load: the workflow's rules import this module)
 
-
-def normal_p(values: Floats, controls: Floats) -> Floats:
-    """Two-sided p of `z = (x - mu) / s` under the normal law; shapes as in `empirical_p`, `s` with `n - 1`."""
-    from scipy import stats  # noqa: PLC0415 (slow to load: the workflow's rules import this module)
-
-    return np.asarray(2.0 * stats.norm.sf(np.abs(_standardised(values, controls))))
-
-
-def predictive_t_p(values: Floats, controls: Floats) -> Floats:
-    r"""Two-sided p of a new value: \( (x - \mu) / (s \sqrt{1 + 1/n}) \) under Student's t with `n - 1` degrees."""
-    from scipy import stats  # noqa: PLC0415 (slow to load: the workflow's rules import this module)
-
-    n_controls = controls.shape[1]
-    statistic = _standardised(values, controls) / math.sqrt(1.0 + 1.0 / n_controls)
-    return np.asarray(2.0 * stats.t.sf(np.abs(statistic), df=n_controls - 1))
+        quantile = float(stats.norm.isf(level / 2))
+        if test == "t":
+            quantile = float(stats.t.isf(level / 2, df=count - 1)) * math.sqrt(1.0 + 1.0 / count)
+        spread = controls.std(axis=1, ddof=1, keepdims=True)
+        far = np.where(without_spread(controls)[:, None], far, quantile * spread)
+    return np.asarray(far)
 
 
 def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
@@ -330,14 +325,6 @@ def least_controls(level: float) -> int:
     while 1.0 / (fewest + 1.0) >= level:
         fewest += 1
     return fewest
-
-
-_P_VALUES = {"empirical": empirical_p, "normal": normal_p, "t": predictive_t_p}
-
-
-def _standardised(values: Floats, controls: Floats) -> Floats:
-    centre = controls.mean(axis=1, keepdims=True)
-    return np.asarray((values - centre) / controls.std(axis=1, ddof=1, keepdims=True))
 
 
 def _check_controls(n_controls: int, test: Test, level: float) -> None:

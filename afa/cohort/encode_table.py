@@ -7,19 +7,28 @@ guessed and no value is corrected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from afa.cohort.cohort import PATIENT
-from afa.cohort.encode import ROUNDING, Coding, Floats, Reference, Test, encode_controls, least_controls, robust_scale
+from afa.cohort.encode import (
+    Coding,
+    Floats,
+    Reference,
+    Test,
+    encode_controls,
+    least_controls,
+    reach,
+    robust_reach,
+    without_spread,
+)
 from afa.cohort.tables import Cells, cells_fault, cells_of_frame, nearest_column, numbers_of, read_cells
-from afa.csvfile import quoted, visible
+from afa.csvfile import few, quoted, visible
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of
 from afa.files import atomic_file
@@ -138,12 +147,20 @@ def read_and_encode(
 ) -> Encoded:
     """Read a table and encode it; `controls` is a column and the text that names a control in it."""
     path = Path(path)
-    others = () if controls is None else controls[:1]
-    cells = read_cells(path, "feature", features.names, others)
-    chosen = None
-    if controls is not None:
-        chosen = _named_controls(path, cells, *controls)
-        cells = cells._replace(unknown=[name for name in cells.unknown if name != controls[0]])
+    if controls is None:
+        return encode_cells(read_cells(path, "feature", features.names), features, coding, where=path)
+    column, value = controls
+    cells = read_cells(path, "feature", features.names, (column,))
+    if column not in cells.columns:
+        found = f"no column {quoted(column)}"
+        step = nearest_column(column, cells.unknown) or f"name another column than {cells.first}, or correct the name"
+        raise CohortError(Fault(f"{path}, controls", found, "the column that names the controls", step))
+    texts = cells.columns[column]
+    chosen = np.array([text == value for text in texts], dtype=bool)
+    if not chosen.any():
+        found, step = f"no row with {quoted(value)}; it holds {few(sorted({*texts})[:6])}", "name one of these values"
+        raise CohortError(Fault(f"{path}, column {visible(column)}", found, "at least one control", step))
+    cells = cells._replace(unknown=[name for name in cells.unknown if name != column])
     return encode_cells(cells, features, coding, chosen, where=path)
 
 
@@ -156,10 +173,12 @@ def encode_cells(
     where: Path | str,
 ) -> Encoded:
     """Encode the cells of a table; every fault of its columns and values is raised at once, as a `CohortError`."""
-    faults = list(_missing_features(where, cells, features))
     present = [name for name in features.names if name in cells.columns]
-    values, wrong = numbers_of(where, cells, present)
-    faults += wrong
+    values, faults = numbers_of(where, cells, present)
+    if missing := [name for name in features.names if name not in cells.columns]:
+        step = nearest_column(missing[0], cells.unknown) or "add them, or leave their rows out"
+        found = f"no column for {len(missing)} of {len(features)} features: {few(missing)}"
+        faults.insert(0, Fault(str(where), found, "every feature of features.csv", step))
     for name, column in zip(present, values.T, strict=True):
         odd = np.flatnonzero(~(np.isnan(column) | np.isin(column, (0.0, 1.0))))
         if odd.size and features.kinds[features.names.index(name)] == "binary":
@@ -228,47 +247,27 @@ def _cut_points(
         by[place] = str(coding.reference)
         name = features.names[place]
         if coding.reference == "cohort":
-            column = patients[:, place]
-            low[place], high[place] = _around_median(column[np.isfinite(column)], coding.threshold)
+            column = patients[np.isfinite(patients[:, place]), place]
+            centre = float(np.median(column)) if column.size else 0.0
+            far = float(robust_reach(column[None], coding.threshold)[0, 0]) if column.size else np.inf
+            low[place], high[place] = centre - far, centre + far
         else:
             column = controls[:, place]
             low[place], high[place] = _around_controls(name, column[np.isfinite(column)], coding)
     return low, high, by
 
 
-def _around_median(values: Floats, threshold: float) -> tuple[float, float]:
-    """Cut points at so many robust standard deviations; without spread nobody is beyond them."""
-    if not values.size:
-        return -np.inf, np.inf
-    centre, slack = float(np.median(values)), ROUNDING * float(np.abs(values).max())
-    scale = float(robust_scale(values[None])[0])
-    if scale <= slack:
-        return -np.inf, np.inf
-    return centre - threshold * scale - slack, centre + threshold * scale + slack
-
-
 def _around_controls(name: str, values: Floats, coding: Coding) -> tuple[float, float]:
     """The cut points beyond which the test of `afa.cohort.encode` rejects, at its level."""
     count = len(values)
-    flat = count > 0 and bool(np.ptp(values) <= ROUNDING * np.abs(values).max())
-    test = "empirical" if flat else coding.test
+    test = "empirical" if count and without_spread(values[None])[0] else coding.test
     needed = least_controls(coding.level) if test == "empirical" else 2
     if count < needed:
         found = f"{count} controls with a value of {visible(name)}"
         expected = f"at least {needed} for the test {test!r} at {coding.level:g}"
         step = "give cut points in features.csv, add controls, or set the test t" if count > 1 else "add controls"
         raise CohortError(Fault("controls", found, expected, step))
-    centre, slack = float(values.mean()), ROUNDING * float(np.abs(values).max())
-    if test == "empirical":
-        # p < level where fewer than `beyond` + 1 controls are at least as far from the mean.
-        beyond = int(np.ceil(coding.level * (count + 1) - 1.0)) - 1
-        far = float(np.sort(np.abs(values - centre))[::-1][beyond]) + slack
-    else:
-        from scipy import stats  # noqa: PLC0415 (slow to load: the workflow's rules import this module)
-
-        spread = float(values.std(ddof=1))
-        quantile: Callable[[float], Any] = stats.norm.isf if test == "normal" else stats.t(count - 1).isf
-        far = float(quantile(coding.level / 2)) * spread * (1.0 if test == "normal" else np.sqrt(1.0 + 1.0 / count))
+    centre, far = float(values.mean()), float(reach(values[None], test, coding.level)[0, 0])
     return centre - far, centre + far
 
 
@@ -300,32 +299,3 @@ def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
         else:
             code[np.ix_(rows, places)] = alone.to_numpy().T
     return pd.DataFrame(code).astype("Int8").mask(~known)
-
-
-def _missing_features(where: Path | str, cells: Cells, features: Features) -> list[Fault]:
-    """One line for the features that the table lacks, with a column that may be the first of them."""
-    missing = [name for name in features.names if name not in cells.columns]
-    if not missing:
-        return []
-    step = nearest_column(missing[0], cells.unknown) or "add them, or leave their rows out"
-    found = f"no column for {len(missing)} of {len(features)} features: {few(missing)}"
-    return [Fault(str(where), found, "every feature of features.csv", step)]
-
-
-def _named_controls(path: Path, cells: Cells, column: str, value: str) -> npt.NDArray[np.bool_]:
-    if column not in cells.columns:
-        found = f"no column {quoted(column)}"
-        step = nearest_column(column, cells.unknown) or f"name another column than {cells.first}, or correct the name"
-        raise CohortError(Fault(f"{path}, controls", found, "the column that names the controls", step))
-    texts = cells.columns[column]
-    chosen = np.fromiter((text == value for text in texts), dtype=bool, count=len(texts))
-    if not chosen.any():
-        found = f"no row with {quoted(value)}; it holds {few(sorted({*texts})[:6])}"
-        step = "name one of these values"
-        raise CohortError(Fault(f"{path}, column {visible(column)}", found, "at least one control", step))
-    return chosen
-
-
-def few(names: Sequence[str]) -> str:
-    """The first names of many, for a sentence."""
-    return ", ".join(map(visible, names[:5])) + (", ..." if len(names) > 5 else "")

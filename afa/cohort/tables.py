@@ -19,8 +19,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import ArrowException
 
-from afa.cohort.cohort import CARD_FILE, FEATURES_FILE, LABELS_FILE, LARGEST_TABLE, PATIENT, Cohort, load_cohort
-from afa.csvfile import LONGEST_NAME, is_name, number, quoted, read_header, read_table, suggestion, visible
+from afa.cohort.cohort import (
+    CARD_FILE,
+    FEATURES_FILE,
+    LABELS_FILE,
+    LARGEST_TABLE,
+    PATIENT,
+    Cohort,
+    load_cohort,
+    parquet_table,
+)
+from afa.csvfile import LONGEST_NAME, few, is_name, number, quoted, read_header, read_table, suggestion, visible
 from afa.errors import CohortError, Fault
 from afa.files import sha256_of
 
@@ -58,11 +67,15 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
         expected, step = "a CSV, TSV or Parquet table", f"save it with one of the endings {', '.join(ENDINGS)}"
         found = f"the ending {quoted(path.suffix)}" if path.suffix else "a name without an ending"
         raise CohortError(Fault(str(path), found, expected, step))
+    names = read_names(path)
+    if names and names[0] in known:
+        found = f"a first column {quoted(names[0])}, which is a {kind}"
+        raise CohortError(Fault(str(path), found, "the patients' names in the first column", "put them there"))
     wanted = {*known, *others}
     if path.suffix == ".parquet":
-        cells = _parquet_cells(path, kind, set(known), wanted)
+        cells = _parquet_cells(path, names, set(known), wanted)
     else:
-        cells = _csv_cells(path, kind, set(known), wanted)
+        cells = _csv_cells(path, names, kind, set(known), wanted)
     if not cells.names:
         raise CohortError(Fault(str(path), "no row", "a row for each patient", "add the patients"))
     return cells
@@ -154,13 +167,11 @@ def cells_of_frame(frame: pd.DataFrame, where: str) -> Cells:
     return Cells(PATIENT, list(map(str, frame.index)), columns, [], [f"row {row + 1}" for row in range(len(frame))])
 
 
-def _csv_cells(path: Path, kind: str, known: Collection[str], wanted: Collection[str]) -> Cells:
-    header = read_header(path)
+def _csv_cells(path: Path, header: Sequence[str], kind: str, known: Collection[str], wanted: Collection[str]) -> Cells:
     if len(header) == 1 and not any(mark in header[0] for mark in ";\t|,"):
         step = f"put commas between the fields, the patients' names first, then one column per {kind}"
         raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))
     first, *others = header or [PATIENT]
-    _check_first(path, first, kind, known)
     unread = [name for name in others if name not in wanted]
     table = read_table(path, required=[first, *others], unread=unread, whole_rows=True, most=1)
     names, rows = table.columns[first], [f"line {line}" for line in table.lines]
@@ -169,28 +180,18 @@ def _csv_cells(path: Path, kind: str, known: Collection[str], wanted: Collection
     return Cells(first, names, columns, [name for name in others if name not in known], rows)
 
 
-def _check_first(path: Path, first: str, kind: str, known: Collection[str]) -> None:
-    if first in known:
-        found = f"a first column {quoted(first)}, which is a {kind}"
-        raise CohortError(Fault(str(path), found, "the patients' names in the first column", "put them there"))
+def _parquet_cells(path: Path, names: Sequence[str], known: Collection[str], wanted: Collection[str]) -> Cells:
+    def fault_of(file: pq.ParquetFile) -> Fault | None:
+        rows = file.metadata.num_rows
+        if len(names) > 1 and len(set(names)) == len(names) and rows * len(names) <= LARGEST_TABLE:
+            return None
+        found = f"{rows} rows of {len(names)} columns, {len(set(names))} of them with names of their own"
+        expected = f"two or more columns, each name once, at most {LARGEST_TABLE:,} cells"
+        return Fault(str(path), found, expected, "write the table again")
 
-
-def _parquet_cells(path: Path, kind: str, known: Collection[str], wanted: Collection[str]) -> Cells:
-    try:
-        with pq.ParquetFile(path) as file:
-            names, rows = list(file.schema_arrow.names), file.metadata.num_rows
-            if len(names) < 2 or len(set(names)) < len(names) or rows * len(names) > LARGEST_TABLE:
-                found = f"{rows} rows of {len(names)} columns, {len(set(names))} of them with names of their own"
-                expected = f"two or more columns, each name once, at most {LARGEST_TABLE:,} cells"
-                raise CohortError(Fault(str(path), found, expected, "write the table again"))
-            _check_first(path, names[0], kind, known)
-            read = file.read(columns=[names[0], *(name for name in names[1:] if name in wanted)], use_threads=False)
-            table: pd.DataFrame = read.replace_schema_metadata(None).to_pandas(use_threads=False)
-    except (OSError, ValueError, LookupError, TypeError, OverflowError, ArrowException) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        found, step = f"what Parquet readers refuse ({reason})", "write it again, or save it as CSV"
-        raise CohortError(Fault(str(path), found, "a Parquet table", step)) from error
-    first, places = _texts(table[names[0]]), [f"row {row + 1}" for row in range(rows)]
+    step = "write it again, or save it as CSV"
+    table = parquet_table(path, fault_of, step, [*names[:1], *(name for name in names[1:] if name in wanted)])
+    first, places = _texts(table[names[0]]), [f"row {row + 1}" for row in range(len(table))]
     CohortError.raise_for(_name_faults(str(path), names[0], first, places))
     texts = {str(name): _texts(table[name]) for name in table.columns[1:]}
     return Cells(names[0], first, texts, [name for name in names[1:] if name not in known], places)
@@ -198,14 +199,11 @@ def _parquet_cells(path: Path, kind: str, known: Collection[str], wanted: Collec
 
 def _texts(column: pd.Series[Any]) -> list[str]:
     """The cells as a CSV file would hold them; truth values as 0 and 1."""
-    if column.dtype == np.bool_:
-        column = column.astype(np.int8)
     absent = column.isna()
-    return ["" if nothing else _text(cell) for cell, nothing in zip(column, absent, strict=True)]
-
-
-def _text(cell: object) -> str:
-    return str(int(cell)) if isinstance(cell, bool | np.bool_) else str(cell)
+    return [
+        "" if nothing else str(int(cell)) if isinstance(cell, bool | np.bool_) else str(cell)
+        for cell, nothing in zip(column, absent, strict=True)
+    ]
 
 
 def _name_faults(where: str, column: str, names: Sequence[str], rows: Sequence[str]) -> Iterator[Fault]:
@@ -303,7 +301,15 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
     missing = [name for name in bundle.features if name not in have]
     unsaid = [name for name in missing if name not in told]
     if len(missing) == len(bundle.features) or (unsaid and not drop_missing):
-        raise CohortError(_missing_fault(path, bundle, missing, unknown, drop_missing))
+        alias_of = {alias: name for name in missing for alias in bundle.aliases.get(name, ())}
+        renamed = next(
+            (f"rename the column {visible(name)} to {alias_of[name]}" for name in unknown if name in alias_of), ""
+        )
+        step = renamed or nearest_column(missing[0], unknown) or "add them"
+        if len(missing) < len(bundle.features) and not drop_missing:
+            step += ", or leave what is missing out of the bundle too with --drop-missing"
+        found = f"no column for {len(missing)} of {len(bundle.features)} features: {few(missing)}"
+        raise CohortError(Fault(str(path), found, "every feature of the bundle", step))
     model = bundle.restrict([name for name in bundle.features if name in have])
     digests = {file.name: sha256_of(file) for file in files}
     by_name = np.argsort(np.array(cohort.patients, dtype=object))
@@ -336,22 +342,6 @@ def read_labels(path: Path, given: Given) -> Given:
         ignored=[*given.ignored, *cells.unknown],
         left_out=left_out,
     )
-
-
-def _missing_fault(path: Path, bundle: Bundle, missing: Sequence[str], unknown: Sequence[str], drop: bool) -> Fault:
-    """Which features the table lacks, with a column that may be the first of them under another name."""
-    found = f"no column for {len(missing)} of {len(bundle.features)} features: {', '.join(missing[:5])}"
-    if len(missing) > 5:
-        found += ", ..."
-    other_names = {alias: name for name in missing for alias in bundle.aliases.get(name, ())}
-    named = next((name for name in unknown if name in other_names), None)
-    if named is not None:
-        step = f"rename the column {visible(named)} to {other_names[named]}"
-    else:
-        step = nearest_column(missing[0], unknown) or "add them"
-    if len(missing) < len(bundle.features) and not drop:
-        step += ", or leave what is missing out of the bundle too with --drop-missing"
-    return Fault(str(path), found, "every feature of the bundle", step)
 
 
 def _ordered(cohort: Cohort, features: Sequence[str]) -> Cohort:

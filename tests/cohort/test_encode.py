@@ -10,13 +10,11 @@ from scipy import stats
 
 from afa.cohort.encode import (
     choose_rows,
-    empirical_p,
     encode,
     encode_controls,
     least_controls,
     log_values,
-    normal_p,
-    predictive_t_p,
+    reach,
     without_spread,
 )
 from afa.errors import CohortError
@@ -53,21 +51,26 @@ def test_distance_is_from_the_mean_so_a_mirrored_control_counts_too() -> None:
     assert coded(controls, [2 * centre - 1.0 - 1e-6]) == [-1]
 
 
-def test_empirical_p_by_hand() -> None:
-    p = empirical_p(np.array([[0.0, 2.0, 3.0, -1.0]]), np.array([[-2.0, -1.0, 1.0, 2.0]]))
-    np.testing.assert_allclose(p, [[1.0, 3 / 5, 1 / 5, 1.0]])
+def test_empirical_by_hand() -> None:
+    controls = np.array([[-2.0, -1.0, 1.0, 2.0]])
+    reached = [float(reach(controls, "empirical", level)[0, 0]) for level in (0.2, 0.21, 0.41, 0.61, 0.81)]
+    assert reached == pytest.approx([np.inf, 2.0, 2.0, 1.0, 1.0])
 
 
 @given(hnp.arrays(float, (3, 7), elements=EIGHTHS), hnp.arrays(float, (3, 4), elements=EIGHTHS))
-def test_empirical_p_equals_the_count_as_it_is_written(controls: np.ndarray, values: np.ndarray) -> None:
-    expected = np.empty_like(values)
+def test_empirical_equals_the_count_as_it_is_written(controls: np.ndarray, values: np.ndarray) -> None:
+    p = np.empty_like(values)
     for gene in range(3):
         exact = [8 * 7 * value for value in controls[gene]]
         centre = sum(8 * value for value in controls[gene])
         for sample in range(4):
             distance = abs(8 * 7 * values[gene, sample] - centre)
-            expected[gene, sample] = (1 + sum(abs(value - centre) >= distance for value in exact)) / 8
-    np.testing.assert_array_equal(empirical_p(values, controls), expected)
+            p[gene, sample] = (1 + sum(abs(value - centre) >= distance for value in exact)) / 8
+    is_control = np.arange(11) < 7
+    for level in (1 / 8 + 1e-9, 0.3, 0.5, 0.9):
+        code = encode(table(np.hstack([controls, values])), is_control, level=level).to_numpy()[:, 7:]
+        beside = np.abs(values - controls.mean(axis=1, keepdims=True)) > 1e-9
+        np.testing.assert_array_equal((code != 0) & beside, (p < level) & beside)
 
 
 @settings(deadline=None)
@@ -104,16 +107,16 @@ def test_a_patient_is_coded_alike_whoever_else_is_coded() -> None:
     assert coded(controls, [9.0]) == coded(controls, [9.0, 1e9, -1e9])[:1] == [1]
 
 
-def test_normal_p_is_that_of_the_z_statistic() -> None:
-    controls, values = np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([[2.5, 6.0]])
-    z = (6.0 - 2.5) / np.std(controls, ddof=1)
-    np.testing.assert_allclose(normal_p(values, controls), [[1.0, 2 * stats.norm.cdf(-z)]])
+def test_normal_is_the_test_of_the_z_statistic() -> None:
+    controls = np.array([[1.0, 2.0, 3.0, 4.0]])
+    p = 2 * stats.norm.cdf(-(6.0 - 2.5) / np.std(controls, ddof=1))
+    np.testing.assert_allclose(reach(controls, "normal", p), [[6.0 - 2.5]])
 
 
 def test_predictive_t_equals_the_two_sample_t_test_of_one_new_value() -> None:
     controls = np.array([[1.0, 2.0, 3.0, 4.5]])
     expected = stats.ttest_ind([6.0], controls[0], equal_var=True).pvalue
-    np.testing.assert_allclose(predictive_t_p(np.array([[6.0]]), controls), [[expected]])
+    np.testing.assert_allclose(reach(controls, "t", expected), [[6.0 - controls.mean()]])
 
 
 def test_the_predictive_t_is_more_careful_than_the_normal() -> None:
