@@ -8,25 +8,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-import afa
+from afa.csvfile import few
 from afa.doctor import Checked, Finding, counted, fault, ok, size_text, tried, warning
 from afa.yamlfile import read_mapping
 
 LOCK = Path("envs/requirements.lock")
-PROJECT = Path("pyproject.toml")
 PROFILES = Path("workflow/profiles")
 COMMANDS = ("afa", "snakemake")
 SLURM_PLUGIN = "snakemake-executor-plugin-slurm"
-_FEW = 6
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 TIMEOUT = 3.0
 """Seconds that a server may take to answer."""
 
@@ -63,13 +57,8 @@ class Facts:
     core_quota: float | None
     """Processor time that a container may use, in cores; None where it is not."""
     which: Callable[[str], str | None]
-    scripts: Path
-    """Where the commands of this Python's environment lie."""
     installed: Mapping[str, str]
     """Version by package name, lower case with hyphens."""
-    python: tuple[int, int]
-    package: Path
-    """The folder that `afa` is imported from."""
     ask: Callable[[str], Reply]
 
 
@@ -81,12 +70,9 @@ def this_machine() -> Facts:
         cores=len(os.sched_getaffinity(0)),
         core_quota=_core_quota(Path("/sys/fs/cgroup/cpu.max")),
         which=shutil.which,
-        scripts=Path(sys.executable).parent,
         installed={
             str(each.metadata["Name"]).lower().replace("_", "-"): each.version for each in metadata.distributions()
         },
-        python=sys.version_info[:2],
-        package=Path(afa.__file__).parent,
         ask=ask_server,
     )
 
@@ -180,28 +166,26 @@ def check_cores(shards: int, facts: Facts) -> Finding:
 
 
 def check_environment(facts: Facts) -> Checked[None]:
-    """Python, packages and commands: what the project asks for is there, and is what the lock pins."""
+    """Packages against what the lock pins, and the commands that a run calls."""
+    build = "type make reproduce, which builds .venv from envs/requirements.lock"
     try:
-        project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
         pinned = locked(LOCK.read_text(encoding="utf-8"))
-    except (OSError, KeyError, ValueError) as error:
-        step = "restore pyproject.toml and envs/requirements.lock"
-        yield fault("environment", f"the project's own description cannot be read ({error})", step)
+    except (OSError, ValueError) as error:
+        yield fault("environment", f"{LOCK} cannot be read ({error})", "restore it")
         return
-    bound = str(project["requires-python"])
-    if facts.python < tuple(map(int, re.findall(r"\d+", bound)[:2])):
-        found = f"Python {facts.python[0]}.{facts.python[1]}; expected {bound}"
-        yield fault("environment", found, "build the environment with a newer Python: make PYTHON=python3.11")
-    yield _packages(needed(project), pinned, facts)
-    if facts.package.resolve() != Path("afa").resolve():
-        step = "install this folder (make does), or go to the folder that is meant"
-        yield warning("environment", f"afa is imported from {facts.package}, not from this folder", step)
-    lacking = [name for name in COMMANDS if facts.which(name) is None]
-    if lacking and all((facts.scripts / name).is_file() for name in lacking):
-        step = f'type export PATH={facts.scripts}:"$PATH", or start the run with make, which does so'
+    others = [
+        f"{name} {facts.installed[name]}, not {version}"
+        for name, version in pinned.items()
+        if facts.installed.get(name, version) != version
+    ]
+    if others:
+        step = f"numbers may differ in the last digits; for those of the lock, {build}"
+        yield warning("environment", f"other versions than in {LOCK}: {few(others)}", step)
+    else:
+        yield ok("environment", f"the packages are those of {LOCK}")
+    if lacking := [name for name in COMMANDS if facts.which(name) is None]:
+        step = "start the run with make, which finds them, or put the folder bin of the environment on the PATH"
         yield warning("environment", f"not on the PATH: {', '.join(lacking)}", step)
-    elif lacking:
-        yield fault("environment", f"no such command: {', '.join(lacking)}", "type make reproduce, which builds .venv")
 
 
 def locked(text: str) -> dict[str, str]:
@@ -212,34 +196,6 @@ def locked(text: str) -> dict[str, str]:
     """
     found = re.findall(r"^([A-Za-z0-9._-]+)==([^ ;\\\n]+)", text, flags=re.MULTILINE)
     return {name.lower().replace("_", "-"): version for name, version in found}
-
-
-def needed(project: Mapping[str, Any]) -> list[str]:
-    """The packages that the workflow imports, by the `project` table of pyproject.toml."""
-    extras = project["optional-dependencies"]
-    listed = [*project["dependencies"], *extras["geo"], *extras["notebooks"], *extras["workflow"]]
-    names = [match[0].lower().replace("_", "-") for match in map(_NAME.match, listed) if match]
-    return [name for name in dict.fromkeys(names) if name != "afa"]
-
-
-def _packages(names: list[str], pinned: Mapping[str, str], facts: Facts) -> Finding:
-    build = "type make reproduce, which builds .venv from envs/requirements.lock"
-    missing = [name for name in names if name not in facts.installed]
-    if missing:
-        return fault("environment", f"not installed: {', '.join(missing)}", build)
-    others = {
-        name: f"{name} {facts.installed[name]}, not {version}"
-        for name, version in pinned.items()
-        if facts.installed.get(name, version) != version
-    }
-    if not others:
-        shown = ", ".join(f"{name} {facts.installed[name]}" for name in ("numpy", "pandas", "numba", "snakemake"))
-        return ok("environment", f"the packages are those of {LOCK}: {shown} and the rest")
-    main = [text for name, text in others.items() if name in names][:_FEW]
-    more = [f"{len(others) - len(main)} others"] if len(others) > len(main) else []
-    shown = "; ".join([*main, *more])
-    step = f"numbers may differ in the last digits; for those of the lock, {build}"
-    return warning("environment", f"other versions than in {LOCK}: {shown}", step)
 
 
 def check_profile(name: str | None, facts: Facts) -> Checked[str | None]:
