@@ -7,6 +7,7 @@ left, and removes that. A folder takes the place of nothing but an empty one or 
 
 from __future__ import annotations
 
+import difflib
 import errno
 import fcntl
 import hashlib
@@ -15,7 +16,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from glob import escape
@@ -160,6 +161,20 @@ def sha256_of(path: str | Path) -> str:
     """Hexadecimal SHA-256 of a file's bytes, read in blocks."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], step: str) -> Iterator[Fault]:
+    """What is wrong with the SHA-256 that a card gives of files beside it, of which those are `known`."""
+    for name, digest in digests.items():
+        where, path = f"{card}, key digests.{name}", card.parent / str(name)
+        if name not in known:
+            close = difflib.get_close_matches(str(name)[:200], known, n=1)
+            advice = f"rename it to {close[0]}" if close else "remove the key"
+            yield Fault(where, "a digest of an unknown file", ", ".join(known), advice)
+        elif not path.is_file():
+            yield Fault(where, "no such file in the folder", "the file that was stamped", step)
+        elif (found := sha256_of(path)) != str(digest).lower():
+            yield Fault(where, f"{name} with SHA-256 {found[:12]}...", f"{str(digest)[:12]}...", step)
 
 
 def _give_as(target: Path, temporary: Path) -> None:

@@ -26,7 +26,6 @@ from afa.bundle.format import (
     Potentials,
     alias_rows,
     cost_rows,
-    digests_of,
     feature_rows,
     group_faults,
     group_rows,
@@ -39,7 +38,6 @@ from afa.bundle.format import (
 from afa.bundle.model import Bundle, packed_couplings
 from afa.bundle.rates import Rates
 from afa.csvfile import (
-    LONGEST_NAME,
     CsvTable,
     RowFaults,
     few,
@@ -50,6 +48,7 @@ from afa.csvfile import (
     table_of_frame,
 )
 from afa.errors import AfaError, BundleError, ConfigError, Fault
+from afa.files import digest_faults
 from afa.yamlfile import check_model, read_mapping
 
 if TYPE_CHECKING:
@@ -139,7 +138,9 @@ def _read_folder(folder: Path) -> Reading:
             step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
             faults.append(Fault(str(path), "no such file", "a CSV file", step))
     header, wrong = header_of(folder / HEADER, str(folder / HEADER))
-    return assembled(folder, header, [*wrong, *faults], tables, _digest_faults(folder, header))
+    step = f"restore the file, or, if the edit is meant, run `afa bundle stamp {folder}`"
+    changed = digest_faults(folder / HEADER, header.digests, list(REQUIRED_COLUMNS), step)
+    return assembled(folder, header, [*wrong, *faults], tables, list(changed))
 
 
 def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
@@ -306,24 +307,6 @@ def _names(
     return tuple(filter(is_name, seen)), USED
 
 
-def _digest_faults(folder: Path, header: Header) -> list[Fault]:
-    faults = []
-    present = digests_of(folder) if header.digests else {}
-    for name, digest in header.digests.items():
-        where = f"{folder / HEADER}, key digests.{name}"
-        step = f"restore the file, or, if the edit is meant, run `afa bundle stamp {folder}`"
-        if name not in REQUIRED_COLUMNS:
-            close = difflib.get_close_matches(name[:LONGEST_NAME], REQUIRED_COLUMNS, n=1)
-            step = f"rename it to {close[0]}" if close else "remove the key"
-            faults.append(Fault(where, "a digest of an unknown file", ", ".join(REQUIRED_COLUMNS), step))
-        elif name not in present:
-            faults.append(Fault(where, "no such file in the folder", "the file that was stamped", step))
-        elif present[name] != digest.lower():
-            found = f"{name} with SHA-256 {present[name][:12]}..."
-            faults.append(Fault(where, found, f"{digest[:12]}...", step))
-    return faults
-
-
 ALIKE = 0.9
 """Share of their letters that two names have in common, from which they are taken for one."""
 MOST_COMPARED = 500
@@ -347,8 +330,7 @@ def _notes(
         ("features", bundle.features, header.features, (unary.features, pairwise.features)),
     ):
         counts = np.bincount(np.concatenate([index.ravel() for index in uses]), minlength=len(names))
-        idle = [names[index] for index in np.flatnonzero(counts == 0)]
-        if idle:
+        if idle := [names[index] for index in np.flatnonzero(counts == 0)]:
             yield f"{name} without any potential ({len(idle)}): {few(idle)}"
         for once, other in () if listed is not None else _much_alike(names, counts):
             yield (

@@ -18,7 +18,7 @@ from pyarrow import ArrowException
 
 from afa.csvfile import LONGEST_NAME, first_of, is_name, quoted, visible
 from afa.errors import AfaError, CohortError, Fault
-from afa.files import atomic_file, atomic_folder, sha256_of
+from afa.files import atomic_file, atomic_folder, digest_faults, sha256_of
 from afa.yamlfile import read_mapping
 
 FEATURES_FILE = "features.parquet"
@@ -147,7 +147,12 @@ def load_cohort(folder: str | Path) -> Cohort:
     features = _read_table(folder / FEATURES_FILE, faults)
     labels = _read_table(folder / LABELS_FILE, faults)
     controls = _read_table(folder / CONTROLS_FILE, faults) if (folder / CONTROLS_FILE).exists() else None
-    faults += _digest_faults(folder, card.pop("digests", None))
+    digests, step = card.pop("digests", {}), "restore the file, or remove the digests if you changed it on purpose"
+    if isinstance(digests, Mapping):
+        faults += digest_faults(folder / CARD_FILE, digests, (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE), step)
+    else:
+        place, found = f"{folder / CARD_FILE}, key digests", f"a {type(digests).__name__}"
+        faults.append(Fault(place, found, "a mapping of file name to SHA-256", "correct or remove it"))
     if features is not None:
         faults += _table_faults(features, str(folder / FEATURES_FILE), "feature", (-1, 0, 1))
     if labels is not None:
@@ -240,23 +245,6 @@ def _table_fault(file: pq.ParquetFile, path: Path, step: str) -> Fault | None:
             expected = "text or whole numbers" if field_.name == PATIENT else "numbers"
             return Fault(where, f"values of type {str(field_.type)[:60]}", expected, step)
     return None
-
-
-def _digest_faults(folder: Path, digests: object) -> Iterator[Fault]:
-    if digests is None:
-        return
-    place = f"{folder / CARD_FILE}, key digests"
-    if not isinstance(digests, Mapping):
-        yield Fault(place, f"a {type(digests).__name__}", "a mapping of file name to SHA-256", "correct or remove it")
-        return
-    for name, expected in digests.items():
-        path = folder / str(name)
-        if name not in (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE) or not path.is_file():
-            shown = visible(str(name))
-            yield Fault(f"{place}.{shown}", "no such file in the folder", "a file of the cohort", "remove the entry")
-        elif (found := sha256_of(path)) != str(expected).lower():
-            step = "restore the file, or remove the digests if you changed it on purpose"
-            yield Fault(str(path), f"SHA-256 {found}", f"{str(expected)[:80]} as {CARD_FILE} says", step)
 
 
 def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) -> Iterator[Fault]:

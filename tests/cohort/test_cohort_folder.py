@@ -153,7 +153,7 @@ def test_a_feature_given_twice_cannot_be_made() -> None:
 def test_a_file_that_was_changed_after_its_digest_was_written_is_refused(tmp_path: Path) -> None:
     write_cohort(cohort(), tmp_path / "c")
     rewrite(tmp_path / "c" / "features.parquet", A=[0, 0])
-    with pytest.raises(CohortError, match=r"features.parquet: found SHA-256 .* restore the file"):
+    with pytest.raises(CohortError, match=r"features.parquet with SHA-256 .* restore the file"):
         load_cohort(tmp_path / "c")
 
 

@@ -156,7 +156,7 @@ def test_what_pandas_wrote_beside_the_columns_is_not_looked_at(folder: Path) -> 
 def test_a_digest_of_another_file_is_refused_and_the_file_not_read(folder: Path, name: str) -> None:
     (folder / "cohort.yaml").write_text(yaml.safe_dump({"name": "own", "digests": {name: "0"}}), encoding="utf-8")
     said = refusal(folder)
-    assert "no such file in the folder" in said
+    assert "a digest of an unknown file" in said
     assert "SHA-256" not in said
 
 
@@ -164,7 +164,7 @@ def test_a_digest_of_another_file_is_refused_and_the_file_not_read(folder: Path,
 def test_digests_that_do_not_match_are_refused(folder: Path, digest: Any) -> None:
     card = {"name": "own", "digests": {"features.parquet": digest}}
     (folder / "cohort.yaml").write_text(yaml.safe_dump(card), encoding="utf-8")
-    assert "features.parquet: found SHA-256" in refusal(folder)
+    assert "found features.parquet with SHA-256" in refusal(folder)
 
 
 def test_a_digest_in_capitals_is_the_same_digest(tmp_path: Path) -> None:
