@@ -314,6 +314,13 @@ def _record(
         }
         for name in labels.columns
     }
+    reference = next(iter(sorted({*cuts["by"]} - {"range", "binary"})), "ranges")
+    coding: dict[str, Any] = {"threshold": config.encoding.threshold} if reference == "cohort" else {}
+    if reference == "controls":
+        coding = {"test": config.encoding.test, "level": config.encoding.level}
+        others = int(encoded.controls[cuts.loc[cuts["by"] == "controls", "feature"]].notna().sum().min()) - 1
+        if config.encoding.test == "empirical" and others < least_controls(config.encoding.level):
+            coding["test_of_controls"] = "t"
     flat = cuts[(cuts["by"].isin(["cohort", "controls"])) & (cuts["low"].isna() | (cuts["low"] == cuts["high"]))]
     total = max(1, int(cuts[["down", "zero", "up"]].to_numpy().sum()))
     shares = {name: round(float(cuts[name].sum()) / total, 6) for name in ("down", "zero", "up")}
@@ -321,7 +328,7 @@ def _record(
         "title": config.title,
         "origin": "table",
         "files": files.digests,
-        "encoding": {"reference": _reference(cuts), **_coding(config, encoded)},
+        "encoding": {"reference": reference} | coding,
         "controls": len(encoded.controls),
         "controls_with_gaps": int(encoded.controls.isna().any(axis=1).sum()),
         "patients": len(encoded.values),
@@ -335,23 +342,3 @@ def _record(
         },
         "all_zero_patients": int((encoded.values.fillna(0) == 0).all(axis=1).sum()),
     }
-
-
-def _reference(cuts: pd.DataFrame) -> str:
-    """The one word for how all features were cut: `ranges` where no reference was needed."""
-    others = sorted({str(by) for by in cuts["by"]} - {"range", "binary"})
-    return others[0] if others else "ranges"
-
-
-def _coding(config: TableCohort, encoded: Encoded) -> dict[str, Any]:
-    match _reference(encoded.cuts):
-        case "controls":
-            test, level = config.encoding.test, config.encoding.level
-            by_controls = encoded.cuts.loc[encoded.cuts["by"] == "controls", "feature"]
-            others = int(encoded.controls[by_controls].notna().sum().min()) - 1
-            held = {"test_of_controls": "t"} if test == "empirical" and others < least_controls(level) else {}
-            return {"test": test, "level": level, **held}
-        case "cohort":
-            return {"threshold": config.encoding.threshold}
-        case _:
-            return {}

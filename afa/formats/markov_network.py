@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from afa.bundle import Bundle
 from afa.bundle.rates import bundle_models
+from afa.csvfile import few
 from afa.errors import BundleError, Fault
 from afa.formats.graph import bundle_of_rows, library
-from afa.mrf import VALUES, Floats, PairwiseMRF
+from afa.mrf import VALUES, Floats
 
 LOG_ODDS = "log_odds"
 LARGEST_POTENTIAL = 300.0
@@ -38,10 +38,29 @@ def to_markov_network(
     `BundleError` for a feature that is left out though it has a potential, for potentials beyond `LARGEST_POTENTIAL`,
     for another `holds`, and for exclusive groups and implications, which no factor of two features can hold.
     """
-    model, support = _model_of(bundle, entity, holds)
+    where = f"bundle {bundle.name}, {entity}"
+    if bundle.exclusive or bundle.implies:
+        found, step = "exclusive groups or implications", "leave groups.csv and implies.csv out"
+        raise BundleError(Fault(where, found, "features that factors of two can hold", step))
+    if bundle.says_how_often and holds is None:
+        raise BundleError(Fault(where, "one that says how often", "which class", "give holds=True, or holds=False"))
+    if holds is not None and not bundle.says_how_often:
+        expected = "one that says how often, for `holds`"
+        raise BundleError(Fault(where, "directions alone", expected, "leave `holds` out"))
     networks, factors = library("pgmpy.models"), library("pgmpy.factors.discrete")
+    if holds is None:
+        model, support = bundle.mrf(entity), bundle.support(entity)
+    else:
+        model, support = bundle_models(bundle, entity)[0 if holds else 1], bundle.how_often(entity)[2]
     names = bundle.features if features is None else bundle.restrict(features).features
-    _check_exportable(f"bundle {bundle.name}, {entity}", model, support, names)
+    if left_out := [model.features[j] for j in support if model.features[j] not in set(names)]:
+        found = f"potentials on {few(left_out)}, which the list of features leaves out"
+        raise BundleError(Fault(where, found, "a list that holds the support", "add them to the list"))
+    potentials = (np.where(model.possible, model.terms, 0.0), model.couplings.data)
+    largest = max(float(np.abs(values).max(initial=0.0)) for values in potentials)
+    if largest > LARGEST_POTENTIAL:
+        expected = f"at most {LARGEST_POTENTIAL:g} in magnitude"
+        raise BundleError(Fault(where, f"a potential of {largest:g}", expected, "check the unit, which is nats"))
     index = {feature: j for j, feature in enumerate(bundle.features)}
     states = {name: [x for x in VALUES if model.possible[index[name], x + 1]] for name in names}
     centre = np.zeros(model.n_features) if model.centre is None else model.centre
@@ -58,22 +77,6 @@ def to_markov_network(
         values = np.exp(model.couplings[row, column] * np.outer(*away))
         network.add_factors(factors.DiscreteFactor(pair, values.shape, values, {name: states[name] for name in pair}))
     return network
-
-
-def _model_of(bundle: Bundle, entity: str, holds: bool | None) -> tuple[PairwiseMRF, NDArray[np.intp]]:
-    """The model that a network is of, and the features that it speaks of."""
-    where = f"bundle {bundle.name}"
-    if bundle.exclusive or bundle.implies:
-        found, step = "exclusive groups or implications", "leave groups.csv and implies.csv out"
-        raise BundleError(Fault(where, found, "features that factors of two can hold", step))
-    if bundle.says_how_often != (holds is not None):
-        found, expected, step = "one that says how often", "which class", "give holds=True, or holds=False"
-        if holds is not None:
-            found, expected, step = "directions alone", "one that says how often, for `holds`", "leave `holds` out"
-        raise BundleError(Fault(where, found, expected, step))
-    if holds is None:
-        return bundle.mrf(entity), bundle.support(entity)
-    return bundle_models(bundle, entity)[0 if holds else 1], bundle.how_often(entity)[2]
 
 
 def from_markov_networks(
@@ -109,18 +112,6 @@ def from_markov_networks(
     )
 
 
-def _check_exportable(where: str, model: PairwiseMRF, support: NDArray[np.intp], names: Sequence[str]) -> None:
-    left_out = [model.features[j] for j in support if model.features[j] not in set(names)]
-    if left_out:
-        found = f"potentials on {', '.join(left_out[:10])}, which the list of features leaves out"
-        raise BundleError(Fault(where, found, "a list that holds the support", "add them to the list"))
-    potentials = (np.where(model.possible, model.terms, 0.0), model.couplings.data)
-    largest = max(float(np.abs(values).max(initial=0.0)) for values in potentials)
-    if largest > LARGEST_POTENTIAL:
-        expected = f"at most {LARGEST_POTENTIAL:g} in magnitude"
-        raise BundleError(Fault(where, f"a potential of {largest:g}", expected, "check the unit, which is nats"))
-
-
 def _terms(entity: str, network: Any, faults: list[Fault]) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
     """Unary potentials by variable and couplings by pair, each the sum over the factors; faults are added."""
     theta: dict[str, float] = {}
@@ -137,7 +128,9 @@ def _terms(entity: str, network: Any, faults: list[Fault]) -> tuple[dict[str, fl
         if fault is not None:
             faults.append(fault)
             continue
-        logs = np.log(_in_order(factor, scope))
+        logs = np.log(np.asarray(factor.values, dtype=np.float64))
+        for axis, variable in enumerate(scope):  # states in the order -1, 0, 1
+            logs = np.take(logs, np.argsort(factor.state_names[variable]), axis=axis)
         single, pair, residual = _fitted(logs)
         if residual > TOLERANCE * max(1.0, float(np.abs(logs).max())):
             expected = "exp(c + a x)" if len(scope) == 1 else "exp(c + a x + b y + p x y), x and y being -1, 0 or 1"
@@ -172,14 +165,6 @@ def _fault_of(factor: Any, scope: list[Any], place: str) -> Fault | None:
     if len(odd):
         return Fault(place, f"a value of {odd[0]:g}", "finite positive values", "give what is impossible a small value")
     return None
-
-
-def _in_order(factor: Any, scope: list[str]) -> Floats:
-    """The values of a factor with each axis in the order -1, 0, 1 of its states."""
-    values: Floats = np.asarray(factor.values, dtype=np.float64)
-    for axis, variable in enumerate(scope):
-        values = np.take(values, np.argsort(factor.state_names[variable]), axis=axis)
-    return values
 
 
 def _fitted(logs: Floats) -> tuple[list[float], float, float]:
