@@ -293,32 +293,8 @@ def bundle_of_frames(
     return bundle_of_tables("from_frame", header | {"features": list(dict.fromkeys(map(str, features)))}, frames)
 
 
-TEMPLATE = """\
-# Add rows to the files beside this one, then run `afa bundle validate {folder}`: it names every fault.
-#
-# unary.csv: what an entity does to a feature, with values -1 (less than usual), 0 (as usual) and 1 (more).
-#   drought,soil_moisture,-1
-#   Above 0: tends to be 1 where the entity holds; below 0: tends to be -1. The size, in nats, says how strongly:
-#   1 is usual. A row left out means nothing known. Who knows how often a feature is high or low adds the columns
-#   p_low_with,p_high_with,p_low_without,p_high_without (docs/bundle.md, How often).
-# pairwise.csv: two features that go together within an entity. It may stay as it is.
-#   drought,leaf_firmness,soil_moisture,1
-#   Above 0: they deviate in one direction; below 0: in opposite ones.
-# More files may be added: priors.csv (entity,log_odds), costs.csv (feature,cost; all features), aliases.csv
-# (feature,alias), and features.csv with units and ranges, so that numbers can be typed (docs/bundle.md).
-name: "{name}"
-version: "1"
-# With these lists a name that is misspelt in a row is a fault; without them it is one more entity or feature.
-# entities: [drought, overwatering]
-# features: [soil_moisture, leaf_firmness]
-# Where it comes from, for whoever uses it:
-# licence: <licence>
-# provenance:
-#   model: <who or what said so>
-#   prompts: <how it was asked>
-#   date: <when>
-#   consensus: <how several answers became one>
-"""
+TEMPLATE = Path(__file__).with_name("template.txt")
+"""What a new bundle says of itself and of its files."""
 
 
 def write_template(name: str, folder: Path) -> Path:
@@ -328,7 +304,9 @@ def write_template(name: str, folder: Path) -> Path:
         step = "choose another name, and --folder"
         raise BundleError(Fault("the name of a bundle", repr(name), "letters, digits, - and _", step))
     with atomic_folder(path) as temporary:
-        (temporary / HEADER).write_text(TEMPLATE.format(name=name, folder=path), encoding="utf-8")
+        (temporary / HEADER).write_text(
+            TEMPLATE.read_text(encoding="utf-8").format(name=name, folder=path), encoding="utf-8"
+        )
         for file in REQUIRED_FILES:
             (temporary / file).write_text(",".join(REQUIRED_COLUMNS[file]) + "\n", encoding="utf-8")
     return path

@@ -223,26 +223,8 @@ def simulation_config(config: CohortConfig) -> SimulationConfig:
     return check_model(config.simulation, SimulationConfig, where)
 
 
-TEMPLATE = """\
-# Cohort {name}: replace every value in angle brackets, then run `make reproduce COHORT={name}`.
-name: {name}
-title: <what the samples are>
-series: <GSE accession>
-metadata_file: <GSE>_series_matrix.txt.gz # under matrix/
-expression:
-  layout: sample_files # or count_matrix: one genes x samples table
-  file: <GSE>_RAW.tar # under suppl/
-  unit: tpm # tpm, counts or log2
-  row_ids: symbol # or ensembl
-  # sample_column: title_before_comma # where a matrix names its columns so; default: the accession
-controls: {{ key: <characteristic>, values: [<value>] }}
-patients: {{ key: <characteristic>, values: [<value>] }}
-# select: # see config/README.md: derive, keep, drop, one_per
-labels: {{}}
-  # <entity of the bundle>: {{ key: <characteristic>, at_least: <number>, reason: <why this is the label> }}
-  # <entity of the bundle>: {{ key: <characteristic>, positive: [<value>], negative: [<value>], reason: <why> }}
-# allow_missing_genes: {{ <feature>: <why> }} # drop these where the platform lacks them, instead of stopping; true: all
-"""
+TEMPLATE = Path(__file__).with_name("template.txt")
+"""The file of a new cohort."""
 
 
 def write_template(name: str, folder: Path) -> Path:
@@ -253,5 +235,5 @@ def write_template(name: str, folder: Path) -> Path:
         raise ConfigError(Fault("the name of a cohort", repr(name), expected, "choose another name"))
     if path.exists():
         raise ConfigError(Fault(str(path), "a file", "no such file yet", "choose another name, or edit that file"))
-    write_text(path, TEMPLATE.format(name=name))
+    write_text(path, TEMPLATE.read_text(encoding="utf-8").format(name=name))
     return path
