@@ -23,6 +23,8 @@ from afa.engine.layout import (
     HIGH,
     LOW,
     NEXT,
+    SILENT,
+    SILENT_SECOND,
     TOLD,
     TOLD_HIGH,
     TOLD_LOW,
@@ -31,20 +33,18 @@ from afa.engine.layout import (
     Pairs,
     new_gains,
 )
-from afa.engine.state import State, places
+from afa.engine.state import State
 from afa.mrf import Floats
 
 
 class DuelEdges(NamedTuple):
     """What two models of Q duels differ in, laid out once for all patients.
 
-    pairs : (Q, 2), all a < b in order. first_edge, duel, other, size : what observing feature f takes from the coupling
-    part of budgets stands at first_edge[f] to first_edge[f + 1] - 1: `size` (2, E) of the duel, below and above, unless
-    the `other` feature has been observed.
-    coupled : (2, Q) the coupling part before any observation.
+    first_edge, duel, other, size : what observing feature f takes from the coupling part of budgets stands at
+    first_edge[f] to first_edge[f + 1] - 1: `size` (2, E) of the duel, below and above, unless the `other` feature has
+    been observed. coupled : (2, Q) the coupling part before any observation.
     """
 
-    pairs: Pairs
     first_edge: Indices
     duel: Indices
     other: Indices
@@ -67,45 +67,34 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Lay out all duels of the packed entities."""
-    union = new_gains(packed, pairs)
-    first_edge = np.zeros(packed.n_features + 1, dtype=np.int64)
-    duel, other, size = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty((2, 0))
-    coupled = np.zeros((2, len(pairs)))
-    rows = np.zeros((2, packed.n_features))
-    for filling in (False, True):
-        place = first_edge[:-1].copy()
-        for p in range(len(pairs)):
-            for i in range(union.first[p], union.first[p + 1]):
-                feature = union.feature[i]
-                _couplings_of(packed, union.slot_a[i], rows[0])
-                _couplings_of(packed, union.slot_b[i], rows[1])
-                for k in range(union.first[p], union.first[p + 1]):
-                    there = union.feature[k]
-                    of_a, of_b = rows[0, there], rows[1, there]
-                    rows[0, there] = rows[1, there] = 0.0
-                    if of_a == 0.0 and of_b == 0.0:
-                        continue
-                    if packed.stated is None:
-                        below = above = abs(of_a - of_b)
-                    else:
-                        below, above = range_of_pair(
-                            packed.site, of_a, union.slot_a[i], union.slot_a[k], of_b, union.slot_b[i], union.slot_b[k]
-                        )
-                    if below == 0.0 and above == 0.0:
-                        continue
-                    if filling:
-                        duel[place[feature]], other[place[feature]] = p, there
-                        size[0, place[feature]], size[1, place[feature]] = below, above
-                        coupled[0, p] += 0.5 * below
-                        coupled[1, p] += 0.5 * above
-                    place[feature] += 1
-        if not filling:
-            counts = place - first_edge[:-1]
-            first_edge[1:] = np.cumsum(counts)
-            duel, other = np.empty(first_edge[-1], dtype=np.int64), np.empty(first_edge[-1], dtype=np.int64)
-            size = np.empty((2, first_edge[-1]))
-    return DuelEdges(pairs, first_edge, duel, other, size, coupled)
+    """Lay out all duels (Q, 2) of the packed entities, a < b in order."""
+    union, most = new_gains(packed, pairs), 0
+    for entity in pairs.ravel():
+        most += packed.first_edge[packed.first_slot[entity + 1]] - packed.first_edge[packed.first_slot[entity]]
+    at, duel, other = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+    size, coupled, rows, n = np.empty((2, most)), np.zeros((2, len(pairs))), np.zeros((2, packed.n_features)), 0
+    for p in range(len(pairs)):
+        for i in range(union.first[p], union.first[p + 1]):
+            _couplings_of(packed, union.slot_a[i], rows[0])
+            _couplings_of(packed, union.slot_b[i], rows[1])
+            for k in range(union.first[p], union.first[p + 1]):
+                there = union.feature[k]
+                of_a, of_b = rows[0, there], rows[1, there]
+                rows[0, there] = rows[1, there] = 0.0
+                if of_a == 0.0 and of_b == 0.0:
+                    continue
+                below, above = range_of_pair(
+                    packed, of_a, union.slot_a[i], union.slot_a[k], of_b, union.slot_b[i], union.slot_b[k]
+                )
+                if below > 0.0 or above > 0.0:
+                    at[n], duel[n], other[n] = union.feature[i], p, there
+                    size[0, n], size[1, n] = below, above
+                    coupled[0, p] += 0.5 * below
+                    coupled[1, p] += 0.5 * above
+                    n += 1
+    order = np.argsort(at[:n], kind="mergesort")
+    first_edge = np.searchsorted(at[:n][order], np.arange(packed.n_features + 1))
+    return DuelEdges(first_edge, duel[:n][order], other[:n][order], size[:, :n][:, order], coupled)
 
 
 @kernel()
@@ -120,7 +109,7 @@ def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
 def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
     """The budgets of a patient of whom nothing has been observed."""
     n = len(packed.prior)
-    budgets = Budgets(edges.coupled.copy(), np.empty((2, len(edges.pairs))), np.zeros((2, n)))
+    budgets = Budgets(edges.coupled.copy(), np.empty_like(edges.coupled), np.zeros((2, n)))
     for entity in range(n):
         _sum_terms(packed, state, budgets, entity)
     for entity in range(n):
@@ -134,38 +123,34 @@ def copy_budgets(budgets: Budgets) -> Budgets:
     return Budgets(budgets.coupled.copy(), budgets.whole.copy(), budgets.norm.copy())
 
 
-@kernel(entrance=True)
+@kernel(entrance=True, borrows=True)
 def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
     """Take in the observation of one feature, after `condition`."""
-    coupled, observed = budgets.coupled, state.observed
-    duel, other, size = edges.duel, edges.other, edges.size
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
-        if not observed[other[e]]:
-            coupled[0, duel[e]] -= size[0, e]
+        if not state.observed[edges.other[e]]:
+            budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
             if packed.stated is not None:
-                coupled[1, duel[e]] -= size[1, e]
-    owner = packed.owner
-    holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
-    for slot in holders:
-        _sum_terms(packed, state, budgets, owner[slot])
-    for slot in holders:
-        _sum_budgets(packed, state, budgets, owner[slot])
+                budgets.coupled[1, edges.duel[e]] -= edges.size[1, e]
+    first, last = packed.first_holder[feature], packed.first_holder[feature + 1]
+    for h in range(first, last):
+        _sum_terms(packed, state, budgets, packed.owner[packed.holder[h]])
+    for h in range(first, last):
+        _sum_budgets(packed, state, budgets, packed.owner[packed.holder[h]])
 
 
-@kernel()
+@kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
     """Write how far the terms of one entity, but for exclusive groups, can take it below and above."""
-    norm = budgets.norm
-    if packed.stated is None:
-        norm[0, entity] = norm[1, entity] = np.sum(np.abs(places(packed.first_slot, entity, state.field)))
-        return
-    norm[0, entity] = norm[1, entity] = 0.0
+    below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
-        if not state.observed[packed.feature[slot]] and packed.site[NEXT, slot] < 0.0:
+        if packed.stated is None:
+            below += abs(state.field[slot])
+            above = below
+        elif not state.observed[packed.feature[slot]] and packed.site[NEXT, slot] < 0.0:
             low, middle, high = terms_of_duel(packed, state, slot, -1)
-            below, above = _reach(low, middle, high)
-            norm[0, entity] += below
-            norm[1, entity] += above
+            of_slot = _reach(low, middle, high)
+            below, above = below + of_slot[0], above + of_slot[1]
+    budgets.norm[0, entity], budgets.norm[1, entity] = below, above
 
 
 @kernel(inline=True)
@@ -174,33 +159,28 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
     return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
 
-@kernel()
+@kernel(borrows=True)
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
     """Budgets of all duels of one entity: those of both over all features, less what is too much at shared ones."""
-    first, of_u, of_v = packed.overlaps.first, packed.overlaps.of_u, packed.overlaps.of_v
-    coupled, whole, norm = budgets.coupled, budgets.whole, budgets.norm
-    field, first_slot = state.field, packed.first_slot
-    n, feature, observed = norm.shape[1], packed.feature, state.observed
+    overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
+    n = norm.shape[1]
     for opponent in range(n):
         if opponent == one:
             continue
         a, b = min(one, opponent), max(one, opponent)
-        p, shared = number_of(n, a, b), range(first[a * n + b], first[a * n + b + 1])
-        if packed.stated is None:
-            total = norm[0, a] + norm[0, b]
-            for i in shared:
-                of_a, of_b = field[first_slot[a] + of_u[i]], field[first_slot[b] + of_v[i]]
-                total -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
-            whole[0, p] = whole[1, p] = total + coupled[0, p]
-            continue
+        p = number_of(n, a, b)
         below, above = norm[0, a] + norm[1, b], norm[1, a] + norm[0, b]
-        for i in shared:
-            slot_a, slot_b = first_slot[a] + of_u[i], first_slot[b] + of_v[i]
+        for i in range(overlaps.first[a * n + b], overlaps.first[a * n + b + 1]):
+            slot_a, slot_b = packed.first_slot[a] + overlaps.of_u[i], packed.first_slot[b] + overlaps.of_v[i]
+            if packed.stated is None:
+                of_a, of_b = state.field[slot_a], state.field[slot_b]
+                below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
+                continue
             after = packed.site[NEXT, slot_a]
             if 0.0 <= after <= slot_a:  # its last member stands for an exclusive group
                 of_group = range_of_group(packed.site, state.m, slot_a, slot_b)
                 below, above = below + of_group[0], above + of_group[1]
-            if after >= 0.0 or observed[feature[slot_a]]:
+            if after >= 0.0 or state.observed[packed.feature[slot_a]]:
                 continue
             low_a, middle_a, high_a = terms_of_duel(packed, state, slot_a, -1)
             low_b, middle_b, high_b = terms_of_duel(packed, state, slot_b, -1)
@@ -209,7 +189,8 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
             below_both, above_both = _reach(low_a - low_b, middle_a - middle_b, high_a - high_b)
             below += below_both - (below_a + above_b)
             above += above_both - (above_a + below_b)
-        whole[0, p], whole[1, p] = below + coupled[0, p], above + coupled[1, p]
+        whole[0, p] = below + coupled[0, p]
+        whole[1, p] = whole[0, p] if packed.stated is None else above + coupled[1, p]
 
 
 @kernel(entrance=True)
@@ -230,13 +211,16 @@ def entity_budgets(packed: Packed, state: State) -> Floats:
 
 @kernel(inline=True)
 def range_of_pair(
-    site: Floats, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
+    packed: Packed, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
 ) -> tuple[float, float]:
     """How far below and above 0 the couplings of two unobserved features can move D, each 0 or more (F12).
 
     of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read. Their difference is linear in
     either value, so that its extremes are among the outer ones.
     """
+    if packed.stated is None:
+        return abs(of_a - of_b), abs(of_a - of_b)
+    site = packed.site
     one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
     low, high, other_low, other_high = -site[LOW, one], site[HIGH, one], -site[LOW, other], site[HIGH, other]
     first = second = third = fourth = 0.0
@@ -308,6 +292,16 @@ UNIFORM_SECOND = 2.0 / 3.0
 
 
 @kernel(inline=True)
+def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
+    """First and second moment at a slot; where an entity is silent (-1), those of that at the other's slot."""
+    if slot >= 0:
+        return state.m[slot], state.q[slot]
+    if packed.stated is None:
+        return 0.0, UNIFORM_SECOND
+    return packed.site[SILENT, other], packed.site[SILENT_SECOND, other]
+
+
+@kernel(inline=True)
 def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
     """u(s) for s = -1, 0, +1: what observing a value of an unobserved feature adds to D (docs/decisions.md, F11).
 
@@ -316,30 +310,23 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
     if packed.stated is None:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
-    if packed.site[NEXT, max(slot_a, slot_b)] >= 0.0:  # every model speaks of it
+    site, slot = packed.site, max(slot_a, slot_b)
+    if site[NEXT, slot] >= 0.0:  # every model speaks of it
         of_a, of_b = state.m[slot_a], state.m[slot_b]
         middle = math.log1p(-of_a) - math.log1p(-of_b)
         return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle
-    return terms_of_rates(packed.site, state.field, packed.unary, slot_a, slot_b)
-
-
-@kernel(inline=True)
-def terms_of_rates(site: Floats, field: Floats, unary: Floats, slot_a: int, slot_b: int) -> tuple[float, float, float]:
-    """`terms_of_duel` of models of probabilities."""
     low = middle = high = 0.0
     if slot_a >= 0:
-        pull, centre = field[slot_a] - unary[slot_a], site[CENTRE, slot_a]
+        pull, centre = state.field[slot_a] - packed.unary[slot_a], site[CENTRE, slot_a]
         low = site[TOLD_LOW, slot_a] - pull * (1.0 + centre)
         middle = site[TOLD, slot_a] - pull * centre
         high = site[TOLD_HIGH, slot_a] + pull * (1.0 - centre)
     if slot_b >= 0:
-        pull, centre = field[slot_b] - unary[slot_b], site[CENTRE, slot_b]
+        pull, centre = state.field[slot_b] - packed.unary[slot_b], site[CENTRE, slot_b]
         low -= site[TOLD_LOW, slot_b] - pull * (1.0 + centre)
         middle -= site[TOLD, slot_b] - pull * centre
         high -= site[TOLD_HIGH, slot_b] + pull * (1.0 - centre)
-    slot = max(slot_a, slot_b)
-    low = low if site[LOW, slot] else middle
-    return low, middle, (high if site[HIGH, slot] else middle)
+    return (low if site[LOW, slot] else middle), middle, (high if site[HIGH, slot] else middle)
 
 
 @kernel(inline=True)

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from afa.bracket import ALPHA, K1
 from afa.engine.budgets import (
-    UNIFORM_SECOND,
+    moments_at,
     number_of,
     range_of_group,
     range_of_pair,
     settled,
-    terms_of_rates,
+    terms_of_duel,
     variance_of_group,
 )
 from afa.engine.compile import kernel
-from afa.engine.layout import NEXT, SILENT, SILENT_SECOND, Indices, Packed, Pairs
+from afa.engine.layout import NEXT, Indices, Packed, Pairs
 from afa.engine.state import State, sign, term
 from afa.mrf import Floats
 
@@ -44,177 +44,85 @@ class Duel(NamedTuple):
     above: float
 
 
-@kernel(entrance=True)
+@kernel(entrance=True, borrows=True)
 def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
     """All sums of one duel, in one pass over the union of the two supports."""
-    if packed.stated is None:
-        return _duel_of_directions(packed, state, a, b)
-    return _duel_of_rates(packed, state, a, b)
-
-
-@kernel()
-def _duel_of_directions(packed: Packed, state: State, a: int, b: int) -> Duel:
-    """`duel` of the paper's models."""
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
-    unary, couplings, between, variance, squares, unary_squares, beta = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    below, above, pairs_below, pairs_above, between = 0.0, 0.0, 0.0, 0.0, 0.0
+    variance, of_unary, of_pairs, beta = 0.0, 0.0, 0.0, 0.0
     while slot_a < last_a or slot_b < last_b:
         at_a = packed.feature[slot_a] if slot_a < last_a else packed.n_features
         at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
-        if not state.observed[at]:
-            difference = (state.field[here_a] if here_a >= 0 else 0.0) - (state.field[here_b] if here_b >= 0 else 0.0)
-            hidden, seen, square = row(packed, state, here_a, here_b, -1)
-            unary += abs(difference)
-            couplings += hidden
+        if packed.stated is not None and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
+            if packed.site[NEXT, here_a] <= here_a:  # its last member stands for an exclusive group
+                least, most = range_of_group(packed.site, state.m, here_a, here_b)
+                below += least
+                above += most
+                of_unary += (0.5 * (least + most)) ** 2
+                variance += variance_of_group(packed.site, state.m, here_a, here_b)
+        elif not state.observed[at]:
+            low, middle, high = terms_of_duel(packed, state, here_a, here_b)
+            least, most = min(low, middle, high), max(low, middle, high)
+            hidden_below, hidden_above, seen, squares = row(packed, state, here_a, here_b, -1)
+            below += max(0.0, -least)
+            above += max(0.0, most)
+            pairs_below += hidden_below
+            pairs_above += hidden_above
             between += seen
-            squares += square
-            unary_squares += difference * difference
-            beta = max(beta, hidden)
-            first = 0.5 * ((state.m[here_a] if here_a >= 0 else 0.0) + (state.m[here_b] if here_b >= 0 else 0.0))
-            second = 0.5 * (
-                (state.q[here_a] if here_a >= 0 else UNIFORM_SECOND)
-                + (state.q[here_b] if here_b >= 0 else UNIFORM_SECOND)
-            )
-            variance += difference * difference * (second - first * first)
+            of_unary += (0.5 * (most - least)) ** 2
+            of_pairs += squares
+            beta = max(beta, 0.5 * (hidden_below + hidden_above))
+            m_a, q_a = moments_at(packed, state, here_a, here_b)
+            m_b, q_b = moments_at(packed, state, here_b, here_a)
+            first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
+            if packed.stated is None:
+                variance += high * high * (second - first * first)
+            else:
+                p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
+                mean = p_low * low + (1.0 - second) * middle + p_high * high
+                variance += p_low * low**2 + (1.0 - second) * middle**2 + p_high * high**2 - mean * mean
         slot_a += 1 if here_a >= 0 else 0
         slot_b += 1 if here_b >= 0 else 0
-    budget = unary + 0.5 * couplings
-    return Duel(budget, between, variance + 0.5 * squares, unary_squares + 0.5 * squares, beta, budget)
+    below, above = below + 0.5 * pairs_below, above + 0.5 * pairs_above
+    return Duel(below, between, variance + 0.5 * of_pairs, of_unary + 0.5 * of_pairs, beta, above)
 
 
-@kernel()
-def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float]:
-    """Coupling differences of one feature, of the paper's models: absolute sums to unobserved and to observed features.
+@kernel(inline=True)
+def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
+    """Coupling differences of one feature: how far below and above 0 those to unobserved features can be, summed.
 
-    Third: the squares of the first. A slot of -1 is absent; `without` is a feature to leave out, or -1.
+    Third: the absolute sum of those to observed features, 0 of models of probabilities. Fourth: the squared half ranges
+    of the first. A slot of -1 is absent; `without` is a feature to leave out, or -1. For kernels that borrow.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
     edge_b = packed.first_edge[slot_b] if slot_b >= 0 else 0
     last_b = packed.first_edge[slot_b + 1] if slot_b >= 0 else 0
-    hidden, seen, square = 0.0, 0.0, 0.0
+    below, above, seen, square = 0.0, 0.0, 0.0, 0.0
     while edge_a < last_a or edge_b < last_b:
-        at_a = packed.feature[packed.other_slot[edge_a]] if edge_a < last_a else packed.n_features
-        at_b = packed.feature[packed.other_slot[edge_b]] if edge_b < last_b else packed.n_features
-        at = min(at_a, at_b)
-        difference = 0.0
-        if at_a == at:
-            difference += packed.coupling[edge_a]
-            edge_a += 1
-        if at_b == at:
-            difference -= packed.coupling[edge_b]
-            edge_b += 1
-        if state.observed[at]:
-            seen += abs(difference)
-        elif at != without:
-            hidden += abs(difference)
-            square += difference * difference
-    return hidden, seen, square
-
-
-@kernel()
-def _duel_of_rates(packed: Packed, state: State, a: int, b: int) -> Duel:
-    """`duel` of models of probabilities."""
-    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
-    feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
-    observed, field, m, q, unary, site = state.observed, state.field, state.m, state.q, packed.unary, packed.site
-    slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
-    slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
-    below, above, pair_below, pair_above = 0.0, 0.0, 0.0, 0.0
-    variance, squares, unary_squares, beta = 0.0, 0.0, 0.0, 0.0
-    while slot_a < last_a or slot_b < last_b:
-        at_a = feature[slot_a] if slot_a < last_a else packed.n_features
-        at_b = feature[slot_b] if slot_b < last_b else packed.n_features
-        at = min(at_a, at_b)
-        here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
-        if site[NEXT, max(here_a, here_b)] >= 0.0:
-            if site[NEXT, here_a] <= here_a:  # its last member stands for an exclusive group
-                least, most = range_of_group(site, m, here_a, here_b)
-                below += least
-                above += most
-                unary_squares += (0.5 * (least + most)) ** 2
-                variance += variance_of_group(site, m, here_a, here_b)
-        elif not observed[at]:
-            low, middle, high = terms_of_rates(site, field, unary, here_a, here_b)
-            least, most = min(low, middle, high), max(low, middle, high)
-            hidden_below, hidden_above, square = _row_of_rates(
-                feature, first_edge, other_slot, coupling, site, observed, here_a, here_b, packed.n_features
-            )
-            below += max(0.0, -least)
-            above += max(0.0, most)
-            pair_below += hidden_below
-            pair_above += hidden_above
-            squares += square
-            unary_squares += (0.5 * (most - least)) ** 2
-            beta = max(beta, 0.5 * (hidden_below + hidden_above))
-            m_a, q_a = _moments_at(site, m, q, here_a, here_b)
-            m_b, q_b = _moments_at(site, m, q, here_b, here_a)
-            first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
-            p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
-            mean = p_low * low + (1.0 - second) * middle + p_high * high
-            variance += p_low * low**2 + (1.0 - second) * middle**2 + p_high * high**2 - mean * mean
-        slot_a += 1 if here_a >= 0 else 0
-        slot_b += 1 if here_b >= 0 else 0
-    return Duel(
-        below + 0.5 * pair_below,
-        0.0,
-        variance + 0.5 * squares,
-        unary_squares + 0.5 * squares,
-        beta,
-        above + 0.5 * pair_above,
-    )
-
-
-@kernel(inline=True)
-def _moments_at(site: Floats, m: Floats, q: Floats, slot: int, other: int) -> tuple[float, float]:
-    """First and second moment at a slot; where an entity is silent (-1), those of that at the other's slot."""
-    if slot >= 0:
-        return m[slot], q[slot]
-    return site[SILENT, other], site[SILENT_SECOND, other]
-
-
-@kernel(inline=True)
-def _row_of_rates(
-    feature: Indices,
-    first_edge: Indices,
-    other_slot: Indices,
-    coupling: Floats,
-    site: Floats,
-    observed: NDArray[np.bool_],
-    slot_a: int,
-    slot_b: int,
-    n_features: int,
-) -> tuple[float, float, float]:
-    """Coupling differences of one feature: how far below and above 0 those to unobserved features can be, summed.
-
-    Third: their squared half ranges. A slot of -1 is absent. The first five are of `Packed`.
-    """
-    edge_a = first_edge[slot_a] if slot_a >= 0 else 0
-    last_a = first_edge[slot_a + 1] if slot_a >= 0 else 0
-    edge_b = first_edge[slot_b] if slot_b >= 0 else 0
-    last_b = first_edge[slot_b + 1] if slot_b >= 0 else 0
-    below, above, square = 0.0, 0.0, 0.0
-    while edge_a < last_a or edge_b < last_b:
-        there_a = other_slot[edge_a] if edge_a < last_a else -1
-        there_b = other_slot[edge_b] if edge_b < last_b else -1
-        at_a = feature[there_a] if there_a >= 0 else n_features
-        at_b = feature[there_b] if there_b >= 0 else n_features
+        there_a = packed.other_slot[edge_a] if edge_a < last_a else -1
+        there_b = packed.other_slot[edge_b] if edge_b < last_b else -1
+        at_a = packed.feature[there_a] if there_a >= 0 else packed.n_features
+        at_b = packed.feature[there_b] if there_b >= 0 else packed.n_features
         at = min(at_a, at_b)
         of_a = of_b = 0.0
         if at_a == at:
-            of_a = coupling[edge_a]
+            of_a = packed.coupling[edge_a]
             edge_a += 1
         if at_b == at:
-            of_b = coupling[edge_b]
+            of_b = packed.coupling[edge_b]
             edge_b += 1
-        if not observed[at]:
-            least, most = range_of_pair(site, of_a, slot_a, there_a, of_b, slot_b, there_b)
+        if not state.observed[at] and at != without:
+            least, most = range_of_pair(packed, of_a, slot_a, there_a, of_b, slot_b, there_b)
             below += least
             above += most
             square += (0.5 * (least + most)) ** 2
-    return below, above, square
+        elif packed.stated is None and state.observed[at]:
+            seen += abs(of_a - of_b)
+    return below, above, seen, square
 
 
 @kernel(entrance=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Packed
+from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Overlaps, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
 from afa.engine.sweeps import bound, converged, padded
 from afa.mrf import Floats
@@ -153,61 +153,67 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 
 @kernel()
-def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:  # noqa: PLR0912 (two kinds)
+def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
+    """(n,) the slots of one entity that mean-field solves for, and the couplings among them, `padded`."""
+    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    observed, feature, site = state.observed, packed.feature, packed.site
+    first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
+    start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
+    place = np.full(stop - start, -1)
+    for slot in range(start, stop):
+        if not observed[feature[slot]] and (packed.stated is None or site[NEXT, slot] < 0.0):
+            place[slot - start] = n
+            n += 1
+    slots, coupling = np.empty(n, dtype=np.int64), np.zeros((padded(n), padded(n)))
+    for slot in range(start, stop):
+        here = place[slot - start]
+        if here >= 0:
+            slots[here] = slot
+            for e in range(first_edge[slot], first_edge[slot + 1]):
+                there = place[other_slot[e] - start]
+                if there >= 0:
+                    coupling[here, there] = of_edge[e]
+    return slots, coupling
+
+
+@kernel()
+def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
     """Mean-field on one entity's free features in the present state (eq:mf-update); `cross` is left to the caller.
 
     Members of exclusive groups have no couplings: their moments are those that `condition` has left.
     """
-    start, stop = packed.first_slot[entity], packed.first_slot[entity + 1]
     # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
-    observed, field, m, q, site = state.observed, state.field, state.m, state.q, packed.site
-    feature, first_edge, other_slot, of_edge = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
-    place = np.full(stop - start, -1)
-    n = 0
-    for j in range(stop - start):
-        if observed[feature[start + j]]:
-            m[start + j], q[start + j] = 0.0, 0.0
-        elif packed.stated is None or site[NEXT, start + j] < 0.0:
-            place[j] = n
-            n += 1
-    alpha, free_m, free_q = np.zeros(padded(n)), np.zeros(padded(n)), np.full(padded(n), 2.0 / 3.0)
-    coupling = np.zeros((padded(n), padded(n)))
+    field, m, q, site = state.field, state.m, state.q, packed.site
+    slots, coupling = free_part(packed, state, entity)
+    n, size = len(slots), len(coupling)
+    alpha, free_m, free_q = np.zeros(size), np.zeros(size), np.full(size, 2.0 / 3.0)
     if packed.stated is not None:
-        free_site = np.ones((3, padded(n)))
+        free_site = np.ones((3, size))
         free_site[1] = 0.0
-    for j in range(stop - start):
-        here, slot = place[j], start + j
-        if here < 0:
-            continue
-        alpha[here] = field[slot]
+    for j in range(n):
+        slot = slots[j]
+        alpha[j] = field[slot]
         if iteration.warm:
-            free_m[here], free_q[here] = m[slot], q[slot]
+            free_m[j], free_q[j] = m[slot], q[slot]
         elif packed.stated is not None:
-            free_m[here], free_q[here] = site[CENTRE, slot], site[SECOND, slot]
+            free_m[j], free_q[j] = site[CENTRE, slot], site[SECOND, slot]
         if packed.stated is not None:
-            free_site[0, here], free_site[1, here] = site[WIDTH, slot], site[OFFSET, slot]
-            free_site[2, here] = site[SIDES, slot]
-        for e in range(first_edge[slot], first_edge[slot + 1]):
-            there = place[other_slot[e] - start]
-            if there >= 0:
-                coupling[here, there] = of_edge[e]
-                if packed.stated is not None:
-                    alpha[here] -= of_edge[e] * site[CENTRE, other_slot[e]]
+            free_site[0, j], free_site[1, j], free_site[2, j] = site[WIDTH, slot], site[OFFSET, slot], site[SIDES, slot]
+            for other in range(n):
+                alpha[j] -= coupling[j, other] * site[CENTRE, slots[other]]
     if packed.stated is None:
         sweeps, ascended = converged(alpha, coupling, None, free_m, free_q, n, iteration)
     else:
         sweeps, ascended = converged(alpha, coupling, free_site, free_m, free_q, n, iteration)
     origin, even = 0.0, 0.0
-    for j in range(stop - start):
-        here, slot = place[j], start + j
-        if here < 0:
-            continue
-        m[slot], q[slot] = free_m[here], free_q[here]
+    for j in range(n):
+        slot = slots[j]
+        m[slot], q[slot] = free_m[j], free_q[j]
         if packed.stated is not None:
-            state.pull[slot] = alpha[here]
-            of_centre = 0.5 * (field[slot] - alpha[here]) - (field[slot] - packed.unary[slot])
+            state.pull[slot] = alpha[j]
+            of_centre = 0.5 * (field[slot] - alpha[j]) - (field[slot] - packed.unary[slot])
             origin += site[LEVEL, slot] + site[CENTRE, slot] * of_centre
-            even += site[EVEN, slot] * free_q[here]
+            even += site[EVEN, slot] * free_q[j]
     state.bound[entity], state.n_free[entity] = bound(alpha, coupling, free_m, free_q, n) + (origin + even), n
     state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity] = sweeps, ascended
     if packed.stated is not None:
@@ -216,38 +222,20 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 
 @kernel(inline=True)
 def expected_score(
-    first: Indices,
-    of_u: Indices,
-    of_v: Indices,
-    first_edge: Indices,
-    edge_j: Indices,
-    edge_l: Indices,
-    coupling: Floats,
-    pair: int,
-    constant: float,
-    field: Floats,
-    field_at: int,
-    m: Floats,
-    m_at: int,
+    overlaps: Overlaps, pair: int, constant: float, field: Floats, field_at: int, m: Floats, m_at: int
 ) -> float:
     """E_q[S_v] of entity v under the first moments of entity u, for the ordered pair u N + v.
 
-    The first seven are the arrays of `Overlaps`: one by one, and positions instead of parts of arrays, because making
-    a part, or taking an array out of a tuple in a loop, costs more than the sum. constant : of v. field : v's effective
-    unaries by place, from field_at on. m : u's first moments, from m_at on, 0 where observed.
+    Positions instead of parts of arrays, and for kernels that borrow: making a part, or counting who holds an array
+    of a tuple, costs more than the sum. constant : of v. field : v's effective unaries by place, from field_at on.
+    m : u's first moments, from m_at on, 0 where observed.
     """
     total = constant
-    for i in range(first[pair], first[pair + 1]):
-        total += field[field_at + of_v[i]] * m[m_at + of_u[i]]
-    for e in range(first_edge[pair], first_edge[pair + 1]):
-        total += coupling[e] * m[m_at + edge_j[e]] * m[m_at + edge_l[e]]
+    for i in range(overlaps.first[pair], overlaps.first[pair + 1]):
+        total += field[field_at + overlaps.of_v[i]] * m[m_at + overlaps.of_u[i]]
+    for e in range(overlaps.first_edge[pair], overlaps.first_edge[pair + 1]):
+        total += overlaps.coupling[e] * m[m_at + overlaps.edge_j[e]] * m[m_at + overlaps.edge_l[e]]
     return total
-
-
-@kernel(inline=True)
-def places(first_slot: Indices, entity: int, values: Floats) -> Floats:
-    """The part of a (K,) array that belongs to one entity, (n,); a view."""
-    return values[first_slot[entity] : first_slot[entity + 1]]
 
 
 @kernel(entrance=True)
@@ -260,39 +248,25 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool
         cross_of(packed, state, entity)
 
 
-@kernel()
+@kernel(borrows=True)
 def cross_of(packed: Packed, state: State, v: int) -> None:
     """Row and column of `cross` of one entity; of models of probabilities all must speak of the same features."""
-    first, of_u, of_v, first_edge, edge_j, edge_l, coupling = packed.overlaps
-    n, first_slot = len(packed.prior), packed.first_slot
-    m, cross, constant, field = state.m, state.cross, state.constant, state.field
-    if packed.stated is not None:
-        constant, field = state.origin, state.pull
-    at_v = first_slot[v]
-    for u in range(n):
-        at_u, uv, vu = first_slot[u], u * n + v, v * n + u
-        cross[u, v] = expected_score(
-            first, of_u, of_v, first_edge, edge_j, edge_l, coupling, uv, constant[v], field, at_v, m, at_u
-        )
+    for u in range(len(packed.prior)):
+        state.cross[u, v] = _cross(packed, state, u, v)
         if u != v:
-            cross[v, u] = expected_score(
-                first, of_u, of_v, first_edge, edge_j, edge_l, coupling, vu, constant[u], field, at_u, m, at_v
-            )
-        if packed.stated is not None:
-            cross[u, v] += _even_part(first, of_u, of_v, uv, packed.site, at_v, state.q, at_u)
-            if u != v:
-                cross[v, u] += _even_part(first, of_u, of_v, vu, packed.site, at_u, state.q, at_v)
+            state.cross[v, u] = _cross(packed, state, v, u)
 
 
 @kernel(inline=True)
-def _even_part(
-    first: Indices, of_u: Indices, of_v: Indices, pair: int, site: Floats, site_at: int, q: Floats, q_at: int
-) -> float:
-    """What the even terms of v add to its expected score under the second moments of u, as in `expected_score`."""
-    total = 0.0
-    for i in range(first[pair], first[pair + 1]):
-        total += site[EVEN, site_at + of_v[i]] * q[q_at + of_u[i]]
-    return total
+def _cross(packed: Packed, state: State, u: int, v: int) -> float:
+    """E_{q_u}[S_v | x_obs]."""
+    pair, at_u, at_v = u * len(packed.prior) + v, packed.first_slot[u], packed.first_slot[v]
+    if packed.stated is None:
+        return expected_score(packed.overlaps, pair, state.constant[v], state.field, at_v, state.m, at_u)
+    even = 0.0
+    for i in range(packed.overlaps.first[pair], packed.overlaps.first[pair + 1]):
+        even += packed.site[EVEN, at_v + packed.overlaps.of_v[i]] * state.q[at_u + packed.overlaps.of_u[i]]
+    return expected_score(packed.overlaps, pair, state.origin[v], state.pull, at_v, state.m, at_u) + even
 
 
 @kernel()
