@@ -137,10 +137,7 @@ def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
     if packed is None:
         packed = KNOWN[bundle] = _lay_out(bundle) if isinstance(bundle, Bundle) else _lay_out_models(bundle)
     if overlaps and not len(packed.overlaps.first):
-        shared = _overlaps(
-            packed.first_slot, packed.feature, packed.first_edge, packed.other_slot, packed.coupling, packed.n_features
-        )
-        packed = KNOWN[bundle] = packed._replace(overlaps=shared)
+        packed = KNOWN[bundle] = packed._replace(overlaps=_overlaps(packed))
     return packed
 
 
@@ -240,44 +237,25 @@ def _reaches(bundle: Bundle, coupling: Floats, first: Indices) -> list[float]:
     ]
 
 
-@kernel(entrance=True)
-def _overlaps(
-    first_slot: Indices, feature: Indices, first_edge: Indices, other_slot: Indices, coupling: Floats, n_features: int
-) -> Overlaps:
-    n = len(first_slot) - 1
-    first, first_pair = np.zeros(n * n + 1, dtype=np.int64), np.zeros(n * n + 1, dtype=np.int64)
-    of_u, of_v = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    edge_j, edge_l = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    weight = np.empty(0)
-    place = np.full(n_features, -1)
-    for filling in (False, True):
-        shared, edges = 0, 0
-        for u in range(n):
-            for slot in range(first_slot[u], first_slot[u + 1]):
-                place[feature[slot]] = slot - first_slot[u]
-            for v in range(n):
-                for slot in range(first_slot[v], first_slot[v + 1]):
-                    here = place[feature[slot]]
-                    if here < 0:
-                        continue
-                    if filling:
-                        of_u[shared], of_v[shared] = here, slot - first_slot[v]
-                    shared += 1
-                    for e in range(first_edge[slot], first_edge[slot + 1]):
-                        there = place[feature[other_slot[e]]]
-                        if other_slot[e] < slot or there < 0:
-                            continue
-                        if filling:
-                            edge_j[edges], edge_l[edges], weight[edges] = here, there, coupling[e]
-                        edges += 1
-                first[u * n + v + 1], first_pair[u * n + v + 1] = shared, edges
-            for slot in range(first_slot[u], first_slot[u + 1]):
-                place[feature[slot]] = -1
-        if not filling:
-            of_u, of_v = np.empty(shared, dtype=np.int64), np.empty(shared, dtype=np.int64)
-            edge_j, edge_l = np.empty(edges, dtype=np.int64), np.empty(edges, dtype=np.int64)
-            weight = np.empty(edges)
-    return Overlaps(first, of_u, of_v, first_pair, edge_j, edge_l, weight)
+def _overlaps(packed: Packed) -> Overlaps:
+    n, feature, first_slot, owner = len(packed.prior), packed.feature, packed.first_slot, packed.owner
+    pairs, place = np.arange(n * n + 1), np.full((n, packed.n_features), -1)
+    place[owner, feature] = np.arange(len(feature)) - first_slot[owner]
+    u, slot = np.nonzero(place[:, feature] >= 0)
+    first = np.searchsorted(u * n + owner[slot], pairs)
+    here, there = np.repeat(np.arange(len(feature)), np.diff(packed.first_edge)), packed.other_slot
+    once = here < there
+    here, there, coupling = here[once], there[once], packed.coupling[once]
+    u_edge, edge = np.nonzero((place[:, feature[here]] >= 0) & (place[:, feature[there]] >= 0))
+    return Overlaps(
+        first,
+        of_u=place[u, feature[slot]],
+        of_v=slot - first_slot[owner[slot]],
+        first_edge=np.searchsorted(u_edge * n + owner[here[edge]], pairs),
+        edge_j=place[u_edge, feature[here[edge]]],
+        edge_l=place[u_edge, feature[there[edge]]],
+        coupling=coupling[edge],
+    )
 
 
 class Gains(NamedTuple):
