@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from math import ceil, sqrt
 
@@ -43,14 +42,10 @@ class Clustering:
         """Clusters given the observations made so far, in the order made: those of the last multiple of `T_RE`."""
         span = len(observations) // T_RE
         if span != self._span:
-            self._clusters = self._made(dict(islice(observations.items(), span * T_RE)))
+            made = distances(self._bundle, dict(islice(observations.items(), span * T_RE)))
+            self._clusters = clusters(made, self._bundle.entities)
             self._span = span
         return self._clusters
-
-    def _made(self, observations: Mapping[str, int]) -> Clusters:
-        bundle = self._bundle
-        apart = model_distances(pack(bundle, overlaps=False), sharing_of(bundle), *_evidence(bundle, observations))
-        return clusters(apart, bundle.entities)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,28 +60,6 @@ class Parameters:
     values: sp.csr_array
     row: NDArray[np.int64]
     column: NDArray[np.int64]
-
-    @cached_property
-    def distances(self) -> Floats:
-        """(N, N) l1 distances between entities; symmetric, 0 on the diagonal.
-
-        Takes time in proportion to N times the potentials of the bundle.
-        """
-        rows = self.values
-        ones = np.ones(rows.shape[1])
-        size = abs(rows) @ ones
-        shared = np.zeros((len(size), len(size)))
-        for v in range(len(size)):
-            of_v = np.zeros(rows.shape[1])
-            own = slice(rows.indptr[v], rows.indptr[v + 1])
-            of_v[rows.indices[own]] = rows.data[own]
-            there = of_v[rows.indices]
-            # |u - v| = |u| + |v| + this, which is 0 wherever v has no parameter
-            excess = np.abs(rows.data - there) - (np.abs(rows.data) + np.abs(there))
-            shared[:, v] = sp.csr_array((excess, rows.indices, rows.indptr), shape=rows.shape) @ ones
-        apart: Floats = np.maximum(size[:, None] + size[None, :] + shared, 0.0)
-        np.fill_diagonal(apart, 0.0)
-        return apart
 
     def model(self, vector: Floats, prior: float = 0.0) -> PairwiseMRF:
         """The model with these potentials, (M + E,), such as the mean of some rows of `values`."""
@@ -115,8 +88,9 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
 
 
 def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
-    """(N, N) l1 distances between what is left of the entities' models, as `Parameters.distances`."""
-    return parameters(bundle, observations).distances
+    """(N, N) l1 distances between what is left of the entities' models, `parameters`; a `PlannerError` as there."""
+    values, observed = _evidence(bundle, observations or {})
+    return model_distances(pack(bundle, overlaps=False), sharing_of(bundle), values, observed)
 
 
 def paper_clusters(n_entities: int) -> int:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from afa.bracket import l1_interval
 from afa.bundle import Bundle
 from afa.closure import contraction
-from afa.cluster import Parameters, clusters, paper_clusters, parameters
+from afa.cluster import Parameters, clusters, distances, paper_clusters, parameters
 from afa.errors import Fault, PlannerError
 from afa.inference.exact import estimate, map_state
 from afa.inference.meanfield import Solver, mean_field
@@ -138,7 +138,7 @@ class Certificates:
 
 def score_distances(entities: Parameters) -> Floats:
     """(N, N) l1 distances of log-odds and parameters: no profile separates the scores of two entities by more."""
-    return entities.distances + np.abs(_leads(entities.bundle))
+    return distances(entities.bundle) + np.abs(_leads(entities.bundle))
 
 
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
@@ -203,7 +203,7 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
     needed = _checked_k(bundle, k)
     low, high, _ = completion_bounds(bundle) if bounds is None else bounds
     apart = low[:, None] > high[None, :] + _tie(bundle)
-    outpaced = _leads(bundle) > entities.distances + _tie(bundle)
+    outpaced = _leads(bundle) > distances(bundle) + _tie(bundle)
     return Certificates(bundle.entities, apart | outpaced, needed)
 
 

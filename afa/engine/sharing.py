@@ -200,7 +200,7 @@ BLOCK = 16
 
 @kernel(entrance=True)
 def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """(N, N) l1 distances between what is left of the models, as `afa.cluster.Parameters.distances`.
+    """(N, N) l1 distances between what is left of the models, as `afa.cluster.distances`.
 
     values : (M,) what was observed, 0 elsewhere; observed : (M,). Takes time in proportion to N^2, with a small factor,
     and to the squared numbers of holders of each feature and of members of each link.

@@ -13,7 +13,7 @@ from test_engine_gains import readable_gains, readable_scores
 from afa.allocate import RULES, View
 from afa.allocate.base import view_of
 from afa.bracket import l1_interval
-from afa.cluster import C_MIN, Clustering, clusters, distances
+from afa.cluster import C_MIN, Clustering, clusters, distances, parameters
 from afa.copeland import ranking
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.layout import WITHOUT, pack
@@ -252,8 +252,8 @@ def test_compiled_distances_are_those_of_the_parameters(case):
     values, known = np.zeros(len(bundle.features)), np.zeros(len(bundle.features), dtype=bool)
     values[list(observed)], known[list(observed)] = list(observed.values()), True
     found = model_distances(pack(bundle, overlaps=False), sharing_of(bundle), values, known)
-    named = {bundle.features[j]: value for j, value in observed.items()}
-    np.testing.assert_allclose(found, distances(bundle, named), atol=1e-12)
+    vectors = parameters(bundle, {bundle.features[j]: value for j, value in observed.items()}).values.toarray()
+    np.testing.assert_allclose(found, np.abs(vectors[:, None] - vectors).sum(axis=2), atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
