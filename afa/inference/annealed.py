@@ -145,8 +145,8 @@ def _chains(
     drawn = random.random((chains, len(free))) * norm
     side = np.where(first < 0, -1, 1)
     values = (side * ((drawn < 1).astype(int) - (drawn >= 1 + small))).astype(np.int8)
-    excess = np.empty(chains)
-    _excess(field - first, *layout, values, excess)
+    pulls: Floats = (coupling @ values.T.astype(np.float64)).T
+    excess = (values * (field - first + 0.5 * pulls)).sum(axis=1)  # E(x) - f . x
     log_weights = np.zeros(chains)
     before = 0.0
     for k in range(1, steps + 1):
@@ -156,26 +156,6 @@ def _chains(
         _sweep(slope, field - first, beta, *layout, random.random((chains, len(free) + 1)), values, excess)
         before = beta
     return values, log_weights
-
-
-@kernel(entrance=True)
-def _excess(
-    linear: Floats,
-    pointer: NDArray[np.int64],
-    other: NDArray[np.int64],
-    coupling: Floats,
-    values: NDArray[np.int8],
-    excess: Floats,
-) -> None:
-    """Write E(x) - f . x of each chain, (K,); `linear` (n,) is the field of E less f."""
-    for chain in range(len(values)):
-        total = 0.0
-        for j in range(len(linear)):
-            around = 0.0
-            for e in range(pointer[j], pointer[j + 1]):
-                around += coupling[e] * values[chain, other[e]]
-            total += values[chain, j] * (linear[j] + 0.5 * around)
-        excess[chain] = total
 
 
 @kernel(entrance=True)
@@ -190,7 +170,7 @@ def _sweep(
     values: NDArray[np.int8],
     excess: Floats,
 ) -> None:
-    """One step of each chain under exp(slope . x + beta/2 x'Wx), in place, `excess` kept as `_excess` has it.
+    """One step of each chain under exp(slope . x + beta/2 x'Wx), in place, `excess`, E(x) - f . x, with it.
 
     First -x is offered in the place of x, which couplings do not tell apart; then each feature is drawn anew.
     """
