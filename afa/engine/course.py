@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.bracket import GAMMA
 from afa.engine.budgets import Budgets, DuelEdges, copy_budgets
 from afa.engine.compile import kernel
 from afa.engine.duels import Duel, bracket_calls, duel, gaussian_sign, is_stale, vote_call
@@ -69,7 +70,7 @@ class Course(NamedTuple):
     expectations, the ranks by `linearity`, the tight `l1` budgets and the sign votes are needed. asked : (r + 1,)
     the rounds that are read. only_changes : of these, only those whose feature an entity holds. numbered : whether
     `Followed.t` says which rounds are walked, the others changing nothing. signed, ranked : codes of the scores
-    that are read. gamma, budget_share : of the brackets.
+    that are read. budget_share : of the brackets.
     """
 
     packed: Packed
@@ -96,7 +97,6 @@ class Course(NamedTuple):
     numbered: bool
     signed: Indices
     ranked: Indices
-    gamma: float
     budget_share: float
 
 
@@ -284,7 +284,7 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
         if course.reads & CALLS:
             followed.votes[path, row, p] = votes[p, 0]
         if not (is_stale(changed_at, made_at[p], a, b) or course.reads & DUELS):
-            calls[p, 4] = vote_call(votes[p, 0], t, course.gamma)
+            calls[p, 4] = vote_call(votes[p, 0], t, GAMMA)
             continue
         made_at[p] = t
         sums = duel(packed, state, a, b)
@@ -301,7 +301,7 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
             counted = Duel(
                 share * sums.budget, share * sums.between, sums.variance, sums.spread, sums.beta, share * sums.above
             )
-            bracket_calls(packed, state, a, b, counted, mean, votes[p], t, course.gamma, calls[p])
+            bracket_calls(packed, state, a, b, counted, mean, votes[p], t, GAMMA, calls[p])
     if course.reads & CALLS:
         _put(followed.calls[path, row], calls)
 

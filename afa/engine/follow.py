@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.engine.budgets import Budgets, duel_edges, new_budgets
 from afa.engine.compile import in_threads, laid_out
@@ -134,7 +133,6 @@ def course_of(
     only_changes: bool = False,
     signs: Sequence[str] = SCORES,
     ranks: Sequence[str] = SCORES[:1],
-    gamma: float = GAMMA,
     budget_share: float = 1.0,
     tie: float | None = None,
     calibrated: bool = False,
@@ -145,10 +143,10 @@ def course_of(
     numbers of observations after which candidates are ranked again, to be used up in that order; after every one where
     None. k : size of the top set. start : of each solve, `uniform`, or `warm` from the round before. rounds : those
     that are read, all where None. only_changes : of these, only the first and those whose feature an entity holds.
-    signs, ranks : the scores whose signs and ranks are read. gamma, budget_share : what heuristic brackets risk, and
-    the part of the `l1` budgets that is counted; below 1 the rigorous brackets are broken on purpose. tie :
-    the largest score that is rounding, that of the bundle where None. calibrated : whether a duel is resolved by the
-    sign of its calibrated log-odds instead of that of D (decisions.md S15).
+    signs, ranks : the scores whose signs and ranks are read. budget_share : the part of the `l1` budgets that is
+    counted; below 1 the rigorous brackets are broken on purpose. tie : the largest score that is rounding, that of the
+    bundle where None. calibrated : whether a duel is resolved by the sign of its calibrated log-odds instead of that of
+    D (decisions.md S15).
     """
     solver, rule = solver or Solver(), COMPILED.index(allocation)
     packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
@@ -225,7 +223,6 @@ def course_of(
         numbered=False,
         signed=np.array([SCORES.index(name) for name in signs], dtype=np.int64),
         ranked=np.array([SCORES.index(name) for name in ranks], dtype=np.int64),
-        gamma=gamma,
         budget_share=budget_share,
     )
     return course, moment

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.engine.course import (
     BOUNDARY,
@@ -188,7 +187,6 @@ def snapshots(
     rounds: Sequence[int],
     *,
     solver: Solver | None = None,
-    gamma: float = GAMMA,
     duels: bool = True,
     threads: int | None = None,
 ) -> Snapshots:
@@ -198,7 +196,7 @@ def snapshots(
     too, which takes most of the time; without them Q is 0.
     """
     read = ENTITIES | MOMENTS | (DUELS | CALLS if duels else 0)
-    found = follow(bundle, values, orders, read, rounds=rounds, solver=solver, gamma=gamma, threads=threads)
+    found = follow(bundle, values, orders, read, rounds=rounds, solver=solver, threads=threads)
     pairs, shape = all_pairs(len(bundle.entities) if duels else 0), found.elbo.shape[:2]
     of_duels = (getattr(found, name) for name in ("mean", "stack_a", "sums", "calls"))
     return Snapshots(

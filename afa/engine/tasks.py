@@ -12,17 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.bundle.rates import bundle_models, exclusive_of, with_groups
 from afa.closure import STRENGTH, Closure, closed_bundle, known_log_ratio
-from afa.engine.compile import in_threads, kernel
-from afa.engine.course import CALLS, DUELS, ENTITIES, Followed
+from afa.engine.course import CALLS, DUELS, ENTITIES, MISSING, SOLVES, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS
-from afa.engine.follow import check_exclusive, choose, course_of, follow
-from afa.engine.layout import Models, Packed, pack
-from afa.engine.state import ASCENDED, ITERATIONS, condition, elbo, new_state, solve_entity
-from afa.engine.sweeps import Iteration, iteration_of
+from afa.engine.follow import choose, course_of, follow
+from afa.engine.layout import Models
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 
@@ -57,7 +53,6 @@ class Task:
 
     bundle: Bundle | Models
     solver: Solver
-    gamma: float
     empty: Floats
     tie: float
     kappa: float
@@ -74,7 +69,6 @@ def task_of(
     entity: str,
     *,
     solver: Solver | None = None,
-    gamma: float = GAMMA,
     coupling: Closure = "differential",
     strength: float = STRENGTH,
 ) -> Task:
@@ -83,7 +77,7 @@ def task_of(
     closed = classes_of(bundle, entity, coupling, strength)
     course, _ = course_of(closed, 0, 0, k=1, solver=solver)
     kappa = known_log_ratio(*closed.models) if isinstance(closed, Models) else 0.0
-    return Task(closed, solver, gamma, course.empty, course.packed.tie, kappa)
+    return Task(closed, solver, course.empty, course.packed.tie, kappa)
 
 
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
@@ -111,9 +105,7 @@ def follow_orders(task: Task, values: NDArray[np.int8], orders: NDArray[np.int64
 
     values : (P, M) in {-1, 0, +1}. orders : (P, R, M), each a permutation of the features.
     """
-    found = follow(
-        task.bundle, values, orders, READ, only_changes=True, gamma=task.gamma, solver=task.solver, threads=threads
-    )
+    found = follow(task.bundle, values, orders, READ, only_changes=True, solver=task.solver, threads=threads)
     return _steps(task, found)
 
 
@@ -141,7 +133,6 @@ def follow_gain(
         k=1,
         n_rows=rows,
         only_changes=True,
-        gamma=task.gamma,
         solver=task.solver,
         threads=threads,
     )
@@ -208,41 +199,14 @@ def elbo_differences(
 
     observed : (R, M). values : (R, M) in {-1, 0, +1}, read where observed. The same bytes for any number of threads.
     """
-    solver = solver or Solver()
     closed = classes_of(bundle, entity, coupling, strength)
-    check_exclusive(closed, np.where(observed, values, 0))
-    packed = pack(closed)
-    iteration = iteration_of(solver)
-    nothing = np.zeros((1, observed.shape[1]), dtype=bool)
-    states = np.concatenate([nothing, observed])
-    known = np.concatenate([nothing.astype(np.int8), values])
-    raw, counts = np.empty(len(states)), np.zeros((3, len(states)), dtype=np.int32)
-    in_threads(_solve, len(states), threads, packed, states, known, iteration, raw, counts)
-    prior = float(packed.prior[0] - packed.prior[1])
-    return ElboDifferences(raw[1:], float(raw[0]), prior, *counts[:, 1:])
-
-
-@kernel(entrance=True)
-def _solve(
-    packed: Packed,
-    observed: NDArray[np.bool_],
-    values: NDArray[np.int8],
-    iteration: Iteration,
-    raw: Floats,
-    counts: NDArray[np.int32],
-    first: int,
-    last: int,
-) -> None:
-    """Write F_1 - F_0 and the diagnostics, (3, R), of the states first to last - 1."""
-    for row in range(first, last):
-        state = new_state(packed)
-        for feature in range(packed.n_features):
-            if observed[row, feature] and not state.observed[feature]:
-                condition(packed, state, feature, values[row, feature])
-        for side in range(2):
-            solve_entity(packed, state, side, iteration)
-            counts[0, row] += state.solves[ITERATIONS, side]
-            counts[1, row] += state.solves[ASCENDED, side] > 0
-            counts[2, row] += state.solves[ASCENDED, side]
-        n_free = state.n_free[0]
-        raw[row] = elbo(state, 0, n_free) - elbo(state, 1, n_free)
+    m, read = observed.shape[1], ENTITIES | SOLVES
+    known = np.concatenate([np.full((1, m), MISSING, dtype=np.int8), np.where(observed, values, MISSING)])
+    orders = np.tile(np.arange(m), (len(known), 1))
+    found = follow(closed, known, orders, read, rounds=[0, m], solver=solver, threads=threads)
+    raw = found.elbo[:, -1, 0] - found.elbo[:, -1, 1]
+    solved = found.iterations[:, -1:] >= 0  # of the rest nothing has been observed: the solves are those of the start
+    sweeps, ascended = (np.where(solved, n[:, -1:], n[:, :1])[1:, 0] for n in (found.iterations, found.ascended))
+    counts = (each.sum(axis=1, dtype=np.int32) for each in (sweeps, ascended > 0, ascended))
+    prior = float(closed.priors[0] - closed.priors[1])
+    return ElboDifferences(raw[1:], float(raw[0]), prior, *counts)
