@@ -17,6 +17,8 @@ from afa.engine.follow import blocks, choose, follow
 from afa.engine.layout import Indices, pack
 from afa.inference.meanfield import Solver
 
+Signs = NDArray[np.int8]
+Mask = NDArray[np.bool_]
 READOUTS = ("linearity", "wald")
 KINDS = ("", "_first", "_prior_wrong")
 """Duels with a winner; those that the first entity wins; those that are called wrong before any observation."""
@@ -29,9 +31,9 @@ class Truth(NamedTuple):
     than its name. prior : (Q,) int8, the call of `linearity` before any observation.
     """
 
-    winner: NDArray[np.int8]
+    winner: Signs
     place: Indices
-    prior: NDArray[np.int8]
+    prior: Signs
 
 
 class RulePaths(NamedTuple):
@@ -44,27 +46,27 @@ class RulePaths(NamedTuple):
     observation does not bear out. certified : (P, r + 1) whether the top-k cannot change any more.
     """
 
-    order: NDArray[np.int64]
-    fallback: NDArray[np.bool_]
+    order: Indices
+    fallback: Mask
     right: NDArray[np.float32]
     place: NDArray[np.int16]
     resolved: NDArray[np.int32]
     resolved_wrong: NDArray[np.int32]
-    certified: NDArray[np.bool_]
+    certified: Mask
 
 
 class Rounds(NamedTuple):
     """The fields of `Followed` that `RulePaths` are made of, for P patients; signs and ranks by `READOUTS`."""
 
-    order: NDArray[np.int64]
-    fallback: NDArray[np.bool_]
-    signs: NDArray[np.int8]
+    order: Indices
+    fallback: Mask
+    signs: Signs
     place: NDArray[np.int16]
-    resolved: NDArray[np.bool_]
-    certified: NDArray[np.bool_]
+    resolved: Mask
+    certified: Mask
 
 
-def full_observation(bundle: Bundle, values: NDArray[np.int8], *, solver: Solver | None = None) -> Truth:
+def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = None) -> Truth:
     """What is true of P patients, values (P, M), once everything is measured."""
     m, score = values.shape[1], ("wald",)
     orders = np.tile(np.arange(m), (len(values), 1))
@@ -76,14 +78,14 @@ def full_observation(bundle: Bundle, values: NDArray[np.int8], *, solver: Solver
 
 def follow_rule(
     bundle: Bundle,
-    values: NDArray[np.int8],
+    values: Signs,
     truth: Truth,
     *,
     allocation: str,
     gain: str | None = None,
     target: str | None = None,
     rescoring: Sequence[int] | None = None,
-    orders: NDArray[np.int64] | None = None,
+    orders: Indices | None = None,
     k: int = 5,
     rounds: int | None = None,
     solver: Solver | None = None,
@@ -122,9 +124,7 @@ def judged(found: Followed | Rounds, truth: Truth) -> RulePaths:
     return RulePaths(found.order, found.fallback, right, found.place, resolved, resolved_wrong, found.certified)
 
 
-def right_by_kind(
-    signs: NDArray[np.int8], winners: NDArray[np.int8], prior: NDArray[np.int8]
-) -> dict[str, NDArray[Any]]:
+def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:
     """Duels called right, a tie counting one half, and duels in all, of each of `KINDS`, by (patient, order, t).
 
     signs : (P, S, T, Q). winners : (P, Q), 0 where there is none. prior : (P, S, Q), the calls before any observation.
@@ -136,9 +136,7 @@ def right_by_kind(
     return {f"{name}{kind}": counts[name][..., i].ravel() for i, kind in enumerate(KINDS) for name in counts}
 
 
-def _right(
-    signs: NDArray[np.int8], winner: NDArray[np.int8], prior: NDArray[np.int8]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _right(signs: Signs, winner: Signs, prior: Signs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(..., 3) duels called right and (3,) duels in all, of each of `KINDS`, exact; signs (..., Q), the others (Q,)."""
     wrong = (winner != 0) & (prior == -winner)
     among = np.stack([winner != 0, winner > 0, wrong], axis=1).astype(np.float32)
@@ -166,15 +164,15 @@ class CallPaths(NamedTuple):
 
     counts: NDArray[np.int32]
     steps: NDArray[np.int32]
-    open: NDArray[np.bool_]
-    first: NDArray[np.int64]
+    open: Mask
+    first: Indices
 
 
 def shared_order_calls(
     bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
-    winners: NDArray[np.int8],
+    values: Signs,
+    orders: Indices,
+    winners: Signs,
     **settings: Any,
 ) -> CallPaths:
     """Follow P patients through S orders each, all duels along the same; the same for any number of threads.
@@ -193,9 +191,9 @@ def shared_order_calls(
 
 def own_order_calls(
     bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
-    winners: NDArray[np.int8],
+    values: Signs,
+    orders: Indices,
+    winners: Signs,
     **settings: Any,
 ) -> CallPaths:
     """As `shared_order_calls`, S being 1, every duel along an order of its own: orders (Q, M), for all patients."""
@@ -209,17 +207,17 @@ def own_order_calls(
     return calls
 
 
-def held_by_either(bundle: Bundle) -> NDArray[np.bool_]:
+def held_by_either(bundle: Bundle) -> Mask:
     """(Q, M) the features of the two supports of each duel."""
     held = np.zeros((len(bundle.entities), len(bundle.features)), dtype=np.bool_)
     for v, entity in enumerate(bundle.entities):
         held[v, bundle.support(entity)] = True
     pairs = all_pairs(len(held))
-    union: NDArray[np.bool_] = held[pairs[:, 0]] | held[pairs[:, 1]]
+    union: Mask = held[pairs[:, 0]] | held[pairs[:, 1]]
     return union
 
 
-def _no_calls(shape: tuple[int, ...], unions: NDArray[np.bool_]) -> CallPaths:
+def _no_calls(shape: tuple[int, ...], unions: Mask) -> CallPaths:
     n_duels, n_features = unions.shape
     most = int(unions.sum(axis=1).max(initial=0))
     return CallPaths(
@@ -232,10 +230,10 @@ def _no_calls(shape: tuple[int, ...], unions: NDArray[np.bool_]) -> CallPaths:
 
 def _judge_all(
     bundle: Bundle,
-    values: NDArray[np.int8],
-    orders: NDArray[np.int64],
-    winners: NDArray[np.int8],
-    unions: NDArray[np.bool_],
+    values: Signs,
+    orders: Indices,
+    winners: Signs,
+    unions: Mask,
     number: int,
     found: CallPaths,
     *,
@@ -244,88 +242,47 @@ def _judge_all(
 ) -> None:
     """Follow the patients of a bundle, all of whose duels are those from `number` on, and judge their calls."""
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
-    t, calls, votes, orders, winners = read.t, read.calls, read.votes, laid_out(orders), laid_out(winners)
-    in_threads(
-        lambda first, last: _judge(t, calls, votes, orders, winners, unions, number, found, first, last),
-        orders.shape[0] * orders.shape[1],
-        threads,
-    )
+    given = read, laid_out(orders), laid_out(winners), unions, number, found
+    in_threads(_judge, orders.shape[0] * orders.shape[1], threads, *given)
 
 
 @kernel(entrance=True)
 def _judge(
-    changes: NDArray[np.int32],
-    calls: NDArray[np.int8],
-    votes: NDArray[np.int16],
-    orders: NDArray[np.int64],
-    winners: NDArray[np.int8],
-    unions: NDArray[np.bool_],
-    number: int,
-    found: CallPaths,
-    first: int,
-    last: int,
+    read: Followed, orders: Indices, winners: Signs, unions: Mask, number: int, found: CallPaths, first: int, last: int
 ) -> None:
-    """Judge the paths first to last - 1; changes (P, S, T), calls (P, S, T, q, 5) and votes (P, S, T, q) as `Followed`.
+    """Judge the paths first to last - 1, what is `read` of them by (P, S, T) and the duels from `number` on.
 
-    They are of the duels from `number` on. Between the rounds of `changes` the calls stay, but for `kl_written`, which
-    counts the others as votes too.
+    Between the rounds that are read the calls stay, but for `kl_written`, which counts the others as votes too.
     """
     _, n_orders, n_features = orders.shape
-    n_duels = calls.shape[3]
+    n_duels, n_rows = read.calls.shape[3], read.t.shape[2]
     for job in range(first, last):
         path, order = job // n_orders, job % n_orders
+        counts, steps, fault = found.counts[path, order], found.steps[path, order], found.first[path, order]
         unobserved = np.sum(unions[number : number + n_duels], axis=1)
         seen, row = np.zeros(n_duels, dtype=np.int64), 0
         for t in range(n_features + 1):
-            counts, fault = found.counts[path, order, t], found.first[path, order]
-            row += 1 if row + 1 < changes.shape[2] and changes[path, order, row + 1] == t else 0
+            row += 1 if row + 1 < n_rows and read.t[path, order, row + 1] == t else 0
             for p in range(n_duels):
-                duel, called = number + p, calls[path, order, row, p]
-                called[KL_WRITTEN] = vote_call(votes[path, order, row, p], t, GAMMA)
-                winner = winners[path, duel]
+                duel, called = number + p, read.calls[path, order, row, p]
+                called[KL_WRITTEN] = vote_call(read.votes[path, order, row, p], t, GAMMA)
+                winner, still_open = winners[path, duel], found.open[path, order, duel]
                 moves = t == 0 or unions[duel, orders[path, order, t - 1]]
                 if t > 0 and moves:
                     unobserved[p] -= 1
                     seen[p] += 1
-                if moves and winner != 0:
-                    _at_step(called, seen[p], unobserved[p], found.steps[path, order])
-                _count(called, winner, t, duel, counts, fault)
-                if t < n_features:
-                    _leave_open(called, unobserved[p] > 0, found.open[path, order, duel])
-
-
-@kernel()
-def _at_step(calls: NDArray[np.int8], step: int, unobserved: int, steps: NDArray[np.int32]) -> None:
-    """Count the calls of a duel at one step, and at all later ones where nothing of it is left to observe."""
-    last = step if unobserved > 0 else len(steps) - 1
-    for i in range(N_BRACKETS):
-        if calls[i] != 0:
-            for s in range(step, last + 1):
-                steps[s, i] += 1
-
-
-@kernel()
-def _count(
-    calls: NDArray[np.int8], winner: int, t: int, duel: int, counts: NDArray[np.int32], fault: NDArray[np.int64]
-) -> None:
-    """Count the calls of one duel at one round, and keep the first that a rigorous bracket may not make."""
-    for i in range(N_BRACKETS):
-        early = i == 1 and calls[1] != 0 and calls[0] != calls[1]
-        if early:
-            counts[i, EARLY] += 1
-        if calls[i] != 0:
-            counts[i, CALLED if winner != 0 else TIED] += 1
-            if winner != 0 and calls[i] != winner:
-                counts[i, WRONG] += 1
-        if i < N_RIGOROUS and fault[0] < 0 and (early or (calls[i] != 0 and calls[i] != winner)):
-            fault[0], fault[1], fault[2], fault[3] = t, duel, i, calls[i]
-
-
-@kernel()
-def _leave_open(calls: NDArray[np.int8], more_to_come: bool, still_open: NDArray[np.bool_]) -> None:
-    """Take a call of one duel before full observation into account."""
-    for i in range(N_BRACKETS):
-        if calls[i] != 0:
-            still_open[i, TO_THE_END] = False
-            if more_to_come:
-                still_open[i, TO_ITS_END] = False
+                # a step counts for all later ones, too, where nothing of the duel is left to observe
+                stop = seen[p] + 1 if unobserved[p] > 0 else len(steps)
+                for i in range(N_BRACKETS):
+                    early = i == 1 and called[1] != 0 and called[0] != called[1]
+                    counts[t, i, EARLY] += early
+                    if called[i] != 0:
+                        counts[t, i, CALLED if winner != 0 else TIED] += 1
+                        counts[t, i, WRONG] += winner != 0 and called[i] != winner
+                        if moves and winner != 0:
+                            steps[seen[p] : stop, i] += 1
+                        if t < n_features:
+                            still_open[i, TO_THE_END] = False
+                            still_open[i, TO_ITS_END] &= unobserved[p] == 0
+                    if i < N_RIGOROUS and fault[0] < 0 and (early or (called[i] != 0 and called[i] != winner)):
+                        fault[0], fault[1], fault[2], fault[3] = t, duel, i, called[i]
