@@ -242,50 +242,47 @@ def _check_aligned(state: Evidence, other: Evidence) -> None:
 
 
 @dataclass(frozen=True)
-class Half:
-    """One half of a component: its configurations (3^n_half, n_half) and their energies (3^n_half,) in nats."""
-
-    values: Floats
-    energy: Floats
-
-    @classmethod
-    def of(cls, terms: Floats, coupling: Floats) -> Half:
-        n = len(terms)
-        columns = np.arange(3**n)[:, None] // 3 ** np.arange(n)[::-1] % 3
-        values = (columns - 1).astype(np.float64)
-        of_values = terms[np.arange(n), columns].sum(axis=1)
-        return cls(values, of_values + 0.5 * np.sum(values * (values @ coupling), axis=1))
-
-
-@dataclass(frozen=True)
 class Halves:
-    """The two halves of a component and the field that each configuration of a puts on b, (3^n_a, n_b)."""
+    """The two halves of a component: their configurations, (3^n_half, n_half), with energies (3^n_half,) in nats.
 
-    a: Half
-    b: Half
+    crossing : (3^n_a, n_b), the field that each configuration of a puts on b.
+    """
+
+    x_a: Floats
+    x_b: Floats
+    energy_a: Floats
+    energy_b: Floats
     crossing: Floats
 
     @classmethod
     def of(cls, component: Component) -> Halves:
-        n_a = component.n // 2
-        terms, coupling = component.terms, component.coupling
-        a = Half.of(terms[:n_a], coupling[:n_a, :n_a])
-        b = Half.of(terms[n_a:], coupling[n_a:, n_a:])
-        return cls(a, b, a.values @ coupling[:n_a, n_a:])
+        n_a, coupling = component.n // 2, component.coupling
+        x_a, energy_a = _listed(component.terms[:n_a], coupling[:n_a, :n_a])
+        x_b, energy_b = _listed(component.terms[n_a:], coupling[n_a:, n_a:])
+        return cls(x_a, x_b, energy_a, energy_b, x_a @ coupling[:n_a, n_a:])
 
     def energies(self, rows: slice | NDArray[np.intp]) -> Floats:
         """Energies of these configurations of a (rows) with all of b, (n_rows, 3^n_b)."""
-        energy = self.crossing[rows] @ self.b.values.T
-        energy += self.b.energy
-        energy += self.a.energy[rows, None]
+        energy = self.crossing[rows] @ self.x_b.T
+        energy += self.energy_b
+        energy += self.energy_a[rows, None]
         return energy
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """All energies, in blocks of rows of bounded memory."""
-        size = max(1, BLOCK_ENTRIES // len(self.b.energy))
-        for start in range(0, len(self.a.energy), size):
+        size = max(1, BLOCK_ENTRIES // len(self.energy_b))
+        for start in range(0, len(self.energy_a), size):
             rows = slice(start, start + size)
             yield rows, self.energies(rows)
+
+
+def _listed(terms: Floats, coupling: Floats) -> tuple[Floats, Floats]:
+    """All configurations of a half, and their energies."""
+    n = len(terms)
+    columns = np.arange(3**n)[:, None] // 3 ** np.arange(n)[::-1] % 3
+    values = (columns - 1).astype(np.float64)
+    of_values = terms[np.arange(n), columns].sum(axis=1)
+    return values, of_values + 0.5 * np.sum(values * (values @ coupling), axis=1)
 
 
 @dataclass(frozen=True)
@@ -306,7 +303,7 @@ class Enumerated:
     def of(cls, component: Component) -> Enumerated:
         """Sum over all configurations, every weight relative to the largest met so far."""
         halves = Halves.of(component)
-        x_a, x_b = halves.a.values, halves.b.values
+        x_a, x_b = halves.x_a, halves.x_b
         with_one = np.column_stack([np.ones(len(x_b)), x_b])
         p_a, p_b = np.zeros(len(x_a)), np.zeros(len(x_b))
         cross = np.zeros((x_a.shape[1], x_b.shape[1]))
@@ -327,19 +324,19 @@ class Enumerated:
 
     def moments(self) -> tuple[Floats, Floats]:
         """E[x] and E[x^2] of each feature, both (n,)."""
-        x_a, x_b = self.halves.a.values, self.halves.b.values
+        x_a, x_b = self.halves.x_a, self.halves.x_b
         first = np.concatenate([self.p_a @ x_a, self.p_b @ x_b])
         return first, np.concatenate([self.p_a @ x_a**2, self.p_b @ x_b**2])
 
     def pair_moments(self) -> Floats:
         """E[x_j x_l] of all pairs, (n, n), E[x_j^2] on the diagonal."""
-        x_a, x_b = self.halves.a.values, self.halves.b.values
+        x_a, x_b = self.halves.x_a, self.halves.x_b
         inside_a, inside_b = x_a.T @ (self.p_a[:, None] * x_a), x_b.T @ (self.p_b[:, None] * x_b)
         return np.block([[inside_a, self.cross], [self.cross.T, inside_b]])
 
     def draw(self, uniforms: Floats) -> NDArray[np.int8]:
         """Independent samples, (n_samples, n), from uniforms in [0, 1) of the same shape."""
-        a, b = self.halves.a.values, self.halves.b.values
+        a, b = self.halves.x_a, self.halves.x_b
         chosen_a = _inverse(self.p_a, uniforms[:, 0])
         chosen_b = np.zeros(len(uniforms), dtype=np.intp)
         for row in np.unique(chosen_a):
@@ -358,7 +355,7 @@ def best_listed(component: Component) -> NDArray[np.int8]:
         if energy.flat[place] > best:
             row, column = divmod(place, energy.shape[1])
             best, at = float(energy.flat[place]), (rows.start + row, column)
-    return np.concatenate([halves.a.values[at[0]], halves.b.values[at[1]]]).astype(np.int8)
+    return np.concatenate([halves.x_a[at[0]], halves.x_b[at[1]]]).astype(np.int8)
 
 
 def listing_cost(component: Component) -> Estimate:
