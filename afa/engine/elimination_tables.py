@@ -23,18 +23,14 @@ STRONGEST = 500.0
 class Tables(NamedTuple):
     """Working space of elimination; `low` are the last axes of a table, at most `LOW_AXES`, `high` those before.
 
-    message : all messages of a state, one after the other. high_up, high_down : weights of +1 and -1 by configuration
-    of the high axes; low_up, low_down : of the low axes. down, still, up : (81,) one block of the table at -1, 0, +1.
+    message : all messages of a state, one after the other. high : (2, H) weights of +1 and -1 by configuration of the
+    high axes; low : (2, 81) of the low axes. block : (3, 81) one block of the table at -1, 0, +1.
     """
 
     message: NDArray[Any]
-    high_up: NDArray[Any]
-    high_down: NDArray[Any]
-    low_up: NDArray[Any]
-    low_down: NDArray[Any]
-    down: NDArray[Any]
-    still: NDArray[Any]
-    up: NDArray[Any]
+    high: NDArray[Any]
+    low: NDArray[Any]
+    block: NDArray[Any]
 
 
 class Incoming(NamedTuple):
@@ -62,8 +58,7 @@ def new_incoming(n: int) -> Incoming:
 def new_tables(size: int, width: int, like: NDArray[Any]) -> Tables:
     """Space for messages of `size` entries and at most `width` axes, of the type of `like`."""
     message, high = np.empty(size, dtype=like.dtype), np.empty((2, 3 ** max(0, width - LOW_AXES)), dtype=like.dtype)
-    low, block = np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype)
-    return Tables(message, high[0], high[1], low[0], low[1], block[0], block[1], block[2])
+    return Tables(message, high, np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype))
 
 
 @kernel()
@@ -107,12 +102,11 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: Tables
     """Weights of +1 and -1 of feature `v` by configuration of its separator; returns the largest log-weight."""
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])
-    tables.high_up[0], tables.high_down[0] = weight, 1.0 / weight
-    tables.low_up[0], tables.low_down[0] = 1.0, 1.0
+    tables.high[0, 0], tables.high[1, 0], tables.low[:, 0] = weight, 1.0 / weight, 1.0
     strength = float(abs(factor * clamped.field[v]))
     for e in range(first, last):
         high = e - first < high_axes
-        up, down = (tables.high_up, tables.high_down) if high else (tables.low_up, tables.low_down)
+        up, down = (tables.high[0], tables.high[1]) if high else (tables.low[0], tables.low[1])
         size = 3 ** (e - first if high else e - first - high_axes)
         weight = np.exp(factor * clamped.coupling[e])
         inverse = 1.0 / weight
@@ -162,7 +156,8 @@ def _sum_out(out: NDArray[Any], high_axes: int, n_messages: int, incoming: Incom
     """The message of one feature: its table summed over its three values, block by block of low configurations."""
     high_size = 3**high_axes
     low_size = len(out) // high_size
-    down, still, up = tables.down, tables.still, tables.up
+    down, still, up = tables.block[0], tables.block[1], tables.block[2]
+    low_up, low_down = tables.low[0], tables.low[1]
     for high in range(high_size):
         if high > 0:
             axis, rest = high_axes - 1, high
@@ -170,10 +165,10 @@ def _sum_out(out: NDArray[Any], high_axes: int, n_messages: int, incoming: Incom
                 axis, rest = axis - 1, rest // 3
             for row in range(n_messages):
                 incoming.at[row] += incoming.carry[row, axis]
-        weight_up, weight_down = tables.high_up[high], tables.high_down[high]
+        weight_up, weight_down = tables.high[0, high], tables.high[1, high]
         for low in range(low_size):
-            up[low] = weight_up * tables.low_up[low]
-            down[low] = weight_down * tables.low_down[low]
+            up[low] = weight_up * low_up[low]
+            down[low] = weight_down * low_down[low]
             still[low] = 1.0
         for row in range(n_messages):
             own = incoming.own[row]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import in_threads, kernel
+from afa.engine.compile import in_threads, kernel, laid_out
 from afa.engine.duels import all_pairs, gaussian_sign
-from afa.engine.layout import Gains, Packed, Pairs, new_gains, pack
+from afa.engine.layout import Gains, Indices, Packed, Pairs, new_gains, pack
 from afa.engine.paths import Signs
 from afa.engine.state import ASCENDED, ITERATIONS, State, condition, copy_state, new_state, sign, solve_entity
 from afa.engine.sweeps import Iteration, add_neighbours, bound, converged, iteration_of, padded
@@ -27,7 +27,7 @@ from afa.mrf import LOG3, Floats
 READINGS = (("two_elbo", "true"), ("two_elbo", "maxent"), ("stack_a", "true"), ("stack_a", "maxent"), ("wald", ""))
 MODELS = ("entity", "half_positive", "half_negative")
 COUNTS = ("solves", "iterations", "capped", "ascended")
-ENTITY, POSITIVE, NEGATIVE = 0, 1, 2
+ENTITY, POSITIVE = 0, 1
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,22 @@ class GaugePaths:
     signs: Mapping[tuple[str, str], Signs]
     scalars: Mapping[tuple[str, str], Floats]
     counts: Mapping[str, NDArray[np.int32]]
+
+
+class Gauge(NamedTuple):
+    """What does not change from patient to patient: the layout, the supports of each duel, and the solver."""
+
+    packed: Packed
+    unions: Gains
+    iteration: Iteration
+
+
+class Read(NamedTuple):
+    """What is read of all paths, as in `GaugePaths`: by reading, by reading but `wald`, and by model and count."""
+
+    signs: Signs
+    scalars: Floats
+    counts: NDArray[np.int32]
 
 
 class Difference(NamedTuple):
@@ -78,100 +94,82 @@ def gauge_paths(
     values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features. grid : G rounds in 0..M at
     which the scalars are kept.
     """
-    packed, pairs, iteration = pack(bundle), all_pairs(len(bundle.entities)), iteration_of(solver or Solver())
-    unions = new_gains(packed, pairs)
+    packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
+    gauge = Gauge(packed, new_gains(packed, pairs), iteration_of(solver or Solver()))
     shape = (*orders.shape[:2], orders.shape[2] + 1)
-    signs = np.zeros((len(READINGS), *shape, len(pairs)), dtype=np.int8)
-    scalars = np.zeros((len(READINGS) - 1, *orders.shape[:2], len(grid), len(pairs)))
-    counts = np.zeros((len(MODELS), len(COUNTS), *shape), dtype=np.int32)
+    found = Read(
+        signs=np.zeros((len(READINGS), *shape, len(pairs)), dtype=np.int8),
+        scalars=np.zeros((len(READINGS) - 1, *shape[:2], len(grid), len(pairs))),
+        counts=np.zeros((len(MODELS), len(COUNTS), *shape), dtype=np.int32),
+    )
     place_in_grid = np.full(shape[2], -1)
     place_in_grid[list(grid)] = np.arange(len(grid))
     start = new_state(packed), np.zeros((len(READINGS), len(pairs)))
     start_counts = np.zeros((len(MODELS), len(COUNTS)), dtype=np.int32)
-    every = np.ones(len(bundle.entities), dtype=np.bool_)
-    _read_changed(packed, unions, iteration, *start, every, start_counts)
-    counts[..., 0] = start_counts[:, :, None, None]
-
-    def follow(first: int, last: int) -> None:
-        for job in range(first, last):
-            p, s = divmod(job, orders.shape[1])
-            read = signs[:, p, s], scalars[:, p, s], counts[:, :, p, s]
-            _follow(packed, unions, iteration, *start, values[p], orders[p, s], place_in_grid, *read)
-
-    in_threads(follow, orders.shape[0] * orders.shape[1], threads)
+    _read_changed(gauge, *start, np.ones(len(bundle.entities), dtype=np.bool_), start_counts)
+    found.counts[..., 0] = start_counts[:, :, None, None]
+    given = laid_out(values), laid_out(orders), place_in_grid, found
+    in_threads(_follow, shape[0] * shape[1], threads, gauge, *start, *given)
     return GaugePaths(
         pairs,
-        dict(zip(READINGS, signs, strict=True)),
-        dict(zip(READINGS[: len(scalars)], scalars, strict=True)),
-        dict(zip(MODELS, counts, strict=True)),
+        dict(zip(READINGS, found.signs, strict=True)),
+        dict(zip(READINGS, found.scalars, strict=False)),
+        dict(zip(MODELS, found.counts, strict=True)),
     )
 
 
 @kernel(entrance=True)
 def _follow(
-    packed: Packed,
-    unions: Gains,
-    iteration: Iteration,
+    gauge: Gauge,
     start: State,
     start_scores: Floats,
-    values: NDArray[np.int8],
-    order: NDArray[np.int64],
-    place_in_grid: NDArray[np.int64],
-    signs: NDArray[np.int8],
-    scalars: Floats,
-    counts: NDArray[np.int32],
+    values: Signs,
+    orders: Indices,
+    place_in_grid: Indices,
+    found: Read,
+    first: int,
+    last: int,
 ) -> None:
-    """One trajectory: read a duel again when an observed feature lies in the union of its supports, else keep it."""
-    state, scores = copy_state(start), start_scores.copy()
-    changed = np.zeros(len(packed.prior), dtype=np.bool_)
-    for t in range(len(order) + 1):
-        if t > 0:
-            feature = order[t - 1]
-            condition(packed, state, feature, values[feature])
-            changed[:] = False
-            for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-                changed[packed.owner[packed.holder[h]]] = True
-            _read_changed(packed, unions, iteration, state, scores, changed, counts[:, :, t])
-        for i in range(len(scores)):
-            for p in range(len(unions.pairs)):
-                signs[i, t, p] = sign(scores[i, p], packed.tie)
-        if place_in_grid[t] >= 0:
-            scalars[:, place_in_grid[t]] = scores[: len(scalars)]
+    """Some paths: read a duel again when an observed feature lies in the union of its supports, else keep it."""
+    packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
+    for job in range(first, last):
+        state, scores = copy_state(start), start_scores.copy()
+        p, s = job // orders.shape[1], job % orders.shape[1]
+        for t in range(orders.shape[2] + 1):
+            if t > 0:
+                feature = orders[p, s, t - 1]
+                condition(packed, state, feature, values[p, feature])
+                changed[:] = False
+                for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
+                    changed[packed.owner[packed.holder[h]]] = True
+                _read_changed(gauge, state, scores, changed, found.counts[:, :, p, s, t])
+            for i in range(len(scores)):
+                for duel in range(scores.shape[1]):
+                    found.signs[i, p, s, t, duel] = sign(scores[i, duel], packed.tie)
+            if place_in_grid[t] >= 0:
+                found.scalars[:, p, s, place_in_grid[t]] = scores[:-1]
 
 
 @kernel(entrance=True)
 def _read_changed(
-    packed: Packed,
-    unions: Gains,
-    iteration: Iteration,
-    state: State,
-    scores: Floats,
-    changed: NDArray[np.bool_],
-    counts: NDArray[np.int32],
+    gauge: Gauge, state: State, scores: Floats, changed: NDArray[np.bool_], counts: NDArray[np.int32]
 ) -> None:
     """Solve the entities that have changed, (N,), and write the scores, (5, Q), of their duels."""
     for entity in range(len(changed)):
         if changed[entity]:
-            solve_entity(packed, state, entity, iteration)
+            solve_entity(gauge.packed, state, entity, gauge.iteration)
             _count(counts[ENTITY], state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity])
-    for p in range(len(unions.pairs)):
-        if changed[unions.pairs[p, 0]] or changed[unions.pairs[p, 1]]:
-            _read(packed, state, unions, p, iteration, scores[:, p], counts)
+    pairs = gauge.unions.pairs
+    for p in range(len(pairs)):
+        if changed[pairs[p, 0]] or changed[pairs[p, 1]]:
+            _read(gauge, state, p, scores[:, p], counts)
 
 
 @kernel()
-def _read(
-    packed: Packed,
-    state: State,
-    unions: Gains,
-    p: int,
-    iteration: Iteration,
-    scores: Floats,
-    counts: NDArray[np.int32],
-) -> None:
+def _read(gauge: Gauge, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
     """The five scores of one duel, in the order of `READINGS`, from the present state of its two entities."""
-    a, b = unions.pairs[p, 0], unions.pairs[p, 1]
-    duel = _difference(packed, state, unions, p)
+    packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
+    duel = _difference(packed, state, gauge.unions, p)
     # log 3 for every unobserved feature outside a support: all but a number that the two sides share
     scores[0] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2] = _stack_a(duel, duel.m, duel.q, packed.tie)
@@ -180,7 +178,7 @@ def _read(
     for side in range(2):
         factor = 0.5 if side == 0 else -0.5
         field, coupling = factor * duel.field, factor * duel.coupling
-        sweeps, ascended = converged(field, coupling, None, m[side], q[side], duel.n, iteration)
+        sweeps, ascended = converged(field, coupling, None, m[side], q[side], duel.n, gauge.iteration)
         _count(counts[POSITIVE + side], sweeps, ascended)
         bounds[side] = bound(field, coupling, m[side], q[side], duel.n)
     scores[1] = duel.constant + (bounds[0] - bounds[1])
@@ -190,53 +188,32 @@ def _read(
 
 @kernel()
 def _difference(packed: Packed, state: State, unions: Gains, p: int) -> Difference:
-    a, b = unions.pairs[p, 0], unions.pairs[p, 1]
-    first_a, first_b = packed.first_slot[a], packed.first_slot[b]
-    place_a = np.full(packed.first_slot[a + 1] - first_a, -1)
-    place_b = np.full(packed.first_slot[b + 1] - first_b, -1)
-    n = 0
+    a, b, n = unions.pairs[p, 0], unions.pairs[p, 1], 0
+    number = np.full(packed.n_features, -1)
     for i in range(unions.first[p], unions.first[p + 1]):
         if not state.observed[unions.feature[i]]:
-            if unions.slot_a[i] >= 0:
-                place_a[unions.slot_a[i] - first_a] = n
-            if unions.slot_b[i] >= 0:
-                place_b[unions.slot_b[i] - first_b] = n
+            number[unions.feature[i]] = n
             n += 1
     constant, width = state.constant[a] - state.constant[b], padded(n)
     field, coupling = np.zeros(width), np.zeros((width, width))
     m, q = np.zeros((2, width)), np.full((2, width), 2.0 / 3.0)
-    _add_entity(packed, state, first_a, place_a, 1.0, field, coupling, m[0], q[0])
-    _add_entity(packed, state, first_b, place_b, -1.0, field, coupling, m[1], q[1])
+    for side in range(2):
+        entity, weight = (a, 1.0) if side == 0 else (b, -1.0)
+        for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
+            here = number[packed.feature[slot]]
+            if here < 0:
+                continue
+            field[here] += weight * state.field[slot]
+            m[side, here], q[side, here] = state.m[slot], state.q[slot]
+            for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
+                there = number[packed.feature[packed.other_slot[e]]]
+                if there >= 0:
+                    coupling[here, there] += weight * packed.coupling[e]
     squares = 0.0
     for j in range(n):
         for other in range(j):
             squares += coupling[j, other] ** 2
     return Difference(n, constant, squares, field, coupling, m, q)
-
-
-@kernel()
-def _add_entity(
-    packed: Packed,
-    state: State,
-    first_slot: int,
-    place: NDArray[np.int64],
-    weight: float,
-    field: Floats,
-    coupling: Floats,
-    m: Floats,
-    q: Floats,
-) -> None:
-    """Add one entity's potentials, times `weight`, to the difference, and write its moments."""
-    for j in range(len(place)):
-        here, slot = place[j], first_slot + j
-        if here < 0:
-            continue
-        field[here] += weight * state.field[slot]
-        m[here], q[here] = state.m[slot], state.q[slot]
-        for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
-            there = place[packed.other_slot[e] - first_slot]
-            if there >= 0:
-                coupling[here, there] += weight * packed.coupling[e]
 
 
 @kernel()
