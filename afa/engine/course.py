@@ -15,7 +15,7 @@ from afa.engine.budgets import Budgets, DuelEdges, copy_budgets
 from afa.engine.compile import kernel
 from afa.engine.duels import Duel, bracket_calls, duel, gaussian_sign, is_stale, vote_call
 from afa.engine.gains import Lookahead, add_up, copy_lookahead
-from afa.engine.layout import Gains, Indices, Packed, Pairs, copy_gains
+from afa.engine.layout import Gains, Indices, Packed, copy_gains
 from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, Ranks, is_certified, ranks_of, score_table
 from afa.engine.state import ASCENDED, ITERATIONS, State, copy_state, elbo, elbos, mean_difference, sign
 from afa.engine.sweeps import Iteration
@@ -190,7 +190,7 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
     hidden = packed.n_features - t
     followed.t[path, row] = t
     if reads & SIGNS:
-        _write_signs(course.signed, course.pairs, state, moment.votes, t, hidden, packed.tie, followed.signs[path, row])
+        _write_signs(course, moment, t, hidden, followed.signs[path, row])
     if reads & RANKS:
         for i in range(len(course.ranked)):
             if course.ranked[i] == LINEARITY:
@@ -223,19 +223,11 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
 
 
 @kernel()
-def _write_signs(
-    scores: Indices,
-    pairs: Pairs,
-    state: State,
-    votes: NDArray[np.int64],
-    t: int,
-    n_hidden: int,
-    tie: float,
-    signs: NDArray[np.int8],
-) -> None:
+def _write_signs(course: Course, moment: Moment, t: int, n_hidden: int, signs: NDArray[np.int8]) -> None:
     """Signs of one round by each score, (S, Q). Those of `stack_a` are those of its mean, which is `linearity`."""
-    for i in range(len(scores)):
-        score, row = scores[i], signs[i]
+    pairs, state, tie = course.pairs, moment.state, course.packed.tie
+    for i in range(len(course.signed)):
+        score, row = course.signed[i], signs[i]
         if score in (LINEARITY, STACK_A):
             for p in range(len(pairs)):
                 row[p] = sign(mean_difference(state.cross, pairs[p, 0], pairs[p, 1]), tie)
@@ -244,7 +236,7 @@ def _write_signs(
             for p in range(len(pairs)):
                 row[p] = sign(of_one[pairs[p, 0]] - of_one[pairs[p, 1]], tie)
         else:
-            _write_vote_signs(score, votes, t, row)
+            _write_vote_signs(score, moment.votes, t, row)
 
 
 @kernel()

@@ -241,22 +241,31 @@ def score_distribution(
     limit : most table entries of one elimination. The same bytes for any number of threads. An `InferenceError` tells
     of a model that is too dense, whose potentials have no common step, or whose energies are too large.
     """
-    step = lattice_step(mrf)
-    plan = elimination_plan(mrf)
+    step, plan, n_uniform = lattice_step(mrf), elimination_plan(mrf), mrf.n_features - len(mrf.support)
     entries = entries_at_no_observation(plan)
     check_size(entries, limit, len(plan.feature))
     strength = mrf.reach - abs(mrf.prior)
-    _check_strength(strength, len(plan.feature))
-    factors, log_z = _tilted(mrf, limit, threads)
+    if strength / 2 + LOG3 * len(plan.feature) > STRONGEST:
+        found = f"energies up to {strength:.4g} nats over {len(plan.feature)} features"
+        expected = f"half of it plus {LOG3:.3g} for each feature at most {STRONGEST:g}"
+        raise InferenceError(Fault("a distribution of scores", found, expected, "scale the potentials down"))
+    factors = np.unique(np.add.outer(np.array(HALVES), [0.0, *TILTS, *(-tilt for tilt in TILTS)]))
+    nothing = np.zeros((1, mrf.n_features), dtype=np.int8)
+    log_z = log_partitions(mrf, nothing > 0, nothing, factors=factors.tolist(), limit=limit, threads=threads)[0]
+    log_z -= mrf.prior * factors + LOG3 * n_uniform
     ranges = {factor: _range_of(factors, log_z, factor, strength, step) for factor in HALVES}
     bottom, top = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
     n_threads = threads_for(COMPLEX_BYTES * entries / 3, threads)
     laws, totals = {}, {}
     for factor, (low, high) in ranges.items():
-        total = float(log_z[factors == factor][0])
-        law = _law(plan, factor, total, step, low, high, n_threads)
-        laws[factor] = np.concatenate([np.zeros(low - bottom), law, np.zeros(top - high)])
-        totals[factor] = total + factor * mrf.prior + LOG3 * (mrf.n_features - len(plan.feature))
+        total, n_values = float(log_z[factors == factor][0]), high - low + 1
+        angles: Floats = 2 * np.pi / (n_values * step) * np.arange(n_values // 2 + 1, dtype=np.float64)
+        transform = np.empty(len(angles), dtype=np.complex128)
+        in_threads(_transform, len(angles), n_threads, plan, factor, total, angles, transform)
+        from_low = transform * np.exp(-1j * angles * step * low)
+        law = np.clip(np.fft.irfft(from_low.conj(), n=n_values), 0.0, None)
+        laws[factor] = np.pad(law / law.sum(), (low - bottom, top - high))
+        totals[factor] = total + factor * mrf.prior + LOG3 * n_uniform
     values: Floats = mrf.prior + step * np.arange(bottom, top + 1, dtype=np.float64)
     one, zero = HALVES
     return ScoreDistribution(values, laws[one], laws[zero], totals[one], totals[zero], ROUNDING * mrf.reach)
@@ -284,24 +293,6 @@ def lattice_step(mrf: PairwiseMRF) -> float:
     return float(step)
 
 
-def _check_strength(strength: float, n: int) -> None:
-    if strength / 2 + LOG3 * n > STRONGEST:
-        found = f"energies up to {strength:.4g} nats over {n} features"
-        expected = f"half of it plus {LOG3:.3g} for each feature at most {STRONGEST:g}"
-        raise InferenceError(Fault("a distribution of scores", found, expected, "scale the potentials down"))
-
-
-def _tilted(mrf: PairwiseMRF, limit: float, threads: int | None) -> tuple[Floats, Floats]:
-    """Real factors around 1/2 and -1/2, themselves included, and log Z of `factor * E` on the support, both (F,)."""
-    tilts = np.array([0.0, *TILTS, *(-tilt for tilt in TILTS)])
-    factors = np.unique(np.add.outer(np.array(HALVES), tilts))
-    support = PairwiseMRF(mrf.unary[mrf.support], mrf.couplings[mrf.support][:, mrf.support])
-    shape = (1, support.n_features)
-    observed, values = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.int8)
-    found = log_partitions(support, observed, values, factors=factors.tolist(), limit=limit, threads=threads)
-    return factors, found[0]
-
-
 def _range_of(factors: Floats, log_z: Floats, factor: float, strength: float, step: float) -> tuple[int, int]:
     """Multiples of `step` between which all but exp(-36) of the distribution under exp(factor S) lies, at each end.
 
@@ -314,18 +305,6 @@ def _range_of(factors: Floats, log_z: Floats, factor: float, strength: float, st
     low = max(-most, int(np.floor(edge[tilt < 0].max(initial=-strength) / step)))
     high = min(most, int(np.ceil(edge[tilt > 0].min(initial=strength) / step)))
     return low, high
-
-
-def _law(plan: Plan, factor: float, log_z: float, step: float, low: int, high: int, threads: int) -> Floats:
-    """Probabilities of the scores low * step to high * step under exp(factor S) / Z, (K,)."""
-    n_values = high - low + 1
-    angles: Floats = 2 * np.pi / (n_values * step) * np.arange(n_values // 2 + 1, dtype=np.float64)
-    transform = np.empty(len(angles), dtype=np.complex128)
-    in_threads(_transform, len(angles), threads, plan, factor, log_z, angles, transform)
-    from_low = transform * np.exp(-1j * angles * step * low)
-    law = np.clip(np.fft.irfft(from_low.conj(), n=n_values), 0.0, None)
-    normalised: Floats = law / law.sum()
-    return normalised
 
 
 @kernel(entrance=True)

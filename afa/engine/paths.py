@@ -193,23 +193,13 @@ def snapshots(
     """Read P patients at the given rounds, ascending; every solve starts from the uniform marginals.
 
     values : (P, M) in {-1, 0, +1}. orders : (P, M), each a permutation of the features. duels : whether they are read
-    too, which takes most of the time; without them Q is 0.
+    too, which takes most of the time; without them their arrays are empty.
     """
     read = ENTITIES | MOMENTS | (DUELS | CALLS if duels else 0)
     found = follow(bundle, values, orders, read, rounds=rounds, solver=solver, threads=threads)
-    pairs, shape = all_pairs(len(bundle.entities) if duels else 0), found.elbo.shape[:2]
-    of_duels = (getattr(found, name) for name in ("mean", "stack_a", "sums", "calls"))
-    return Snapshots(
-        pack(bundle),
-        pairs,
-        np.array(rounds, dtype=np.int64),
-        found.constant,
-        found.elbo,
-        found.m,
-        found.q,
-        found.cross,
-        *(array if duels else np.zeros((*shape, 0, *array.shape[3:]), dtype=array.dtype) for array in of_duels),
-    )
+    pairs = all_pairs(len(bundle.entities) if duels else 0)
+    read_of = {name: getattr(found, name) for name in Snapshots._fields[3:]}
+    return Snapshots(pack(bundle), pairs, np.array(rounds, dtype=np.int64), **read_of)
 
 
 AS_PROBABLE = 0.005

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -48,7 +47,6 @@ class Patient(PatientState):
     solver, start : of the mean-field iteration. inference : `mean_field`, or `exact`, which is slower by orders of
     magnitude and raises `InferenceError` on models too dense for it. gain, target : which gains `gains` keeps.
     look_ahead : where the solves of `f_target` start, `same` as the score or `warm` from the present marginals.
-    packed : the bundle's layout, where it has been made already; with overlaps where the gain looks ahead.
     calibrated : whether a duel is resolved by the sign of its calibrated log-odds, not of D (decisions.md S15).
     """
 
@@ -62,22 +60,16 @@ class Patient(PatientState):
         gain: str = "wald_magnitude",
         target: str | None = None,
         look_ahead: str = "same",
-        packed: Packed | None = None,
         calibrated: bool = False,
     ) -> None:
         solver, kind = solver or Solver(), GAIN_KINDS[gain, target]
-        self.packed = pack(bundle, overlaps=kind >= F_LINEARITY) if packed is None else packed
+        self.packed = pack(bundle, overlaps=kind >= F_LINEARITY)
         n = self.n_entities = len(bundle.entities)
         first_round = iteration_of(solver)
         self._iteration = first_round._replace(warm=start == "warm")
         self._sharing = sharing_of(bundle)
-        self._exact: ExactModels | None = None
-        if inference == "exact":
-            self.state, self._mirror, self._table = new_state(self.packed), new_mirror(self.packed), new_table(n)
-            self._exact = ExactModels(bundle, self.packed, self.state)
-            self._exact.solve(range(n))
-        else:
-            self.state, self._mirror, self._table = _start_of(bundle, self.packed, first_round)
+        self.state, self._mirror, self._table = _start_of(bundle, self.packed, first_round)
+        self._exact = ExactModels(bundle, self.packed, self.state) if inference == "exact" else None
         self._stale_scores = np.full(n, self._exact is not None)
         self._ballots: list[tuple[Indices, Floats]] = []
         self._votes = np.zeros((self.n_duels, 2), dtype=np.int64)
@@ -107,7 +99,7 @@ class Patient(PatientState):
         self._ballots.append((entities, state.field[slots] * value))
         if self._exact:
             condition(packed, state, feature, value)
-            self._exact.observe(feature, value)
+            self._exact.observe(feature, value, entities)
         else:
             observe_among(packed, self._sharing, state, self._mirror, feature, value, self._iteration)
         self._round += 1
@@ -202,12 +194,6 @@ class Patient(PatientState):
         predictive[packed.owner, packed.feature] = probabilities_of(state.m, state.q)
         return np.where(state.observed, 0.0, information(softmax(self.log_evidence()), predictive))
 
-    def fields(self) -> Floats:
-        """(N, M) effective unaries, 0 outside supports and at observed features."""
-        fields = np.zeros((len(self.packed.prior), self.packed.n_features))
-        fields[self.packed.owner, self.packed.feature] = self.state.field
-        return fields
-
     def total_unary(self) -> Floats:
         """(M,) absolute effective unaries, summed over entities."""
         return total_unary(self.packed, self.state)
@@ -220,11 +206,11 @@ class Patient(PatientState):
 
     def _stack_a(self) -> Floats:
         means = self.scores("linearity")
+        a, b = self.pairs.T
+        of_duels = zip(means[a, b].tolist(), variances(self.packed, self.state, self.pairs).tolist(), strict=True)
         scores = np.zeros_like(means)
-        for (a, b), variance in zip(self.pairs, variances(self.packed, self.state, self.pairs), strict=True):
-            scores[a, b] = gaussian_sign(float(means[a, b]), float(variance))
-            scores[b, a] = -scores[a, b]
-        return scores
+        scores[a, b] = [gaussian_sign(mean, variance) for mean, variance in of_duels]
+        return scores - scores.T
 
     def _vote_scores(self, score: str) -> Floats:
         for entities, terms in self._ballots:
@@ -262,31 +248,28 @@ class ExactModels:
         self._evidence = [Evidence.of(bundle.mrf(entity)) for entity in bundle.entities]
         self._packed, self._state = packed, state
         self._moments: dict[int, tuple[Floats, Floats]] = {}
+        self._solve(np.arange(len(bundle.entities)))
 
-    def observe(self, feature: int, value: int) -> None:
+    def observe(self, feature: int, value: int, holders: Indices) -> None:
         """Condition every entity and solve again those that hold the feature; `state` is conditioned by the caller."""
         self._evidence = [evidence.observe(feature, value) for evidence in self._evidence]
-        packed = self._packed
-        held = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
-        self.solve([int(entity) for entity in packed.owner[held]])
+        self._solve(holders)
 
-    def solve(self, entities: Iterable[int]) -> None:
+    def _solve(self, changed: Indices) -> None:
         """Solve these entities, then the rows and columns of `cross` that they change."""
-        changed, state = list(entities), self._state
-        for v in changed:
+        state = self._state
+        for v in changed.tolist():
             evidence = self._evidence[v]
             solution = exact(evidence.mrf, evidence)
             slots = slice(self._packed.first_slot[v], self._packed.first_slot[v + 1])
             features = self._packed.feature[slots]
-            state.m[slots] = solution.marginals.first[features]
-            state.q[slots] = solution.marginals.second[features]
+            state.m[slots], state.q[slots] = solution.marginals.first[features], solution.marginals.second[features]
             state.bound[v] = solution.log_partition - evidence.constant - evidence.log_volume
             state.n_free[v] = len(evidence.free)
             self._moments[v] = pair_moments(evidence.mrf, evidence)
-        for u in range(len(self._evidence)):
-            for v in range(len(self._evidence)):
-                if u in changed or v in changed:
-                    state.cross[u, v] = self._expected_score(u, v)
+        for u, v in np.ndindex(state.cross.shape):
+            if u in changed or v in changed:
+                state.cross[u, v] = self._expected_score(u, v)
 
     def _expected_score(self, u: int, v: int) -> float:
         """E_{p_u}[S_v | x_obs] from the exact first and pair moments of u."""

@@ -250,7 +250,7 @@ def gains_of_drawn(bundle: Bundle, n_patients: int, *, seed: int = 0, resamples:
     own[empty.packed.owner, empty.packed.feature] = probabilities_of(empty.state.m, empty.state.q)
     truth = draw.integers(len(bundle.entities), size=n_patients)
     values = (draw.random((n_patients, len(bundle.features), 1)) > own[truth].cumsum(axis=2)[:, :, :2]).sum(axis=2) - 1
-    patient = partial(Patient, bundle, gain="cmi", packed=empty.packed)
+    patient = partial(Patient, bundle, gain="cmi")
     return compare_gains(patient, values, truth, draw, resamples=resamples)
 
 
