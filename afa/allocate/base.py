@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from afa.bundle import Bundle
 from afa.cluster import Clusters
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
-from afa.engine.ranks import ranks_of
+from afa.engine.ranks import name_places, ranks_of
 from afa.mrf import RELATIVE_TIE, Floats
 
 Duels = NDArray[np.int64]
@@ -176,12 +176,6 @@ class View:
         a, b = np.minimum(one, other), np.maximum(one, other)
         places: Duels = a * len(self.entities) - a * (a + 1) // 2 + b - a - 1
         return places
-
-
-@lru_cache(maxsize=4)
-def name_places(names: tuple[str, ...]) -> NDArray[np.int64]:
-    """(N,) the place of each name in the order of names."""
-    return np.argsort(sorted(range(len(names)), key=names.__getitem__)).astype(np.int64)
 
 
 def view_of(

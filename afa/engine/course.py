@@ -16,7 +16,8 @@ from afa.engine.compile import kernel
 from afa.engine.duels import Duel, bracket_calls, duel, gaussian_sign, is_stale, vote_call
 from afa.engine.gains import Lookahead, add_up, copy_lookahead
 from afa.engine.layout import Gains, Indices, Packed, copy_gains
-from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, Ranks, is_certified, ranks_of, score_table
+from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, is_certified, ranks_of, score_table
+from afa.engine.rules import Sight
 from afa.engine.state import ASCENDED, ITERATIONS, State, copy_state, elbo, elbos, mean_difference, sign
 from afa.engine.sweeps import Iteration
 from afa.mrf import Floats
@@ -64,7 +65,7 @@ class Course(NamedTuple):
 
     empty : (N,) ELBOs before any observation. offset : (N,) nats, taken from D as a difference of two before it
     counts as resolved: 0 for the sign of D, or what calibration takes. feature_rank : (M,) and name_rank : (N,)
-    places in the order of names; by_name : (N,) its inverse. rule, kind : of `afa.engine.rules` and of
+    places in the order of names. rule, kind : of `afa.engine.rules` and of
     `afa.engine.gains`. rescore : (r,) whether the rule looks at the gains after so many observations. iteration :
     of the solves after the first. reads : the mask. crossing, ranking, bounding, voting : whether cross
     expectations, the ranks by `linearity`, the tight `l1` budgets and the sign votes are needed. asked : (r + 1,)
@@ -80,12 +81,10 @@ class Course(NamedTuple):
     offset: Floats
     feature_rank: Indices
     name_rank: Indices
-    by_name: Indices
     rule: int
     kind: int
     rescore: NDArray[np.bool_]
     k: int
-    n_clusters: int
     iteration: Iteration
     reads: int
     crossing: bool
@@ -151,22 +150,6 @@ class Followed(NamedTuple):
     votes: NDArray[np.int16]
 
 
-class Now(NamedTuple):
-    """What a rule and the readings of one round have in common, written anew in each; only what is needed is right.
-
-    scores : (N, N) by `linearity`. ranks : of all entities by them. lead, resolved : (Q,). inside : (N,) the top k.
-    weights : (Q,) of the rule, wanted : (Q,) the duels whose gains are looked at.
-    """
-
-    scores: Floats
-    ranks: Ranks
-    lead: Floats
-    resolved: NDArray[np.bool_]
-    inside: NDArray[np.bool_]
-    weights: Floats
-    wanted: NDArray[np.bool_]
-
-
 @kernel()
 def copy_moment(moment: Moment) -> Moment:
     """A moment that can be changed without changing the given one."""
@@ -183,7 +166,7 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
 
 @kernel(borrows=True)
 def read_round(  # noqa: PLR0912 (one branch a reading)
-    course: Course, moment: Moment, now: Now, t: int, followed: Followed, path: int, row: int
+    course: Course, moment: Moment, now: Sight, t: int, followed: Followed, path: int, row: int
 ) -> None:
     """Write what is read of round t."""
     packed, state, reads = course.packed, moment.state, course.reads
@@ -299,7 +282,7 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
 
 
 @kernel(borrows=True)
-def _least_likely(course: Course, moment: Moment, now: Now, t: int) -> float:
+def _least_likely(course: Course, moment: Moment, now: Sight, t: int) -> float:
     """The least probability that the present side of the boundary wins, over the open duels across it (eq:fsp)."""
     pairs, least, inside = course.pairs, 1.0, now.inside
     inside[:] = False

@@ -6,7 +6,7 @@ What is read on the way is asked for by the masks of `afa.engine.course`, and co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import ceil, prod, sqrt
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,6 +38,7 @@ from afa.engine.course import (
 from afa.engine.duels import BRACKETS, Duel, all_pairs
 from afa.engine.gains import F_LINEARITY, GAIN_KINDS, NO_GAIN, bring_up_to_date, new_lookahead
 from afa.engine.layout import Models, Packed, new_gains, pack
+from afa.engine.ranks import name_places
 from afa.engine.rules import COMPILED, GIVEN, GREEDY, LARGEST_UNARY
 from afa.engine.state import State, elbos, new_state, solve_all
 from afa.engine.sweeps import Iteration, iteration_of
@@ -177,8 +178,6 @@ def course_of(
         every = np.ones(len(pairs), dtype=np.bool_)
         bring_up_to_date(packed, state, lookahead, gains, empty, kind, iteration, every, of_entity[CHANGED], 0)
     edges = duel_edges(packed, pairs if bounding else nothing)
-    by_name = np.array(sorted(range(n), key=bundle.entities.__getitem__), dtype=np.int64)
-    features = np.array(sorted(range(m), key=bundle.features.__getitem__), dtype=np.int64)
     rescore, asked = (np.ones(size, dtype=np.bool_) for size in (n_rounds, n_rounds + 1))
     if rescoring is not None:
         rescore[:] = np.isin(np.arange(n_rounds), list(rescoring))
@@ -204,14 +203,12 @@ def course_of(
         pairs=pairs,
         empty=empty,
         offset=(empty - packed.prior) * calibrated,
-        feature_rank=np.argsort(features),
-        name_rank=np.argsort(by_name),
-        by_name=by_name,
+        feature_rank=name_places(bundle.features),
+        name_rank=name_places(bundle.entities),
         rule=rule,
         kind=kind,
         rescore=rescore,
         k=k,
-        n_clusters=ceil(sqrt(n)),
         iteration=iteration._replace(warm=start == "warm"),
         reads=read,
         crossing=crossing,
@@ -278,7 +275,7 @@ def _walk(
 
 def new_followed(course: Course, order: NDArray[np.int64], n_rows: int | None = None) -> Followed:
     """Space for what is read along some orders, (J, r), of at most `n_rows` rounds."""
-    reads, n, k, q = course.reads, len(course.by_name), len(course.packed.feature), len(course.pairs)
+    reads, n, k, q = course.reads, len(course.name_rank), len(course.packed.feature), len(course.pairs)
     t = int(course.asked.sum())
     if course.only_changes:
         held = int((np.diff(course.packed.first_holder) > 0).sum())

@@ -148,11 +148,10 @@ def _lay_out(bundle: Bundle) -> Packed:
     with_unary = np.flatnonzero(bundle.unary.ravel())
     slots = _distinct(np.concatenate([with_unary, row, column]))
     packed = _by_slot(slots, row, column, pairs.value, np.array(bundle.priors, dtype=np.float64), n, m)
-    reaches = _reaches(bundle, packed.coupling, packed.first_edge[packed.first_slot])
-    return packed._replace(
-        unary=bundle.unary[packed.owner, packed.feature].astype(np.float64),
-        tie=ROUNDING * max(reaches, default=0.0),
-    )
+    unary = bundle.unary[packed.owner, packed.feature].astype(np.float64)
+    of_couplings = np.bincount(packed.owner[packed.other_slot], np.abs(packed.coupling), n) / 2
+    reach = np.abs(packed.prior) + np.bincount(packed.owner, np.abs(unary), n) + of_couplings
+    return packed._replace(unary=unary, tie=ROUNDING * float(reach.max(initial=0.0)))
 
 
 def _lay_out_models(bundle: Models) -> Packed:
@@ -227,14 +226,6 @@ def _distinct(numbers: Indices) -> Indices:
     """Ascending, each once; numbers of 64 bits are sorted faster than `np.unique` finds them."""
     ascending = np.sort(numbers)
     return ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])] if len(ascending) else ascending
-
-
-def _reaches(bundle: Bundle, coupling: Floats, first: Indices) -> list[float]:
-    """`PairwiseMRF.reach` of each entity, its couplings at first[v] to first[v + 1] - 1, both ways: the same bytes."""
-    return [
-        float(abs(prior) + np.abs(unary).sum() + np.abs(coupling[begin:end]).sum() / 2)
-        for prior, unary, begin, end in zip(bundle.priors, bundle.unary, first[:-1], first[1:], strict=True)
-    ]
 
 
 def _overlaps(packed: Packed) -> Overlaps:

@@ -6,6 +6,7 @@ The readable definition of the ranks is `afa.copeland`.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,12 @@ class Ranks(NamedTuple):
 
     order: Indices
     place: Indices
+
+
+@lru_cache(maxsize=4)
+def name_places(names: tuple[str, ...]) -> Indices:
+    """(n,) the place of each name in the order of names."""
+    return np.argsort(sorted(range(len(names)), key=names.__getitem__)).astype(np.int64)
 
 
 @kernel()

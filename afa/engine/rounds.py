@@ -55,17 +55,6 @@ class RulePaths(NamedTuple):
     certified: Mask
 
 
-class Rounds(NamedTuple):
-    """The fields of `Followed` that `RulePaths` are made of, for P patients; signs and ranks by `READOUTS`."""
-
-    order: Indices
-    fallback: Mask
-    signs: Signs
-    place: NDArray[np.int16]
-    resolved: Mask
-    certified: Mask
-
-
 def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = None) -> Truth:
     """What is true of P patients, values (P, M), once everything is measured."""
     m, score = values.shape[1], ("wald",)
@@ -109,19 +98,21 @@ def follow_rule(
             rule: dict[str, Any] = {"allocation": allocation, "gain": gain, "target": target, "rescoring": rescoring}
             found = choose(bundle, values[rows], read, n_rounds=rounds, **rule, **settings)
         here = Truth(truth.winner[rows], truth.place[rows], truth.prior)
-        parts.append(judged(found, here))
+        read_of = found.order, found.fallback, found.signs, found.place, found.resolved, found.certified
+        parts.append(judged(*read_of, here))
     return RulePaths._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def judged(found: Followed | Rounds, truth: Truth) -> RulePaths:
-    """The rounds of P patients against what is true of them."""
-    right = np.empty((*found.signs.shape[:3], len(KINDS)), dtype=np.float32)
-    resolved_wrong = np.empty(found.certified.shape, dtype=np.int32)
+def judged(
+    order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask, truth: Truth
+) -> RulePaths:
+    """The rounds of P patients against what is true of them, in the fields of `Followed`, by `READOUTS`."""
+    right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)
+    resolved_wrong = np.empty(certified.shape, dtype=np.int32)
     for p, winner in enumerate(truth.winner):
-        right[p], _ = _right(found.signs[p], winner, truth.prior)
-        resolved_wrong[p] = (found.resolved[p] & (found.signs[p, :, 1] != winner)).sum(axis=1)
-    resolved = found.resolved.sum(axis=2, dtype=np.int32)
-    return RulePaths(found.order, found.fallback, right, found.place, resolved, resolved_wrong, found.certified)
+        right[p], _ = _right(signs[p], winner, truth.prior)
+        resolved_wrong[p] = (resolved[p] & (signs[p, :, 1] != winner)).sum(axis=1)
+    return RulePaths(order, fallback, right, place, resolved.sum(axis=2, dtype=np.int32), resolved_wrong, certified)
 
 
 def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:

@@ -31,35 +31,40 @@ NONE = -1
 
 
 class Sight(NamedTuple):
-    """What a rule sees of one patient, as in `afa.allocate.View`.
+    """What a rule and the readings of one round see of one patient, as in `afa.allocate.View`; written in each round.
 
-    pairs : (Q, 2). scores : (N, N) of the guide. ranks : of all entities. resolved : (Q,). labels : (N,) clusters.
-    name_rank : (N,) place of each entity in the order of names. k : size of the top set.
+    Only what is needed is right. pairs : (Q, 2). name_rank : (N,) place of each entity in the order of names. k : size
+    of the top set. scores : (N, N) by `linearity`. ranks : of all entities by them. lead, resolved : (Q,). inside :
+    (N,) the top k. weights : (Q,) of the rule. wanted : (Q,) the duels whose gains are looked at.
     """
 
     pairs: NDArray[np.int64]
-    scores: Floats
-    ranks: Ranks
-    resolved: NDArray[np.bool_]
-    labels: Indices
     name_rank: Indices
     k: int
+    scores: Floats
+    ranks: Ranks
+    lead: Floats
+    resolved: NDArray[np.bool_]
+    inside: NDArray[np.bool_]
+    weights: Floats
+    wanted: NDArray[np.bool_]
 
 
 @kernel()
-def weigh(rule: int, packed: Packed, state: State, sight: Sight, weights: Floats) -> None:
-    """Write the weight of each duel's gain under a rule, (Q,); all 0 where it has nothing to decide."""
+def weigh(rule: int, packed: Packed, state: State, labels: Indices, sight: Sight) -> None:
+    """Write the weight of each duel's gain under a rule, all 0 where none decides; labels (N,) are clusters."""
+    weights = sight.weights
     weights[:] = 0.0
     rank = np.empty(len(sight.name_rank), dtype=np.int64)
     rank[sight.ranks.order] = np.arange(1, len(rank) + 1)
     if rule in (LUCB, CLUSTERED):
-        duel = _between_champions(packed, sight, rank) if rule == CLUSTERED else NONE
+        duel = _between_champions(packed, sight, labels, rank) if rule == CLUSTERED else NONE
         if duel == NONE:
             duel = _most_contested(packed, state, sight, rank)
         if duel != NONE:
             weights[duel] = 1.0
     elif rule == PRIORITY_CLUSTERS:
-        _weigh_registry(packed, sight, rank, weights)
+        _weigh_registry(packed, sight, labels, rank)
     else:
         resolved = sight.resolved
         for p in range(len(weights)):
@@ -69,15 +74,15 @@ def weigh(rule: int, packed: Packed, state: State, sight: Sight, weights: Floats
 
 
 @kernel()
-def _weigh_registry(packed: Packed, sight: Sight, rank: Indices, weights: Floats) -> None:
+def _weigh_registry(packed: Packed, sight: Sight, labels: Indices, rank: Indices) -> None:
     """Weights of each cluster's best against its worst entity, resolved ones left out (eq:active_registry)."""
     for label in range(len(rank)):
-        members = np.flatnonzero(sight.labels == label)
+        members = np.flatnonzero(labels == label)
         if len(members) > 1:
             order = ranks_of(sight.scores, members, sight.name_rank, packed.tie).order
             p = number_of(len(rank), order[0], order[-1])
             if not sight.resolved[p]:
-                weights[p] = _influence(sight, rank, p)
+                sight.weights[p] = _influence(sight, rank, p)
 
 
 @kernel()
@@ -129,12 +134,12 @@ def _sides(sight: Sight, rank: Indices, p: int) -> tuple[int, int]:
 
 
 @kernel()
-def _between_champions(packed: Packed, sight: Sight, rank: Indices) -> int:
+def _between_champions(packed: Packed, sight: Sight, labels: Indices, rank: Indices) -> int:
     """Cluster-LUCB's duel, or `NONE` where a side has no champion or the duel is resolved."""
     n = len(rank)
     inside, outside = NONE, NONE
     for label in range(n):
-        members = np.flatnonzero(sight.labels == label)
+        members = np.flatnonzero(labels == label)
         if len(members) == 0:
             continue
         champion = ranks_of(sight.scores, members, sight.name_rank, packed.tie).order[0]

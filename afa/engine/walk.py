@@ -9,6 +9,8 @@ the cache. `afa.engine.follow` has the two entrances.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +25,6 @@ from afa.engine.course import (
     Course,
     Followed,
     Moment,
-    Now,
     copy_moment,
     read_round,
 )
@@ -96,7 +97,7 @@ def walk(
 def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     course: Course,
     moment: Moment,
-    now: Now,
+    now: Sight,
     values: NDArray[np.int8],
     followed: Followed,
     members: Indices,
@@ -128,7 +129,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
         is_read = course.asked[t] and (changes or not course.only_changes)
         chooses = t < n_rounds and course.rule != GIVEN
         if t % T_RE == 0 and course.rule in (CLUSTERED, PRIORITY_CLUSTERS):
-            _cluster(course.pairs, moment.budgets.whole[0], course.by_name, course.n_clusters, moment.labels)
+            _cluster(course.pairs, moment.budgets.whole[0], course.name_rank, moment.labels)
         if is_read or (chooses and course.rescore[t]) or (course.reads & CHOICE) != 0:
             _settle(packed, state, moment.of_entity, course.iteration, course.crossing, number)
             if course.ranking or course.bounding:
@@ -155,13 +156,13 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
 
 
 @kernel()
-def _room(course: Course) -> Now:
+def _room(course: Course) -> Sight:
     """Room for what is looked at in one round."""
-    n, n_duels = len(course.by_name), len(course.pairs)
+    n, q = len(course.name_rank), len(course.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
-    lead, weights = np.zeros(n_duels), np.zeros(n_duels)
-    resolved, wanted = np.zeros(n_duels, dtype=np.bool_), np.zeros(n_duels, dtype=np.bool_)
-    return Now(np.zeros((n, n)), ranks, lead, resolved, np.zeros(n, dtype=np.bool_), weights, wanted)
+    inside, resolved = np.zeros(n, dtype=np.bool_), np.zeros(q, dtype=np.bool_)
+    scores, lead, weights, wanted = np.zeros((n, n)), np.zeros(q), np.zeros(q), np.zeros(q, dtype=np.bool_)
+    return Sight(course.pairs, course.name_rank, course.k, scores, ranks, lead, resolved, inside, weights, wanted)
 
 
 @kernel()
@@ -209,7 +210,7 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
 
 
 @kernel(borrows=True)
-def _look_at(course: Course, moment: Moment, now: Now) -> None:
+def _look_at(course: Course, moment: Moment, now: Sight) -> None:
     """Write the scores, ranks and resolved duels of a moment that is settled, those that are needed."""
     state, tie = moment.state, course.packed.tie
     if course.ranking:
@@ -236,7 +237,7 @@ def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: R
 
 @kernel(borrows=True)
 def _bring_gains_up_to_date(
-    course: Course, moment: Moment, now: Now, order: Indices, members: Indices, t: int, number: int
+    course: Course, moment: Moment, now: Sight, order: Indices, members: Indices, t: int, number: int
 ) -> None:
     """Compute the gains that are looked at in this round, and sum them up for the rule."""
     rescores = t < len(course.rescore) and course.rescore[t] and course.rule not in (GIVEN, LARGEST_UNARY)
@@ -245,8 +246,7 @@ def _bring_gains_up_to_date(
     weights, wanted = now.weights, now.wanted
     weights[:] = 0.0
     if rescores:
-        sight = Sight(course.pairs, now.scores, now.ranks, now.resolved, moment.labels, course.name_rank, course.k)
-        weigh(course.rule, course.packed, moment.state, sight, weights)
+        weigh(course.rule, course.packed, moment.state, moment.labels, now)
     for p in range(len(wanted)):
         wanted[p] = weights[p] > 0.0 or (course.reads & LARGEST and not now.resolved[p])
     if course.reads & CHOICE and t < order.shape[1]:
@@ -290,19 +290,20 @@ def _add_up_unary(packed: Packed, state: State, worth: Floats) -> None:
 
 
 @kernel()
-def _cluster(pairs: Pairs, budget: Floats, by_name: Indices, n_clusters: int, labels: Indices) -> None:
+def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) -> None:
     """Write cluster labels from the distances between models, which are the budgets of their duels."""
-    distance = np.zeros((len(by_name), len(by_name)))
+    n = len(name_rank)
+    distance = np.zeros((n, n))
     for p in range(len(budget)):
         a, b = pairs[p, 0], pairs[p, 1]
         distance[a, b] = distance[b, a] = budget[p]
-    labels[:] = cluster_labels(distance, by_name, n_clusters, C_MIN)
+    labels[:] = cluster_labels(distance, np.argsort(name_rank), math.ceil(math.sqrt(n)), C_MIN)
 
 
 @kernel(borrows=True)
-def _want(course: Course, now: Now, feature: int) -> None:
+def _want(course: Course, now: Sight, feature: int) -> None:
     """Mark the open duels that have an entity that holds a feature: no other has anything to gain from it."""
-    packed, n = course.packed, len(course.by_name)
+    packed, n = course.packed, len(course.name_rank)
     if feature == NONE:
         return
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
@@ -314,7 +315,7 @@ def _want(course: Course, now: Now, feature: int) -> None:
 
 
 @kernel(borrows=True)
-def _gain_of(course: Course, moment: Moment, now: Now, feature: int) -> float:
+def _gain_of(course: Course, moment: Moment, now: Sight, feature: int) -> float:
     """What one feature has to gain: `Followed.worth`."""
     packed, gains, total = course.packed, moment.gains, 0.0
     if feature == NONE or moment.closed[feature]:

@@ -10,13 +10,12 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from afa.allocate import Rule
-from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.copeland import copeland_wins
 from afa.engine.duels import sides_of, variances
 from afa.engine.paths import AS_PROBABLE
 from afa.engine.patient import Patient
-from afa.engine.ranks import ranks_of
+from afa.engine.ranks import name_places, ranks_of
 from afa.errors import Fault, PlannerError
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats

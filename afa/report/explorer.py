@@ -19,12 +19,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.engine.follow import choose, follow
 from afa.engine.layout import pack
+from afa.engine.ranks import name_places
 from afa.errors import ConfigError, Fault, SanityError
 from afa.files import write_text
 from afa.mrf import Floats

@@ -17,13 +17,13 @@ import yaml
 from numpy.typing import NDArray
 
 import afa
-from afa.allocate.base import name_places
 from afa.bundle import Bundle
 from afa.closure import Closure
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.cohort.tables import cells_of_frame, numbers_of
 from afa.csvfile import marked_table
 from afa.engine.course import MISSING
+from afa.engine.ranks import name_places
 from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_csv
 from afa.orders import random_orders

@@ -21,14 +21,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.allocate import RULES, Rule
-from afa.allocate.base import Choice, View, fall_back, name_places, view_of
+from afa.allocate.base import Choice, View, fall_back, view_of
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.cohort.cohort import Cohort
 from afa.engine.patient import Patient
-from afa.engine.ranks import is_certified, ranks_of
-from afa.engine.rounds import READOUTS, Rounds, RulePaths, Truth, follow_rule, full_observation, judged
+from afa.engine.ranks import is_certified, name_places, ranks_of
+from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation, judged
 from afa.engine.rules import COMPILED
 from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
@@ -151,11 +151,11 @@ def follow_own_rule(
             seen[bundle.features[choice.feature]] = value
             state.observe(choice.feature, value)
     every = (np.stack(parts).reshape(n_patients, n_rounds + 1, *parts[0].shape) for parts in zip(*rounds, strict=True))
-    return judged(Rounds(order, fallback, *every), truth)
+    return judged(order, fallback, *every, truth)
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """What one round of one patient answers: the last four fields of `Rounds`."""
+    """What one round of one patient answers: what `judged` takes after whether the rule fell back."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]

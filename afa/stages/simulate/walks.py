@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.allocate.base import name_places
 from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.closure import Closure
 from afa.engine.course import MISSING
 from afa.engine.duels import all_pairs
-from afa.engine.ranks import ranks_of
+from afa.engine.ranks import name_places, ranks_of
 from afa.engine.rounds import Truth, follow_rule, full_observation
 from afa.engine.rules import COMPILED, NONE
 from afa.inference.meanfield import Solver
