@@ -100,9 +100,8 @@ class DiseaseTerms:
     @cached_property
     def hierarchy(self) -> Hierarchy:
         """The same for inference, one disease a patient, all alike before."""
-        return Hierarchy.closed(
-            self.diseases, self.terms, self.probabilities, self.background, self.parents, self.floor
-        )
+        stated = self.probabilities, self.background, self.parents, self.floor
+        return Hierarchy(self.diseases, self.terms, *stated).closed()
 
 
 def read_annotations(path: str | Path) -> pd.DataFrame:

@@ -82,13 +82,18 @@ def annealed(
         raise InferenceError(Fault("annealed importance sampling", found, expected, "use mean_field or exact"))
     state = evidence if isinstance(evidence, Evidence) else Evidence.of(mrf, evidence)
     random = np.random.default_rng(0) if generator is None else generator
-    first = _first_field(state, start)
+    first = np.zeros(len(state.free))
+    if start == "mean_field":  # the fields that have the mean-field marginals
+        m = mean_field(mrf, state).marginals.first[state.free]
+        first = state.field[state.free] + mrf.couplings[state.free][:, state.free] @ m
+    # the log-partition of the first measure, sum_j log(1 + 2 cosh f_j), without overflow
+    log_norm = (np.abs(first) + np.log1p(np.exp(-np.abs(first)) + np.exp(-2 * np.abs(first)))).sum()
     values, log_weights = _chains(state, first, chains, steps, random)
     top = log_weights.max()
     weights = np.exp(log_weights - top)
     total = weights.sum()
     weights /= total
-    log_partition = state.constant + state.log_volume + _log_norm(first) + top + np.log(total / chains)
+    log_partition = state.constant + state.log_volume + log_norm + top + np.log(total / chains)
     effective = min(float(chains), float(1 / (weights**2).sum()))
     ends = values.astype(np.float64)
     m, q = np.einsum("k,kj->j", weights, ends), np.einsum("k,kj->j", weights, ends**2)
@@ -114,22 +119,6 @@ def standard_error(effective: float, chains: int) -> float:
         return float("inf")
     excess = chains / effective - 1
     return float(np.sqrt(excess / (chains - 1))) if excess > ROUNDING else 0.0
-
-
-def _first_field(state: Evidence, start: Start) -> Floats:
-    """The field f at the free features, (|A|,): 0, or the fields that have the mean-field marginals."""
-    free = state.free
-    if start == "uniform":
-        return np.zeros(len(free))
-    m = mean_field(state.mrf, state).marginals.first[free]
-    fields: Floats = state.field[free] + state.mrf.couplings[free][:, free] @ m
-    return fields
-
-
-def _log_norm(field: Floats) -> float:
-    """The log-partition of the first measure, sum_j log(1 + 2 cosh f_j), without overflow."""
-    size = np.abs(field)
-    return float((size + np.log1p(np.exp(-size) + np.exp(-2 * size))).sum())
 
 
 def _chains(

@@ -7,7 +7,7 @@ of a few dozen features, and of all others it has the background. `afa.inference
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 from weakref import WeakKeyDictionary
@@ -51,34 +51,24 @@ class Hierarchy:
     floor: float
     prior: Floats | None = None
 
-    @classmethod
-    def closed(
-        cls,
-        entities: tuple[str, ...],
-        features: tuple[str, ...],
-        stated: sparse.csr_array,
-        background: Floats,
-        parents: sparse.csr_array,
-        floor: float,
-        prior: Floats | None = None,
-    ) -> Hierarchy:
-        """What is stated of some features, (N, T), closed under the hierarchy (decisions.md F14a).
+    def closed(self) -> Hierarchy:
+        """What is stated of some features, `probabilities`, closed under the hierarchy (decisions.md F14a).
 
         A P of at most `floor` says that the feature does not occur. A feature occurs by each of those stated below it,
         or for a reason that has nothing to do with the entity, at the rate of the background: 1 - (1 - b) prod (1 - P).
         With the largest of them alone, a patient whose *abnormality of the ear* comes from one sign would be certain
         to have the other one.
         """
-        bare = cls(entities, features, stated, background, parents, floor, prior)
-        said = _with_ancestors(stated, bare.ancestors, floor)
+        background, floor = self.background, self.floor
+        said = _with_ancestors(self.probabilities, self.ancestors, floor)
         starts, rows = said.indptr.astype(np.int64), said.indices.astype(np.int64)
-        silent, tree = np.isnan(said.data), bare.parent
+        silent, tree = np.isnan(said.data), self.parent
         largest = np.where(silent, 0.0, said.data)
         p = largest.copy()
         absent, below = np.zeros(len(p)), np.zeros(len(p))
-        columns = [slice(*starts[at : at + 2]) for at in range(len(features))]
+        columns = [slice(*starts[at : at + 2]) for at in range(len(self.features))]
         up = _places_above(starts, rows, tree)
-        for at in range(len(features) - 1, -1, -1):  # descendants first
+        for at in range(len(self.features) - 1, -1, -1):  # descendants first
             own, leak = columns[at], background[at]
             by_itself = np.where(largest[own] > below[own], largest[own], 0.0)
             some = np.maximum(1.0 - (1.0 - by_itself) * np.exp(absent[own]), largest[own])
@@ -86,12 +76,12 @@ class Hierarchy:
                 absent[up[own]] += np.log1p(-np.minimum(some, 1.0 - floor))
                 below[up[own]] = np.maximum(below[up[own]], largest[own])
             p[own] = np.where(largest[own] > floor, 1.0 - (1.0 - some) * (1.0 - leak), floor)
-        for at in range(len(features)):  # what only a feature below makes an entry follows the background
+        for at in range(len(self.features)):  # what only a feature below makes an entry follows the background
             own, above = columns[at], tree[at]
             usual = background[at] * (1.0 if above == NOWHERE else p[up[own]] / background[above])
             p[own] = np.where(silent[own], usual, p[own])
-        made = sparse.csc_array((np.clip(p, floor, 1.0 - floor), rows, starts), shape=stated.shape)
-        return cls(entities, features, sparse.csr_array(made), background, parents, floor, prior)
+        made = sparse.csc_array((np.clip(p, floor, 1.0 - floor), rows, starts), shape=said.shape)
+        return replace(self, probabilities=sparse.csr_array(made))
 
     @cached_property
     def parent(self) -> Indices:
@@ -193,7 +183,7 @@ def _hierarchy_of(bundle: Bundle) -> tuple[Hierarchy, Indices]:
     names = tuple(bundle.features[i] for i in order)
     background = _monotone(bundle.background[order, 2], parents)
     prior = bundle.priors if bundle.priors.any() else None
-    return Hierarchy.closed(bundle.entities, names, stated, background, parents, rates.floor, prior), place
+    return Hierarchy(bundle.entities, names, stated, background, parents, rates.floor, prior).closed(), place
 
 
 def _ancestors_first(n: int, edges: Pairs) -> Indices:
