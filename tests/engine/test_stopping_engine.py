@@ -45,10 +45,10 @@ def patients(bundle: Bundle, n: int) -> NDArray[np.int8]:
 
 def option(halt: Halt, bundle: Bundle) -> dict[str, Any]:
     """What `Stop` is asked for."""
-    if halt.stopping == "certain":
+    stopping, level = halt
+    if stopping == "certain":
         return {"certain": True}
-    level = halt.level * len(bundle.features) if halt.stopping == "budget" else halt.level
-    return {halt.stopping: level}
+    return {stopping: level * len(bundle.features) if stopping == "budget" else level}
 
 
 def walk(planner: Planner, row: NDArray[np.int8]) -> list[int]:
@@ -91,10 +91,10 @@ def test_every_rule_stops_a_top_k_planner_where_the_engine_says(
             ours = planner(i, Stop(**option(halt, bundle)))
             walk(ours, row)
             assert len(ours.observed) == rounds[i], halt
-            assert why(ours) == (halt.stopping if rounds[i] < len(row) else "all observed"), halt
+            assert why(ours) == (halt[0] if rounds[i] < len(row) else "all observed"), halt
             inside = {bundle.entities[v] for v in np.flatnonzero(watched.inside[i, rounds[i]])}
             assert set(ours.top_k()) == inside, halt
-            early |= {halt.stopping} if rounds[i] < len(row) else set()
+            early |= {halt[0]} if rounds[i] < len(row) else set()
     assert early >= {"probability", "gain", "budget"}, "a bundle on which no rule stops early tests nothing"
 
 
@@ -121,9 +121,9 @@ def test_every_rule_stops_a_binary_planner_where_the_engine_says(
                 )
                 walk(planner, row)
                 assert len(planner.observed) == rounds[i], (entity, halt)
-                assert why(planner) == (halt.stopping if rounds[i] < len(row) else "all observed"), (entity, halt)
+                assert why(planner) == (halt[0] if rounds[i] < len(row) else "all observed"), (entity, halt)
                 assert planner.decision() == watched.decision[i, rounds[i]], (entity, halt)
-                early |= {halt.stopping} if rounds[i] < len(row) else set()
+                early |= {halt[0]} if rounds[i] < len(row) else set()
     assert early == set(REASONS) - {"posterior"}
 
 
