@@ -133,13 +133,9 @@ class Patient(PatientState):
         scores.flags.writeable = False
         return scores
 
-    def ranks(self, name_rank: Indices) -> Indices:
-        """(N,) rank of each entity by `linearity`, 1 the best; `name_rank` (N,) settles ties."""
-        return rank_all(self._linearity(), name_rank, self.packed.tie)
-
     def known_ranks(self, score: str, name_rank: Indices) -> Indices | None:
-        """(N,) `ranks` where the score is `linearity`."""
-        return self.ranks(name_rank) if score == "linearity" else None
+        """(N,) rank of each entity by `linearity`, 1 the best; `name_rank` (N,) settles ties. None by other scores."""
+        return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None
 
     def intervals(self) -> Floats:
         """(N, 2) least and greatest S_v of each entity under any completion, tight `l1` (eq:l1-bracket)."""

@@ -175,13 +175,12 @@ def _precision(
     last: int,
 ) -> None:
     for patient in range(first, last):
+        counts, half, ranked, size = right[patient], tied[patient], among[patient], k[patient]
         for r in range(place.shape[1]):
             share[patient, r] = np.nan
-            if k[patient] > 0:
-                found = _overlap(
-                    place[patient, r], k[patient], right[patient], tied[patient], slots[patient], among[patient]
-                )
-                share[patient, r] = found / k[patient]
+            if size > 0:
+                found = _overlap(place[patient, r], size, counts, half, slots[patient], ranked)
+                share[patient, r] = found / size
 
 
 @kernel()

@@ -105,7 +105,7 @@ def _planners() -> None:
         patient.observe(0, 1)
         for score in ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_nonzero"):
             patient.scores(score)
-        patient.ranks(name_rank)
+        patient.known_ranks("linearity", name_rank)
         patient.total_gain(patient.resolved())
         patient.gain_of([1], np.arange(N))
 

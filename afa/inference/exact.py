@@ -257,8 +257,8 @@ class Halves:
     @classmethod
     def of(cls, component: Component) -> Halves:
         n_a, coupling = component.n // 2, component.coupling
-        x_a, energy_a = _listed(component.terms[:n_a], coupling[:n_a, :n_a])
-        x_b, energy_b = _listed(component.terms[n_a:], coupling[n_a:, n_a:])
+        x_a, energy_a = configurations(component.terms[:n_a], coupling[:n_a, :n_a])
+        x_b, energy_b = configurations(component.terms[n_a:], coupling[n_a:, n_a:])
         return cls(x_a, x_b, energy_a, energy_b, x_a @ coupling[:n_a, n_a:])
 
     def energies(self, rows: slice | NDArray[np.intp]) -> Floats:
@@ -276,8 +276,8 @@ class Halves:
             yield rows, self.energies(rows)
 
 
-def _listed(terms: Floats, coupling: Floats) -> tuple[Floats, Floats]:
-    """All configurations of a half, and their energies."""
+def configurations(terms: Floats, coupling: Floats) -> tuple[Floats, Floats]:
+    """All configurations of n features, (3^n, n), and their energies (3^n,) in nats."""
     n = len(terms)
     columns = np.arange(3**n)[:, None] // 3 ** np.arange(n)[::-1] % 3
     values = (columns - 1).astype(np.float64)

@@ -175,7 +175,7 @@ def test_ranks_kept_from_round_to_round_are_the_ranking_by_the_present_scores(ca
         if feature is not None:
             patient.observe(feature, value)
         order = ranking(patient.scores("linearity"), bundle.entities, tie=patient.packed.tie)
-        rank = patient.ranks(name_rank)
+        rank = patient.known_ranks("linearity", name_rank)
         assert [order.index(name) + 1 for name in bundle.entities] == rank.tolist()
 
 

@@ -17,7 +17,7 @@ from afa.checks.errata.rows import EXACT, Row, measured, rate, vanishes
 from afa.closure import half_potentials
 from afa.errors import Fault, InferenceError
 from afa.gain import cmi, log_odds, wald_magnitude
-from afa.inference.exact import Half, exact
+from afa.inference.exact import configurations, exact
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import ROUNDING, VALUES, Evidence, Floats, PairwiseMRF
 from afa.orders import generator_of
@@ -44,7 +44,7 @@ class SmallModel:
     @cached_property
     def scores(self) -> Floats:
         """S(x) of every configuration, (3^n,) nats."""
-        return Half.of(np.multiply.outer(self.unary, VALUES), self.coupling).energy
+        return configurations(np.multiply.outer(self.unary, VALUES), self.coupling)[1]
 
     @property
     def coupled(self) -> bool:
