@@ -99,12 +99,12 @@ def follow_rule(
             found = choose(bundle, values[rows], read, n_rounds=rounds, **rule, **settings)
         here = Truth(truth.winner[rows], truth.place[rows], truth.prior)
         read_of = found.order, found.fallback, found.signs, found.place, found.resolved, found.certified
-        parts.append(judged(*read_of, here))
+        parts.append(judged(here, *read_of))
     return RulePaths._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
 def judged(
-    order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask, truth: Truth
+    truth: Truth, order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask
 ) -> RulePaths:
     """The rounds of P patients against what is true of them, in the fields of `Followed`, by `READOUTS`."""
     right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)

@@ -151,7 +151,7 @@ def follow_own_rule(
             seen[bundle.features[choice.feature]] = value
             state.observe(choice.feature, value)
     every = (np.stack(parts).reshape(n_patients, n_rounds + 1, *parts[0].shape) for parts in zip(*rounds, strict=True))
-    return judged(order, fallback, *every, truth)
+    return judged(truth, order, fallback, *every)
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
