@@ -201,12 +201,12 @@ def elbo_differences(
     """
     closed = classes_of(bundle, entity, coupling, strength)
     m, read = observed.shape[1], ENTITIES | SOLVES
-    known = np.concatenate([np.full((1, m), MISSING, dtype=np.int8), np.where(observed, values, MISSING)])
+    known = np.concatenate([np.where(observed, values, MISSING), np.full((1, m), MISSING, dtype=np.int8)])
     orders = np.tile(np.arange(m), (len(known), 1))
     found = follow(closed, known, orders, read, rounds=[0, m], solver=solver, threads=threads)
     raw = found.elbo[:, -1, 0] - found.elbo[:, -1, 1]
-    solved = found.iterations[:, -1:] >= 0  # of the rest nothing has been observed: the solves are those of the start
-    sweeps, ascended = (np.where(solved, n[:, -1:], n[:, :1])[1:, 0] for n in (found.iterations, found.ascended))
+    solved = found.iterations[:-1, -1] >= 0  # of the rest nothing has been observed: the solves are those of the start
+    sweeps, ascended = (np.where(solved, n[:-1, -1], n[:-1, 0]) for n in (found.iterations, found.ascended))
     counts = (each.sum(axis=1, dtype=np.int32) for each in (sweeps, ascended > 0, ascended))
     prior = float(closed.priors[0] - closed.priors[1])
-    return ElboDifferences(raw[1:], float(raw[0]), prior, *counts)
+    return ElboDifferences(raw[:-1], float(raw[-1]), prior, *counts)
