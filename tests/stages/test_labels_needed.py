@@ -10,6 +10,7 @@ from codes import codes_of, label_tables, needed_tables
 from threadpoolctl import threadpool_limits
 
 from afa.cohort.cohort import Cohort
+from afa.engine.course import MISSING
 from afa.errors import CohortError, ConfigError
 from afa.orders import generator_of, random_order
 from afa.stages import sections
@@ -153,6 +154,18 @@ def test_what_is_hidden_says_nothing(method):
     assert np.ptp(classifier.log_odds(values, np.zeros_like(observed))) == 0
     whole = classifier.log_odds(values, np.ones_like(observed))
     assert whole[values[:, 0] > 0].min() > whole[values[:, 0] <= 0].max()
+
+
+@pytest.mark.parametrize("method", ["logistic", "boosting"])
+def test_a_value_that_was_not_measured_is_hidden_in_training_whatever_its_code(method):
+    random = np.random.default_rng(0)
+    values = random.integers(-1, 2, (60, 3)).astype(np.int8)
+    positive, lost = values[:, 0] > 0, random.random(values.shape) < 0.3
+    coded = [np.where(lost, code, values).astype(np.int8) for code in (MISSING, 2)]
+    first, second = (train(method, each, positive, generator_of("any")) for each in coded)
+    seen = np.ones_like(lost)
+    np.testing.assert_allclose(first.log_odds(values, seen), second.log_odds(values, seen), atol=1e-12)
+    assert abs(first.log_odds(values, seen)[positive].mean()) > 0.5
 
 
 def test_copies_are_shown_one_feature_first_and_all_last():

@@ -101,7 +101,7 @@ def train(method: Method, values: Values, positive: Mask, generator: np.random.G
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     shares = shown_shares(values.shape[1])
-    shown = (generator.random((COPIES, *values.shape)) < shares[:, None, None]) & (np.abs(values) <= 1)
+    shown = (generator.random((COPIES, *values.shape)) < shares[:, None, None]) & np.isin(values, (-1, 0, 1))
     shown = shown.reshape(-1, values.shape[1])
     columns = _looked_at(method, values, positive)
     if not columns.size:
