@@ -92,9 +92,15 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
                     coupled[0, p] += 0.5 * below
                     coupled[1, p] += 0.5 * above
                     n += 1
-    order = np.argsort(at[:n], kind="mergesort")
-    first_edge = np.searchsorted(at[:n][order], np.arange(packed.n_features + 1))
-    return DuelEdges(first_edge, duel[:n][order], other[:n][order], size[:, :n][:, order], coupled)
+    first_edge, order = np.zeros(packed.n_features + 1, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for e in range(n):
+        first_edge[at[e] + 1] += 1
+    first_edge = np.cumsum(first_edge)
+    place = first_edge.copy()
+    for e in range(n):  # by feature, and as they come within one
+        order[place[at[e]]] = e
+        place[at[e]] += 1
+    return DuelEdges(first_edge, duel[order], other[order], size[:, order], coupled)
 
 
 @kernel()
