@@ -152,7 +152,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
     return total
 
 
-@kernel()
+@kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
     """(n,) the slots of one entity that mean-field solves for, and the couplings among them, `padded`."""
     # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
