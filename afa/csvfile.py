@@ -1,9 +1,4 @@
-"""CSV files read strictly: every row keeps its line number, and every fault is collected before any is raised.
-
-And tables that people open in spreadsheet programs, which run a cell of text that looks like a formula: such a text
-gets an apostrophe in front, so that it is shown and not run. Numbers stay as they are, also those that a table holds as
-text. A bundle's own files are not touched: there a name is exact.
-"""
+"""CSV files read strictly: every row keeps its line number, and every fault is collected before any is raised."""
 
 from __future__ import annotations
 
@@ -12,7 +7,6 @@ import difflib
 import gzip
 import io
 import math
-import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -391,55 +385,3 @@ def number(text: str) -> float:
         return math.nan if "_" in text or not text.isascii() else float(text)
     except ValueError:
         return math.nan
-
-
-_MARK = "'"
-_FORMULA = re.compile(f"{_MARK}*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
-_NUMBER = re.compile(rf"{_MARK}*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?%?")
-
-
-def marked(text: str) -> str:
-    """The text as a spreadsheet shows it.
-
-    >>> marked("=HYPERLINK(1)"), marked("-0.5"), marked("MUC2")
-    ("'=HYPERLINK(1)", '-0.5', 'MUC2')
-    """
-    return _MARK + text if _is_formula(text) else text
-
-
-def unmarked(text: str) -> str:
-    """The text that `marked` was given.
-
-    >>> unmarked(marked("=1")), unmarked(marked("'=1")), unmarked("'s")
-    ('=1', "'=1", "'s")
-    """
-    return text[1:] if text.startswith(_MARK) and _is_formula(text) else text
-
-
-def marked_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with every text marked, also those of its header; what needs no mark is not copied.
-
-    A carriage return becomes a line feed: pandas puts no quotes round it, so that a reader would begin a row there.
-    """
-    return _mapped(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
-        columns=lambda name: marked(name) if isinstance(name, str) else name
-    )
-
-
-def unmarked_table(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """The table with the texts of these columns as they were before `marked_table`."""
-    return _mapped(table, columns, unmarked)
-
-
-def _mapped(table: pd.DataFrame, columns: Iterable[str], change: Callable[[str], str]) -> pd.DataFrame:
-    replaced = {}
-    for name in columns:
-        texts = {text for text in table[name].dropna().unique() if isinstance(text, str)}
-        new = {text: change(text) for text in texts if change(text) != text}
-        if new:
-            replaced[name] = [new.get(cell, cell) if isinstance(cell, str) else cell for cell in table[name]]
-    return table.assign(**replaced)
-
-
-def _is_formula(text: str) -> bool:
-    return _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None

@@ -391,12 +391,10 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
     if len(names) > MOST_COMPARED:
         return
     for once in (names[index] for index in np.flatnonzero(uses == 1).tolist()):
-        others = {name.casefold(): name for name in names if name != once and _differ_in_letters(once, name)}
+        digits = re.findall(r"\d", once)
+        alike = [name for name in names if name[:-1] != once[:-1] and re.findall(r"\d", name) == digits]
+        others = {name.casefold(): name for name in alike}
         for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=ALIKE):
             other = others[close]
             if uses[names.index(other)] > 1 or other > once:  # of two names in one row each, one pair
                 yield once, other
-
-
-def _differ_in_letters(one: str, other: str) -> bool:
-    return re.findall(r"\d", one) == re.findall(r"\d", other) and one[:-1] != other[:-1]

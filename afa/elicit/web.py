@@ -180,7 +180,7 @@ def tried(
     clock: Clock,
     deadline: float = math.inf,
 ) -> Parsed:
-    """What `once` gives, which is told the seconds left; called up to `retries` times again where its error says so.
+    """What `once(seconds left)` returns. Where its error can be retried it is called again, up to `retries` times.
 
     Before another attempt are `backoff` seconds, doubled each time, or those that the service asks for, but at most
     `longest`; each wait is logged as a warning. All attempts and waits take at most `deadline` seconds.

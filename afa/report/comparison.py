@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from afa.cohort.cohort import Cohort
-from afa.csvfile import marked_table
 from afa.errors import ConfigError, Fault, ReportError
 from afa.files import atomic_folder, write_csv
 from afa.report import verdicts
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
 from afa.report.verdicts import Answer, Answers, CellRule, Number, Printed, Relation, Verdict
+from afa.spreadsheet import marked_table
 from afa.stats.tables import write_parquet
 
 CELL, NUMBER = "cell", "number"

@@ -15,11 +15,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from afa.csvfile import marked_table
 from afa.errors import Fault, ReportError
 from afa.files import atomic_folder, write_csv
 from afa.orders import PAPER_ROUNDS
 from afa.report.paper_tables import TABLES, Lines, binary_form, paper_table
+from afa.spreadsheet import marked_table
 from afa.stages import stages
 from afa.stages.base import COMMON, Column
 

@@ -21,7 +21,6 @@ from afa.bundle import Bundle
 from afa.closure import Closure
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.cohort.tables import cells_of_frame, numbers_of
-from afa.csvfile import marked_table
 from afa.engine.course import MISSING
 from afa.engine.ranks import name_places
 from afa.errors import CohortError, Fault
@@ -30,6 +29,7 @@ from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, bundle_given, gauge_of
 from afa.report.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of
+from afa.spreadsheet import marked_table
 from afa.stages.simulate import Simulation, ways_of
 from afa.stages.simulate import simulate as followed
 from afa.stages.simulate.walks import Setting, Way, is_compiled, measured_first, planned, planner_of, ranked

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from afa.csvfile import marked_table, unmarked_table
 from afa.errors import ConfigError, Fault
 from afa.files import atomic_file, write_csv
+from afa.spreadsheet import marked_table, unmarked_table
 from afa.stats.tables import read_table, write_parquet
 
 TEXT = [

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
-from afa.csvfile import marked, marked_table, unmarked
 from afa.errors import CohortError
 from afa.report.comparison import COLUMNS as COMPARED
 from afa.report.comparison import write_comparison
+from afa.spreadsheet import marked, marked_table, unmarked
 from afa.stats.summary import COLUMNS, read_summary, summary_rows, write_summary
 
 FORMULAS = [
