@@ -202,8 +202,8 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
     except Timeout:
         expected, step = "one process for a session", "quit it there, or name another file"
         raise PlannerError(Fault(str(path), "another process that has it open", expected, step)) from None
-    except OSError as error:
-        found = error.strerror or "an error"
+    except (OSError, NotImplementedError) as error:
+        found = getattr(error, "strerror", None) or str(error)
         raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
     try:
         yield Keeper(path)
