@@ -208,10 +208,13 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
 @kernel()
 def _write_signs(course: Course, moment: Moment, t: int, n_hidden: int, signs: NDArray[np.int8]) -> None:
     """Signs of one round by each score, (S, Q). Those of `stack_a` are those of its mean, which is `linearity`."""
-    pairs, state, tie = course.pairs, moment.state, course.packed.tie
+    pairs, state, tie, of_mean = course.pairs, moment.state, course.packed.tie, -1
     for i in range(len(course.signed)):
         score, row = course.signed[i], signs[i]
-        if score in (LINEARITY, STACK_A):
+        if score in (LINEARITY, STACK_A) and of_mean >= 0:
+            row[:] = signs[of_mean]
+        elif score in (LINEARITY, STACK_A):
+            of_mean = i
             for p in range(len(pairs)):
                 row[p] = sign(mean_difference(state.cross, pairs[p, 0], pairs[p, 1]), tie)
         elif score in (WALD, TWO_ELBO):
