@@ -32,7 +32,7 @@ def doctor(
     network: Annotated[bool, typer.Option("--network", help="ask servers for what would be fetched")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
 ) -> None:
-    """Check a run before it starts: settings, bundle, cohort, disk, memory, environment; exit 2 where there is a fault.
+    """Check a run before it starts: settings, bundle, cohort, disk, memory; exit 2 where there is a fault.
 
     Run it where the Snakefile is, with the settings that Snakemake will get. It writes and fetches nothing.
     """

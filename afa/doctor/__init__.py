@@ -1,20 +1,13 @@
-"""What `afa doctor` looks at before a run: findings, each one thing that was checked.
-
-A check yields its findings, and returns what later checks need to know.
-"""
+"""What `afa doctor` looks at before a run: findings, each one thing that was checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
-from typing import Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Literal
 
-from afa.errors import AfaError, Fault
-
-Level = Literal["ok", "warning", "fault"]
-Given = ParamSpec("Given")
-Known = TypeVar("Known")
+from afa.errors import AfaError
 
 
 @dataclass(frozen=True)
@@ -24,7 +17,7 @@ class Finding:
     A fault stops the run, or would spoil it; a warning leaves it to the reader.
     """
 
-    level: Level
+    level: Literal["ok", "warning", "fault"]
     check: str
     found: str
     next_step: str = ""
@@ -34,62 +27,26 @@ class Finding:
         return f"{self.level:<8} {self.check:<12} {self.found}.{step}"
 
 
-Checked: TypeAlias = Generator[Finding, None, Known]
-"""A check: its findings, and what it returns."""
+class Findings(list[Finding]):
+    """What the checks have found so far: each adds to it, and returns what later checks need to know."""
 
+    def ok(self, check: str, found: str) -> None:
+        self.append(Finding("ok", check, found))
 
-def ok(check: str, found: str) -> Finding:
-    return Finding("ok", check, found)
+    def warning(self, check: str, found: str, next_step: str = "") -> None:
+        self.append(Finding("warning", check, found, next_step))
 
+    def fault(self, check: str, found: str, next_step: str) -> None:
+        self.append(Finding("fault", check, found, next_step))
 
-def warning(check: str, found: str, next_step: str = "") -> Finding:
-    return Finding("warning", check, found, next_step)
-
-
-def fault(check: str, found: str, next_step: str) -> Finding:
-    return Finding("fault", check, found, next_step)
-
-
-def of_faults(check: str, faults: Iterable[Fault]) -> Iterator[Finding]:
-    """A finding for each fault of an error."""
-    for each in faults:
-        yield fault(check, f"{each.where}: found {each.found}; expected {each.expected}", each.next_step)
-
-
-def tried(check: str, attempt: Callable[..., Known], *arguments: object) -> Checked[Known | None]:
-    """What an attempt returns; where it is refused, a fault for everything that the error lists, and None."""
-    try:
-        return attempt(*arguments)
-    except AfaError as error:
-        yield from of_faults(check, error.faults)
-        return None
-
-
-def ends_with_errors(check: str) -> Callable[[Callable[Given, Checked[Known]]], Callable[Given, Checked[Known | None]]]:
-    """A check that ends where something is refused, with a fault for everything that the error lists, and None."""
-
-    def decorated(steps: Callable[Given, Checked[Known]]) -> Callable[Given, Checked[Known | None]]:
-        @wraps(steps)
-        def checked(*arguments: Given.args, **options: Given.kwargs) -> Checked[Known | None]:
-            try:
-                return (yield from steps(*arguments, **options))
-            except AfaError as error:
-                yield from of_faults(check, error.faults)
-                return None
-
-        return checked
-
-    return decorated
-
-
-def gathered(check: Checked[Known]) -> tuple[list[Finding], Known]:
-    """The findings of a check, and what it returns."""
-    findings = []
-    while True:
+    @contextmanager
+    def of_errors(self, check: str) -> Iterator[None]:
+        """End the block where something is refused, with a fault for everything that the error lists."""
         try:
-            findings.append(next(check))
-        except StopIteration as end:
-            return findings, end.value
+            yield
+        except AfaError as error:
+            for each in error.faults:
+                self.fault(check, f"{each.where}: found {each.found}; expected {each.expected}", each.next_step)
 
 
 def counted(number: int, noun: str) -> str:

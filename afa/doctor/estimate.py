@@ -1,7 +1,7 @@
 """How many jobs a run has, how long they take and how much they write, by what stored runs took.
 
 The stored numbers are those of another machine and cohort. They are scaled by patients, upwards only, since what a job
-takes to start does not shrink with the cohort; other settings and another bundle do not enter, which is said instead.
+takes to start does not shrink with the cohort; other settings and another bundle do not enter, which is said.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from afa.config import RunConfig
-from afa.doctor import Checked, counted, ends_with_errors, ok, size_text, warning
+from afa.doctor import Findings, counted, size_text
 from afa.report.benchmarks import StoredRun, read_stored
 from afa.stages import stages
 
@@ -133,44 +133,33 @@ def _space(stage: str, scale: float) -> float:
     return SPACE_MB.get(stage, 0.0) * (1.0 if stage in WITHOUT_PATIENTS else scale)
 
 
-@ends_with_errors("estimate")
 def check_estimate(
-    run: RunConfig, cores: int, *, patients: int | None, simulated: bool, on_cluster: bool
-) -> Checked[Estimate | None]:
+    findings: Findings, run: RunConfig, cores: int, *, patients: int | None, simulated: bool, on_cluster: bool
+) -> Estimate | None:
     """The estimate by the stored run that is nearest, in words and as numbers; None where there is none."""
-    stored = nearest(read_stored(STORED), run.cohort, patients)
-    if stored is None:
-        yield warning("estimate", f"no stored run in {STORED}: time and memory are not known")
-        return None
-    whole = estimate(stored, run, patients=patients, simulated=simulated, cores=cores)
-    yield from describe(stored, whole, run, patients=patients, cores=cores, on_cluster=on_cluster)
-    return whole
+    with findings.of_errors("estimate"):
+        stored = nearest(read_stored(STORED), run.cohort, patients)
+        if stored is None:
+            findings.warning("estimate", f"no stored run in {STORED}: time and memory are not known")
+            return None
+        whole = estimate(stored, run, patients=patients, simulated=simulated, cores=cores)
+        findings.ok("estimate", described(stored, whole, patients=patients, cores=cores, on_cluster=on_cluster))
+        return whole
+    return None
 
 
-def describe(
-    stored: StoredRun, whole: Estimate, run: RunConfig, *, patients: int | None, cores: int, on_cluster: bool
-) -> Checked[None]:
+def described(stored: StoredRun, whole: Estimate, *, patients: int | None, cores: int, on_cluster: bool) -> str:
     """The estimate in words: the sum, where its numbers are from, and what they do not know of."""
-    seconds = float(whole.stages["seconds"].sum())
-    jobs = counted(int(whole.stages["jobs"].sum()), "job")
-    time = f"{jobs}, {minutes(seconds)} of work"
+    work = minutes(float(whole.stages["seconds"].sum()))
+    wait = f", some {minutes(whole.elapsed_seconds)} on {counted(cores, 'core')}"
     if on_cluster:
-        time += " and what they wait in the queue"
-    else:
-        time += f", some {minutes(whole.elapsed_seconds)} on {counted(cores, 'core')}"
-    known = "" if stored.patients is None else f" ({stored.patients} patients)"
-    source = f"by a stored run of {stored.cohort}{known}, from nothing, on another machine"
-    if stored.patients is None or patients is None:
-        source += "; not scaled, since the number of patients is not known"
-    elif growth(stored.patients, patients) > 1:
-        source += f"; stages over patients scaled to {patients}"
-    elif stored.patients != patients:
-        source += f"; not scaled down to {patients}"
-    yield ok("estimate", f"{time}; {size_text(whole.space_mb)} on disk; {source}")
-    default, known_of = RunConfig(), {"cohort", "run", "geo_mirror", "geo_cache", "shards", "top_k"}
-    changed = [key for key in RunConfig.model_fields if getattr(run, key) != getattr(default, key)]
-    if unknown := [key for key in changed if key not in known_of]:
-        yield warning("estimate", f"it does not know of {', '.join(unknown)}, which may take more or less")
+        wait = " and what they wait in the queue"
+    scaled = f", its stages over patients scaled to {patients}" if growth(stored.patients, patients) > 1 else ""
+    return (
+        f"{counted(int(whole.stages['jobs'].sum()), 'job')}, {work} of work{wait}; {size_text(whole.space_mb)} on disk;"
+        f" by a stored run of {stored.cohort} ({stored.patients or 'unknown'} patients), from nothing, on another"
+        f" machine{scaled}; other settings and another bundle may take more or less"
+    )
 
 
 def minutes(seconds: float) -> str:

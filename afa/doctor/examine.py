@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
+from snakemake.cli import parse_config
+from snakemake.utils import update_config
 
-from afa.config import RunConfig, carried_extract, check_run_config, own_rule_files
-from afa.doctor import Checked, Finding, counted, fault, gathered, of_faults, ok, tried
+from afa.config import RunConfig, check_run_config, own_rule_files
+from afa.doctor import Finding, Findings, counted
 from afa.doctor.estimate import check_estimate
 from afa.doctor.inputs import (
     Series,
     check_baselines,
     check_bundle,
     check_cohort_file,
-    check_genes,
-    check_labels,
     check_network,
     check_project,
     check_samples,
     check_series,
-    is_project,
 )
-from afa.doctor.machine import Facts, check_cores, check_disk, check_environment, check_memory, check_profile
+from afa.doctor.machine import Facts, check_cores, check_disk, check_memory, check_profile
 from afa.errors import ConfigError, Fault
 from afa.yamlfile import read_mapping
 
@@ -36,7 +32,6 @@ RESULTS = Path("results")
 ALL_KNOWN_MB = 250.0
 """Room asked for where no stored run gives an estimate."""
 MAIN_FILE = Path("config/config.yaml")
-_KEY = re.compile(r"[A-Za-z_][\w-]*\w")
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class Examination:
 
     run: str
     stages: pd.DataFrame
-    findings: tuple[Finding, ...]
+    findings: Sequence[Finding]
 
     @property
     def faults(self) -> int:
@@ -67,137 +62,95 @@ def examine(
 
     A part whose own setting has a fault is left out, the others are checked all the same.
     """
-    findings, known = gathered(_check_all(files, entries, facts, profile, network))
-    return Examination(*known, tuple(findings))
-
-
-def _check_all(
-    files: Sequence[Path], entries: Sequence[str], facts: Facts, profile: str | None, network: bool
-) -> Checked[tuple[str, pd.DataFrame]]:
-    """Every check; the run's name, and its estimate by stage."""
-    yield from check_project()
-    if not is_project():
-        return "here", pd.DataFrame()
-    settings = yield from read_settings(files, entries)
-    return settings.run.run_name, (yield from _check_run(settings, facts, profile, network))
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings as far as they are sound; `refused` are the top-level keys that are not, and have their defaults."""
-
-    run: RunConfig
-    refused: frozenset[str]
-
-
-def read_settings(files: Sequence[Path], entries: Sequence[str]) -> Checked[Settings]:
-    """`config/config.yaml`, then `files`, then `entries` of the form key=value, each over the one before."""
-    document: dict[str, Any] = {}
-    findings: list[Finding] = []
-    given = [partial(read_mapping, path) for path in (MAIN_FILE, *files)]
-    given += [partial(parse_entry, entry) for entry in entries]
-    for read in given:
-        try:
-            document = merged(document, read())
-        except ConfigError as error:
-            findings += of_faults("config", error.faults)
-    faults = list(tried("config", check_run_config, document))
-    refused = {key for key in document if faults and any(tried("config", check_run_config, {key: document[key]}))}
-    run = check_run_config({key: value for key, value in document.items() if key not in refused})
-    findings += [*faults, *_own_rule_faults(run)]
-    named = ", ".join(map(str, [MAIN_FILE, *files]))
-    here = f"; set here: {', '.join(entries)}" if entries else ""
-    yield from findings or [ok("config", f"{named}: every key and value is allowed{here}")]
-    return Settings(run, frozenset(refused))
-
-
-def _check_run(settings: Settings, facts: Facts, profile: str | None, network: bool) -> Checked[pd.DataFrame]:
-    """The inputs of a run, then the machine; the estimate by stage, empty where no stored run tells."""
-    run, refused = settings.run, settings.refused
-    content = config = patients = None
+    findings, stages = Findings(), pd.DataFrame()
+    if not check_project(findings):
+        return Examination("here", stages, findings)
+    run, refused = read_settings(findings, files, entries)
+    entities = config = patients = whole = None
     series = Series(to_fetch=None)
     if "bundle" not in refused:
-        content = yield from check_bundle(run)
-    entities = content.entities if content else ()
+        entities = check_bundle(findings, run)
     if "baselines" not in refused:
-        yield from check_baselines(run, entities)
+        check_baselines(findings, run, entities or ())
     if "cohort" not in refused:
-        config = yield from check_cohort_file(run)
+        config = check_cohort_file(findings, run)
     if config is not None and "geo_mirror" not in refused:
-        if content:
-            yield from check_labels(config, entities)
-        extract = carried_extract(run, config.series)
-        series = yield from check_series(config, mirror=run.geo_mirror, cache=run.geo_cache, extract=extract)
-        if content:
-            yield from check_genes(config, series, content.features)
-        patients = yield from check_samples(config, run, series, entities)
+        series = check_series(findings, config, run)
+        patients = check_samples(findings, config, series, entities or ())
     fetched_mb = 0.0
     if series.to_fetch is not None:
-        fetched_mb = yield from check_network(series.to_fetch, facts, ask=network)
-    yield from check_environment(facts)
-    on_cluster = (yield from check_profile(profile, facts)) not in (None, "local")
+        fetched_mb = check_network(findings, series.to_fetch, facts, ask=network)
+    on_cluster = check_profile(findings, profile, facts) not in (None, "local")
     simulated = config is not None and config.origin == "simulated"
-    whole = yield from check_estimate(run, facts.cores, patients=patients, simulated=simulated, on_cluster=on_cluster)
+    whole = check_estimate(findings, run, facts.cores, patients=patients, simulated=simulated, on_cluster=on_cluster)
     needs = {RESULTS: whole.space_mb if whole else ALL_KNOWN_MB}
     if series.to_fetch:
         needs[run.geo_cache] = fetched_mb
-    yield from check_disk(needs, facts)
+    check_disk(findings, needs, facts)
     if not on_cluster:
-        yield check_memory(whole.together_mb if whole else None, whole.largest_mb if whole else None, facts)
-        yield check_cores(run.shards, facts)
-    return whole.stages if whole else pd.DataFrame()
+        check_memory(findings, whole.together_mb if whole else None, whole.largest_mb if whole else None, facts)
+        check_cores(findings, run.shards, facts)
+    return Examination(run.run_name, whole.stages if whole else stages, findings)
+
+
+def read_settings(findings: Findings, files: Sequence[Path], entries: Sequence[str]) -> tuple[RunConfig, set[str]]:
+    """`config/config.yaml`, then `files`, then `entries` of the form key=value, each over the one before.
+
+    Returns
+    -------
+    The settings as far as they are sound, and the top-level keys that are not, which have their defaults.
+
+    """
+    document: dict[str, Any] = {}
+    before = len(findings)
+    for path in (MAIN_FILE, *files):
+        with findings.of_errors("config"):
+            update_config(document, read_mapping(path))
+    for entry in entries:
+        with findings.of_errors("config"):
+            update_config(document, parse_entry(entry))
+    refused = set[str]()
+    with findings.of_errors("config"):
+        check_run_config(document)
+    for key, value in document.items():
+        try:
+            check_run_config({key: value})
+        except ConfigError:
+            refused.add(key)
+    run = check_run_config({key: value for key, value in document.items() if key not in refused})
+    _check_own_rules(findings, run)
+    if len(findings) == before:
+        here = f"; set here: {', '.join(entries)}" if entries else ""
+        findings.ok("config", f"{', '.join(map(str, [MAIN_FILE, *files]))}: every key and value is allowed{here}")
+    return run, refused
 
 
 def parse_entry(text: str) -> dict[str, Any]:
-    """The setting of one `key=value` of the command line, its value read as Snakemake reads it.
+    """The setting of one `key=value` of the command line, as Snakemake reads it.
 
     >>> parse_entry("shards=3"), parse_entry("inference={damping: 0.3}"), parse_entry("bundle=")
     ({'shards': 3}, {'inference': {'damping': '0.3'}}, {'bundle': None})
     """
-    key, separator, value = text.partition("=")
-    if not separator or not _KEY.fullmatch(key):
-        section, dot, name = key.partition(".")
-        step = f"write {section}={{{name}: {value}}}" if dot and separator else "write for example cohort=gse109142"
-        raise ConfigError(Fault("--config", repr(text), "key=value, or section={key: value}", step))
-    return {key: _value(value)}
+    try:
+        return dict(parse_config([text]))
+    except ValueError:
+        step = "write for example cohort=gse109142, or inference={damping: 0.3}"
+        raise ConfigError(Fault("--config", repr(text), "key=value, or section={key: value}", step)) from None
 
 
-def _value(text: str) -> Any:
-    """A whole number, a number, True or False, else YAML in which every scalar is a text."""
-    if text == "":
-        return None
-    readers: tuple[Callable[[str], Any], ...] = (int, float, {"True": True, "False": False}.__getitem__, _yaml_texts)
-    for read in readers:
-        try:
-            return read(text)
-        except (ValueError, KeyError, yaml.YAMLError):
-            continue
-    return text
-
-
-def _yaml_texts(text: str) -> Any:
-    return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (makes only texts, lists and mappings)
-
-
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the values of `over`; mappings under one key are merged in turn."""
-    both = {
-        key: merged(base[key], value) if isinstance(base.get(key), dict) and isinstance(value, dict) else value
-        for key, value in over.items()
-    }
-    return {**base, **both}
-
-
-def _own_rule_faults(run: RunConfig) -> Iterator[Finding]:
+def _check_own_rules(findings: Findings, run: RunConfig) -> None:
     """What keeps custom rules from being used; their modules run here as they do in the run."""
     own = [name for name in run.allocation.rules if ":" in name]
-    lost = list(tried("config", own_rule_files, run)) if own else []
-    yield from lost
-    for name in () if lost else own:
-        from afa.allocate.check import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
+    if not own:
+        return
+    from afa.allocate.check import rule_of  # noqa: PLC0415 (the engine behind it takes a second to import)
 
-        try:
-            yield from tried("config", rule_of, name)
-        except Exception as error:  # whatever a module of the user's own raises
-            found = f"key allocation.rules: found {name}, whose module stops with {type(error).__name__}: {error}"
-            yield fault("config", found, "correct the module")
+    with findings.of_errors("config"):
+        own_rule_files(run)
+        for name in own:
+            try:
+                with findings.of_errors("config"):
+                    rule_of(name)
+            except Exception as error:  # whatever a module of the user's own raises
+                found = f"key allocation.rules: found {name}, whose module stops with {type(error).__name__}: {error}"
+                findings.fault("config", found, "correct the module")

@@ -40,7 +40,7 @@ def test_the_default_run_can_start_and_nothing_is_written(checkout):
     assert lines[-1].endswith("run gse109142 can start")
     checks = {line.split()[1] for line in lines if line.startswith(("ok ", "warning "))}
     assert {"project", "config", "bundle", "cohort", "series", "samples", "network"} <= checks
-    assert {"environment", "estimate", "disk", "memory", "cores"} <= checks
+    assert {"estimate", "disk", "memory", "cores"} <= checks
     assert "by a stored run of demo (167 patients)" in result.stdout
     assert files(checkout) == before
 
@@ -54,12 +54,12 @@ def test_all_faults_of_a_broken_run_are_shown_at_once_each_with_its_next_step(ch
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     broken = [line for line in result.stdout.splitlines() if line.startswith("fault ")]
-    keys = ("key shards", "rename it to encoding")
-    for words in (*keys, "unary.csv, line", "digests.unary.csv", "geo_mirror gone", "profiles/nowhere"):
+    keys = ("key shards", "rename it to encoding", "unary.csv, line", "digests.unary.csv")
+    for words in (*keys, "matrix.txt.gz or gone", "RAW.tar or gone", "profiles/nowhere"):
         assert sum(words in line for line in broken) == 1, result.stdout
     assert all("Next step: " in line for line in broken)
-    assert len(broken) == 6
-    assert result.stdout.strip().splitlines()[-1].startswith("6 faults, ")
+    assert len(broken) == 7
+    assert result.stdout.strip().splitlines()[-1].startswith("7 faults, ")
 
 
 def test_a_program_reads_the_same_as_json(checkout):

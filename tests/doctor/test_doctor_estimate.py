@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from afa.config import check_run_config
-from afa.doctor.estimate import SPACE_MB, describe, estimate, growth, nearest, stage_of
+from afa.doctor.estimate import SPACE_MB, described, estimate, growth, nearest, stage_of
 from afa.report.benchmarks import StoredRun
 
 RULES = pd.DataFrame(
@@ -105,24 +105,15 @@ def test_the_stored_run_is_that_of_the_cohort_or_of_most_nearly_as_many_patients
     assert nearest([], "mine", 90) is None
 
 
-def told(run=None, *, stored=STORED, patients=100, on_cluster=False):
-    run = run or AS_STORED
-    whole = of(run, stored=stored, patients=patients)
-    return list(describe(stored, whole, run, patients=patients, cores=2, on_cluster=on_cluster))
+def told(patients=100, on_cluster=False):
+    return described(STORED, of(patients=patients), patients=patients, cores=2, on_cluster=on_cluster)
 
 
 def test_the_words_say_whose_numbers_they_are_and_what_was_scaled():
-    (found,) = told()
-    assert "7 jobs, 5 min of work, some 3 min on 2 cores" in found.found
-    assert "stored run of demo (100 patients)" in found.found
-    assert "scaled" not in found.found
-    assert "scaled to 200" in told(patients=200)[0].found
-    assert "not scaled down to 50" in told(patients=50)[0].found
-    assert "not scaled, since" in told(patients=None)[0].found
-    assert "queue" in told(on_cluster=True)[0].found
-
-
-def test_settings_that_the_stored_run_did_not_have_are_named():
-    run = check_run_config({"cohort": "mine", "shards": 2, "gauge": {"seeds": [0, 1]}, "bundle": "mine"})
-    assert [each.level for each in told(run)] == ["ok", "warning"]
-    assert "does not know of bundle, gauge," in told(run)[1].found
+    assert "7 jobs, 5 min of work, some 3 min on 2 cores" in told()
+    assert "stored run of demo (100 patients)" in told()
+    assert "other settings and another bundle" in told()
+    assert "scaled" not in told()
+    assert "scaled to 200" in told(patients=200)
+    assert "scaled" not in told(patients=50)
+    assert "queue" in told(on_cluster=True)

@@ -4,11 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from doctored import gathered, listed
 from snakemake.cli import parse_config
 
 from afa.config import RunConfig
-from afa.doctor import gathered
-from afa.doctor.examine import merged, parse_entry, read_settings
+from afa.doctor.examine import parse_entry, read_settings
 from afa.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def faults(*entries, files=()):
-    return [each.found for each in read_settings(list(files), list(entries)) if each.level == "fault"]
+    return [each.found for each in listed(read_settings, list(files), list(entries)) if each.level == "fault"]
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,20 @@ def test_an_entry_that_snakemake_refuses_is_refused(entry):
     assert len(faults(entry)) == 1
 
 
-def test_a_section_given_in_part_keeps_its_other_keys():
-    assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 4}}) == {"a": {"b": 4, "c": 2}, "d": 3}
+def test_a_section_given_in_part_keeps_its_other_keys(folder):
+    (folder / "mine.yaml").write_text("inference:\n  damping: 0.25\n")
+    run, _ = gathered(read_settings, [Path("mine.yaml")], ["inference={max_iterations: 7}"])[1]
+    assert (run.inference.damping, run.inference.max_iterations) == (0.25, 7)
 
 
 def test_the_command_line_goes_over_a_file_and_a_file_over_the_project(folder):
     (folder / "mine.yaml").write_text("top_k: 7\nshards: 2\n")
-    run = gathered(read_settings([Path("mine.yaml")], ["shards=9"]))[1].run
+    run, _ = gathered(read_settings, [Path("mine.yaml")], ["shards=9"])[1]
     assert (run.top_k, run.shards, run.cohort) == (7, 9, "gse109142")
 
 
 def test_the_settings_of_the_project_have_no_fault():
-    assert [each.level for each in read_settings([], [])] == ["ok"]
+    assert [each.level for each in listed(read_settings, [], [])] == ["ok"]
 
 
 def test_a_missing_file_of_settings_is_a_fault():
@@ -72,9 +74,9 @@ def test_a_missing_file_of_settings_is_a_fault():
 
 
 def test_a_faulty_key_leaves_the_others_as_they_are():
-    findings, read = gathered(read_settings([], ["shards=0", "chort=x", "cohort=gse109142"]))
-    assert read.refused == {"shards", "chort"}
-    assert (read.run.cohort, read.run.shards) == ("gse109142", RunConfig().shards)
+    findings, (run, refused) = gathered(read_settings, [], ["shards=0", "chort=x", "cohort=gse109142"])
+    assert refused == {"shards", "chort"}
+    assert (run.cohort, run.shards) == ("gse109142", RunConfig().shards)
     assert [each.next_step for each in findings] == ["correct the value", "rename it to cohort"]
 
 
