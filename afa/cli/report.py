@@ -115,11 +115,11 @@ def compare_with_paper(
     from afa.report.comparison import Reader, compare, facts_of, load_printed, write_comparison
     from afa.report.paper_tables import Lines
     from afa.report.screen import Statements, screen_table
-    from afa.report.verdicts import load_answers
+    from afa.report.verdicts import Answers
     from afa.stats.summary import read_summary
     from afa.yamlfile import load_model
 
-    answers, facts = load_answers(paper / "answers.yaml"), facts_of(load_cohort(cohort))
+    answers, facts = load_model(paper / "answers.yaml", Answers), facts_of(load_cohort(cohort))
     reader = Reader(Lines(read_summary(summary)), answers, facts)
     comparison = compare(reader, load_printed(paper))
     screen = screen_table(load_model(paper / "headlines.yaml", Statements).statements, comparison, reader)

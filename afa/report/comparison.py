@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from afa.cohort.cohort import Cohort
-from afa.errors import ConfigError, Fault, ReportError
+from afa.errors import ConfigError, Fault
 from afa.files import atomic_folder, write_csv
 from afa.report import verdicts
 from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
@@ -123,18 +123,10 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 
     reader : of all rows of the run. printed : the paper's tables and `claims`, by file name, all values as text.
     `difference` is ours less the paper's, and empty where the two do not compare.
-
-    Raises
-    ------
-    ConfigError : claims without an answer, or answers without a claim.
-    ReportError : an answer that names a cell which is not printed.
-
     """
-    claims = printed["claims"]
-    _check_covered(set(claims["id"]), set(reader.answers.claims))
     lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
-    lines += [_claim(claim, reader, cells) for claim in claims.itertuples()]
+    lines += [_claim(claim, reader, cells) for claim in printed["claims"].itertuples()]
     table = pd.DataFrame(lines, columns=COLUMNS)
     if reader.facts.simulated:  # no number of ours says anything of patients, whatever it comes to
         has_number = table["ours"].notna() & (table["verdict"] != verdicts.NOT_RUN)
@@ -177,17 +169,6 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
     if lacking:
         raise ConfigError(Fault(str(folder), f"no {', '.join(lacking)}", "the paper's tables", "pass resources/paper"))
     return {name: pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False) for name in (*TABLES, "claims")}
-
-
-def _check_covered(claims: set[str], answers: set[str]) -> None:
-    differences = ((claims - answers, "claims without an answer"), (answers - claims, "answers without a claim"))
-    faults = [
-        Fault("resources/paper/answers.yaml", f"{what}: {', '.join(sorted(names))}", "one for each claim", "correct it")
-        for names, what in differences
-        if names
-    ]
-    if faults:
-        raise ConfigError(faults)
 
 
 def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
@@ -255,9 +236,7 @@ def _number(answer: Answer, text: str, unit: str, reader: Reader, cells: Mapping
     patients, cell, missing = answer.patients, None, ""
     found: Number | None
     if answer.cell is not None:
-        if (cell := cells.get(answer.cell)) is None:
-            where, found_there = "resources/paper/answers.yaml", f"cell {answer.cell}"
-            raise ReportError(Fault(where, found_there, "a printed cell", "correct its name"))
+        cell = cells[answer.cell]
         patients, missing = reader.answers.patients.get(cell["table"]), NO_LINE
         found = None if cell["ours"] is None else Number(*(cell[name] for name in ("ours", "low", "high", "unit", "n")))
         if found is not None and found.unit == "share":

@@ -10,12 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import model_validator
 
 from afa import __version__
 from afa.bundle import load_bundle
 from afa.cohort.cohort import load_cohort
-from afa.errors import ConfigError, Fault
 from afa.files import sha256_of
 from afa.report.comparison import Reader
 from afa.report.verdicts import DIFFERENCE, NOT_RUN, SIMULATED, Printed, judge
@@ -36,7 +34,10 @@ CARRIED_ROUNDING = 0.015
 
 
 class Statement(Strict):
-    """One effect: where its printed number and ours stand, and what is known where they differ."""
+    """One effect: where its printed number and ours stand, and what is known where they differ.
+
+    It is read from a claim, from a cell, or from two cells, one less the other, and a line.
+    """
 
     id: str
     name: str
@@ -48,12 +49,6 @@ class Statement(Strict):
     constant: str | None = None
     cause: Cause
     because: str
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Statement:
-        if [self.claim, self.cell, self.less].count(None) != 2 or (self.less is None) != (self.line is None):
-            raise ValueError("give a claim, a cell, or two cells with a line")
-        return self
 
 
 class Statements(Strict):
@@ -79,15 +74,11 @@ class Carried(Strict):
 def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, reader: Reader) -> pd.DataFrame:
     """One row an effect, with the columns of `COLUMNS`; numbers in percentage points or per cent.
 
-    comparison : the table of `afa.report.comparison.compare`. A `ConfigError` names an effect of no claim or cell.
+    comparison : the table of `afa.report.comparison.compare`.
     """
     places = {
         row["id"] or " | ".join((row["table"], row["row"], row["column"])): row for row in comparison.to_dict("records")
     }
-    wanted = {place for each in statements for place in (each.claim, each.cell, *(each.less or ())) if place}
-    if lacking := sorted(wanted - set(places)):
-        where = "resources/paper/headlines.yaml"
-        raise ConfigError(Fault(where, f"no {', '.join(lacking)}", "claims and printed cells", "correct it"))
     rows = [_numbers(each, places, reader) for each in statements]
     known = pd.DataFrame([each.model_dump(include=set(KNOWN)) for each in statements])
     constants = [_best_constant(reader.summary.rows, each.constant) for each in statements]

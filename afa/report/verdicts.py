@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from afa.errors import ConfigError, Fault
-from afa.stats.summary import KEYS
-from afa.yamlfile import Strict, load_model
+from afa.yamlfile import Strict
 
 HOLDS = "holds"
 REVERSES = "reverses"
@@ -249,21 +246,18 @@ class CellRule(Strict):
         return table == self.table and fnmatchcase(row, self.row) and fnmatchcase(column, self.column)
 
 
-class Place(Strict):
-    """Where a table of the paper stands in the report: a notebook, or the reason why it has no number there."""
-
-    notebook: str | None = None
-    why: str | None = None
-
-
 class Answers(Strict):
-    """The whole file; `patients` are those behind each printed table, by its file name."""
+    """The whole file; a test holds each answer to what it needs, and each name in it to what it stands for.
+
+    patients : behind each printed table, by its file name. places : where each
+    table of the paper stands in the report, `notebook NAME`, or why it has no number there.
+    """
 
     patients: Mapping[str, int]
     reasons: Mapping[str, str]
     lines: Mapping[str, Mapping[str, str | int | float]]
     cells: tuple[CellRule, ...]
-    places: Mapping[str, Place]
+    places: Mapping[str, str]
     claims: Mapping[str, Answer]
 
     def reason(self, why: str | None) -> str:
@@ -271,44 +265,19 @@ class Answers(Strict):
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:
-        """Key columns of a reading; a `ConfigError` where it names no line or a column that is no key."""
+        """Key columns of a reading."""
         name, *pairs = shlex.split(reading)
-        if name not in self.lines:
-            raise _wrong(reading, f"no line {name}", "a name of `lines`, then key=value")
-        keys: dict[str, str | int | float] = dict(self.lines[name])
-        for pair in pairs:
-            key, equals, value = pair.partition("=")
-            if not equals:
-                raise _wrong(reading, repr(pair), "key=value")
+        keys = dict(self.lines[name])
+        for key, _, value in (pair.partition("=") for pair in pairs):
             keys[key] = float(value) if key == "level" else int(value) if key == "t" and value != END else value
-        if unknown := sorted(set(keys) - set(KEYS)):
-            raise _wrong(reading, f"no key column {', '.join(unknown)}", ", ".join(KEYS))
         return keys
 
 
-def load_answers(path: Path) -> Answers:
-    """Read and check the file: every claim has what its answer needs, every name stands for something.
-
-    Raises
-    ------
-    ConfigError : every claim, cell or line that is wrong.
-
-    """
-    answers = load_model(path, Answers)
-    faults = [Fault(f"{path}, {where}", found, expected, "correct it") for where, found, expected in _faults(answers)]
-    if faults:
-        raise ConfigError(faults)
-    return answers
-
-
 def relation_of(text: str) -> tuple[str, str, str]:
-    """Left side, operator and right side of a relation; a `ConfigError` where there is not exactly one operator."""
-    words = shlex.split(text)
-    found = [word for word in words if word in OPERATORS]
-    if len(found) != 1:
-        raise _wrong(text, f"{len(found)} operators", f"one of {' '.join(OPERATORS)} with blanks around it")
-    left, _, right = text.partition(f" {found[0]} ")
-    return left.strip(), found[0], right.strip()
+    """Left side, operator and right side of a relation."""
+    (operator,) = (word for word in shlex.split(text) if word in OPERATORS)
+    left, _, right = text.partition(f" {operator} ")
+    return left.strip(), operator, right.strip()
 
 
 def is_number(side: str) -> bool:
@@ -318,41 +287,3 @@ def is_number(side: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _faults(answers: Answers) -> Iterator[tuple[str, str, str]]:
-    for rule in answers.cells:
-        if rule.answer != "judged" and rule.why is None:
-            yield f"cells of {rule.table}", f"{rule.answer} without a reason", "why"
-    for label, place in answers.places.items():
-        if (place.notebook is None) == (place.why is None):
-            yield f"place {label}", "both or neither", "a notebook or a reason"
-    for name, claim in answers.claims.items():
-        yield from ((f"claim {name}", found, expected) for found, expected in _claim_faults(claim))
-        for reading in _readings(claim):
-            answers.keys(reading)
-
-
-def _claim_faults(claim: Answer) -> Iterator[tuple[str, str]]:
-    given = [key for key in ("cell", "line", "fact", "holds") if getattr(claim, key)]
-    needed = (1,) if claim.answer in READ else (0, 1) if claim.answer.startswith("not_") else (0,)
-    if len(given) not in needed:
-        yield f"{claim.answer} with {', '.join(given) or 'nothing to read'}", "one of cell, line, fact, holds"
-    if claim.answer not in READ and claim.why is None:
-        yield f"{claim.answer} without a reason", "why"
-    if claim.answer in ("erratum", "decision") and not claim.see:
-        yield f"{claim.answer} without an id", "see"
-    if claim.cell is not None and claim.cell.count(" | ") != 2:
-        yield f"cell {claim.cell}", "table | row | column"
-
-
-def _readings(claim: Answer) -> Iterator[str]:
-    if claim.line is not None:
-        yield claim.line
-    for text in claim.holds:
-        left, _, right = relation_of(text)
-        yield from (side for side in (left, right) if not is_number(side))
-
-
-def _wrong(text: str, found: str, expected: str) -> ConfigError:
-    return ConfigError(Fault(f"the answers, {text}", found, expected, "correct resources/paper/answers.yaml"))

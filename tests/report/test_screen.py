@@ -6,19 +6,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from pydantic import ValidationError
 from runs import finished_run
 from typer.testing import CliRunner
 
 from afa.cli import app
 from afa.config import RunConfig
-from afa.errors import ConfigError
 from afa.report.comparison import Facts, Reader, compare, load_printed
-from afa.report.paper_tables import Lines
+from afa.report.paper_tables import TABLES, Lines
 from afa.report.screen import (
     COLUMNS,
     Carried,
-    Statement,
     Statements,
     basis,
     carried_of,
@@ -27,12 +24,12 @@ from afa.report.screen import (
     stale,
 )
 from afa.report.sections import figure, sentences, title_of
-from afa.report.verdicts import load_answers
+from afa.report.verdicts import Answers
 from afa.stats.summary import summary_rows
 from afa.yamlfile import load_model
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
-PRINTED, ANSWERS = load_printed(PAPER), load_answers(PAPER / "answers.yaml")
+PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", Answers)
 STATEMENTS = load_model(PAPER / "headlines.yaml", Statements).statements
 FACTS = Facts("small", False, {"patients": 206, "features": 253, "labelled": 3, "zeros": 0.4})
 COMMON = {"schedule": "every", "start": "uniform", "allocation": "random", "target": "likelihood", "n": 206}
@@ -177,11 +174,12 @@ def test_what_the_project_carries_was_made_with_the_default_settings(carried):
     assert all(low <= value <= high for value, low, high in carried.rows.values())
 
 
-def test_an_effect_of_no_claim_is_named_and_one_without_a_place_refused():
-    known = {"id": "x", "name": "x", "says": "x", "cause": "data", "because": ""}
-    reader = Reader(Lines(summary_of([0.1] * 5)), ANSWERS, FACTS)
-    comparison = compare(reader, PRINTED)
-    with pytest.raises(ConfigError, match="no c999"):
-        screen_table([Statement(claim="c999", **known)], comparison, reader)
-    with pytest.raises(ValidationError, match="give a claim, a cell"):
-        Statement(**known)
+def test_every_effect_is_read_from_one_place_that_the_comparison_has():
+    cells = {
+        f"{name} | {row} | {column}" for name in TABLES for row, column in PRINTED[name][["row", "column"]].to_numpy()
+    }
+    for each in STATEMENTS:
+        assert [each.claim, each.cell, each.less].count(None) == 2, each.id
+        assert (each.less is None) == (each.line is None), each.id
+        assert {each.claim} <= {None, *ANSWERS.claims}, each.id
+        assert {each.cell, *(each.less or ())} <= {None, *cells}, each.id
