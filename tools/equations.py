@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -31,7 +32,6 @@ SECTIONS = {
     "## Propositions and remarks": COMPLETE[1:],
     "## Sections and tables\n\nThose that a docstring names.": ("sec", "supp", "tab", "par", "box"),
 }
-COLUMNS = ["label", "what", "not_implemented"]
 LABELS, PAGE = Path("docs/equations.csv"), Path("docs/equations.md")
 MOST_FILES, MOST_THROUGH = 4, 2
 HEAD = """\
@@ -44,130 +44,24 @@ docstring names a label that the paper does not have, where no test leads to a p
 date.
 
 Tests are given by file: the module's own, then the others that name the function or class. Where no test names it,
-they are those that name the nearest code which uses it, after *through*. `afa.engine` is the compiled form of the
-readable definitions: tests hold one against the other.
+they are those that import from its module, or from the nearest which imports from that, after *through*. `afa.engine`
+is the compiled form of the readable definitions: tests hold one against the other.
 """
 
 
 class Definition(NamedTuple):
     """A module, class, function, method or constant with its docstring.
 
-    module, name : `afa.mrf` and `Evidence.observe`; the name of a module itself is empty. uses : the dotted names in
-    its code, as they are written there.
+    module, name : `afa.mrf` and `Evidence.observe`; the name of a module itself is empty.
     """
 
     module: str
     name: str
     docstring: str
-    uses: frozenset[str]
 
     @property
     def full(self) -> str:
         return f"{self.module}.{self.name}" if self.name else self.module
-
-
-class Tested(NamedTuple):
-    """Test files that name a definition, or where none does the nearest definitions that use it: `through`."""
-
-    files: tuple[str, ...]
-    through: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Source:
-    """A package and its tests as parsed: modules by dotted name, test files by path from the folder above them."""
-
-    modules: Mapping[str, ast.Module]
-    tests: Mapping[str, ast.Module]
-
-    @classmethod
-    def read(cls, package: Path, tests: Path) -> Source:
-        """Parse every Python file of the one folder and every test file of the other; both may be anywhere."""
-        modules = {
-            ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): path
-            for path in sorted(package.rglob("*.py"))
-        }
-        files = {path.relative_to(tests.parent).as_posix(): path for path in sorted(tests.rglob("test_*.py"))}
-        parsed = ({name: ast.parse(path.read_bytes()) for name, path in part.items()} for part in (modules, files))
-        return cls(*parsed)
-
-    @cached_property
-    def definitions(self) -> dict[str, Definition]:
-        """All definitions by full name, in the order of modules and lines."""
-        found: dict[str, Definition] = {}
-        for module, tree in self.modules.items():
-            found[module] = Definition(module, "", ast.get_docstring(tree) or "", frozenset())
-            found |= {each.full: each for each in _within(module, "", tree.body)}
-        return found
-
-    def home(self, dotted: str) -> str:
-        """Where a dotted name is defined, past any re-export: `afa.exact` is `afa.inference.exact.exact`."""
-        parts = dotted.split(".")
-        for size in range(len(parts), 0, -1):
-            module, rest = ".".join(parts[:size]), parts[size:]
-            if module in self.modules:
-                is_own = not rest or f"{module}.{rest[0]}" in self.definitions
-                return dotted if is_own else self._meant(".".join(rest), self._bound[module]) or dotted
-        return dotted
-
-    def _meant(self, dotted: str, bound: Mapping[str, str]) -> str:
-        """The full name behind a dotted name where names stand for what is `bound` to them; empty for any other."""
-        root, *rest = dotted.split(".")
-        return self.home(".".join([bound[root], *rest])) if root in bound else ""
-
-    @cached_property
-    def _bound(self) -> dict[str, dict[str, str]]:
-        """By module, what the names in it stand for: what it imports, and its own definitions."""
-        bound = {module: dict(_imports(tree)) for module, tree in self.modules.items()}
-        for each in self.definitions.values():
-            if each.name and "." not in each.name:
-                bound[each.module][each.name] = each.full
-        return bound
-
-    def tested(self, full: str) -> Tested:
-        """The test files behind one definition; no files where no test leads to it."""
-        seen, level = {full}, [full]
-        while level:
-            if through := [each for each in level if self._tests[each]]:
-                files = set[str]().union(*(self._tests[each] for each in through))
-                return Tested(tuple(sorted(files)), tuple(each for each in through if each != full))
-            level = sorted({user for each in level for user in self._users.get(each, ())} - seen)
-            seen.update(level)
-        return Tested(())
-
-    @cached_property
-    def _users(self) -> dict[str, set[str]]:
-        """By full name, the definitions at the top of a module whose code names it; a class uses its methods."""
-        users = defaultdict(set)
-        for user in self.definitions.values():
-            if "." in user.name:
-                users[user.full].add(f"{user.module}.{user.name.split('.')[0]}")
-            elif user.name:
-                for dotted in user.uses:
-                    users[self._meant(dotted, self._bound[user.module])].add(user.full)
-        return users
-
-    @cached_property
-    def _tests(self) -> dict[str, set[str]]:
-        """By full name, the test files whose code names a definition.
-
-        Who names it names the module and class that hold it. An attribute of its name is a method in a file that names
-        something of its module.
-        """
-        tests: dict[str, set[str]] = {name: set() for name in self.definitions}
-        methods = defaultdict(list)
-        for each in self.definitions.values():
-            if "." in each.name:
-                methods[each.name.rpartition(".")[2]].append(each)
-        for file, tree in self.tests.items():
-            bound, used = dict(_imports(tree)), set(_dotted_names(tree))
-            parts = [self._meant(dotted, bound).split(".") for dotted in used]
-            named = {".".join(each[:size]) for each in parts for size in range(1, len(each) + 1)} & tests.keys()
-            attributes = {dotted.rpartition(".")[2] for dotted in used if "." in dotted}
-            called = {each.full for name in attributes for each in methods.get(name, ()) if each.module in named}
-            for full in named | called:
-                tests[full].add(file)
-        return tests
 
 
 class Label(NamedTuple):
@@ -182,23 +76,108 @@ class Label(NamedTuple):
         return self.name.partition(":")[0]
 
 
+class Reach(NamedTuple):
+    """What a file imports, past any re-export, the modules that hold it, and the names of all attributes in the file.
+
+    Of a package that is imported itself, the modules are also those that it re-exports from.
+    """
+
+    imported: set[str]
+    modules: set[str]
+    attributes: set[str]
+
+
 @dataclass(frozen=True)
 class Index:
-    """The labels of the paper, and the source that may name them."""
+    """The labels of the paper, in its order, and a package with its tests, which may name them.
 
-    labels: tuple[Label, ...]
-    source: Source
+    modules : as parsed, by dotted name. tests : files, by path from the folder above them.
+    """
+
+    labels: Sequence[Label]
+    modules: Mapping[str, ast.Module]
+    tests: Mapping[str, ast.Module]
 
     @classmethod
     def read(cls, root: Path) -> Index:
-        """The index of a checkout; a `ReportError` names what its docs/equations.csv has wrong."""
-        return cls(read_labels(root / LABELS), Source.read(root / "afa", root / "tests"))
+        """The index of a checkout."""
+        if not (root / LABELS).is_file():
+            step = "run this in the project's folder"
+            raise ReportError(Fault(str(root / LABELS), "no such file", "the labels of the paper", step))
+        table = pd.read_csv(root / LABELS, dtype=str, keep_default_na=False)
+        modules = {
+            ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+            for path in sorted((root / "afa").rglob("*.py"))
+        }
+        tests = {path.relative_to(root).as_posix(): path for path in sorted((root / "tests").rglob("test_*.py"))}
+        parsed = ({name: ast.parse(path.read_bytes()) for name, path in part.items()} for part in (modules, tests))
+        return cls([Label(*row) for row in table.itertuples(index=False)], *parsed)
+
+    @cached_property
+    def definitions(self) -> dict[str, Definition]:
+        """All definitions by full name, in the order of modules and lines."""
+        found: dict[str, Definition] = {}
+        for module, tree in self.modules.items():
+            found[module] = Definition(module, "", ast.get_docstring(tree) or "")
+            found |= {each.full: each for each in _within(module, "", tree.body)}
+        return found
+
+    @cached_property
+    def _imports(self) -> dict[str, dict[str, str]]:
+        return {module: dict(_imports(tree)) for module, tree in self.modules.items()}
+
+    @cached_property
+    def _reach(self) -> dict[str, Reach]:
+        """Of every test file and every module."""
+        reach = {}
+        for file, tree in (self.tests | self.modules).items():
+            imported = {self.home(dotted) for _, dotted in _imports(tree)}
+            packages = [name for name in imported if any(module.startswith(f"{name}.") for module in self.modules)]
+            held = imported | {
+                self.home(dotted) for name in packages for dotted in self._imports.get(name, {}).values()
+            }
+            modules = {self.definitions[name].module for name in held if name in self.definitions}
+            attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+            reach[file] = Reach(imported, modules, attributes)
+        return reach
+
+    def home(self, dotted: str) -> str:
+        """Where a dotted name is defined, past any re-export: `afa.exact` is `afa.inference.exact.exact`."""
+        module, _, name = dotted.rpartition(".")
+        if dotted in self.definitions or name not in self._imports.get(module, {}):
+            return dotted
+        return self.home(self._imports[module][name])
+
+    def tested(self, full: str) -> tuple[list[str], list[str]]:
+        """Test files behind a definition, none where no test leads to it; and the modules that lead there, if not all.
+
+        A file names a definition that it imports, and one whose name is an attribute in a file that imports from its
+        module. Where none does, it is those that import from the module or from the nearest that imports from that.
+        """
+        module, name, _ = self.definitions[full]
+        attribute = name.rpartition(".")[2]
+        named = [
+            file
+            for file in self.tests
+            if full in (reach := self._reach[file]).imported
+            or (module in reach.modules and attribute in {"", *reach.attributes})
+        ]
+        if named:
+            return named, []
+        seen, level = {module}, {module}
+        while level:
+            leading = {file: self._reach[file].modules & level for file in self.tests}
+            if files := [file for file, through in leading.items() if through]:
+                return files, sorted(set[str]().union(*leading.values()))
+            level = {user for user in self.modules if self._reach[user].modules & level} - seen
+            seen |= level
+        return [], []
 
     @cached_property
     def places(self) -> Mapping[str, list[Definition]]:
         """Definitions by the label that their docstrings name; a module only where nothing in it names the label."""
         found = defaultdict(list)
-        for definition in self.source.definitions.values():
+        for definition in self.definitions.values():
             for label in dict.fromkeys(LABEL.findall(definition.docstring)):
                 found[label].append(definition)
         return {label: sorted(_narrowest(places), key=_readable_first) for label, places in found.items()}
@@ -220,7 +199,7 @@ class Index:
                 step = f"name it where it is computed, or say in {LABELS} why it is not"
                 faults.append(Fault(f"{LABELS}, {label.name}", "none", expected, step))
         for place in {each.full: each for places in self.places.values() for each in places}.values():
-            if not self.source.tested(place.full).files:
+            if not self.tested(place.full)[0]:
                 faults.append(Fault(place.full, "no test that leads to it", "one or more", "test it"))
         return faults
 
@@ -243,34 +222,13 @@ class Index:
         return "\n".join(lines)
 
     def _tests(self, place: Definition) -> str:
-        tested = self.source.tested(place.full)
-        stems = [PurePosixPath(file).stem for file in tested.files]
+        files, through = self.tested(place.full)
         own = place.module.rpartition(".")[2]
-        files = _some(sorted(stems, key=lambda stem: (stem != f"test_{own}", own not in stem)), MOST_FILES)
-        if not tested.through:
-            return files
-        return f"through {_some([f'`{name}`' for name in tested.through], MOST_THROUGH)}: {files}"
-
-
-def read_labels(path: Path) -> tuple[Label, ...]:
-    """The labels of docs/equations.csv, in the paper's order; a `ReportError` names every row that is wrong."""
-    if not path.is_file():
-        step = "run this in the project's folder"
-        raise ReportError(Fault(str(path), "no such file", "the labels of the paper", step))
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    if list(table.columns) != COLUMNS:
-        found, header = ",".join(table.columns), ",".join(COLUMNS)
-        raise ReportError(Fault(f"{path}, line 1", f"the header {found}", header, "correct the header"))
-    expected = "a label of the paper, once, with what it is"
-    labels, again = tuple(Label(*row) for row in table.itertuples(index=False)), table["label"].duplicated()
-    faults = [
-        Fault(f"{path}, line {line}", f"{name!r}{' again' if twice else ''} with {what!r}", expected, "correct the row")
-        for line, (name, what, _), twice in zip(range(2, len(labels) + 2), labels, again, strict=True)
-        if twice or not LABEL.fullmatch(name) or not what
-    ]
-    if faults:
-        raise ReportError(faults)
-    return labels
+        stems = sorted(
+            (PurePosixPath(file).stem for file in files), key=lambda stem: (stem != f"test_{own}", own not in stem)
+        )
+        shown = _some(stems, MOST_FILES)
+        return f"through {_some([f'`{name}`' for name in through], MOST_THROUGH)}: {shown}" if through else shown
 
 
 def main() -> None:
@@ -303,50 +261,25 @@ def _readable_first(place: Definition) -> tuple[int, bool, str]:
 
 
 def _within(module: str, prefix: str, body: Sequence[ast.stmt]) -> Iterator[Definition]:
-    for i, statement in enumerate(body):
+    for statement, below in zip_longest(body, body[1:]):
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            name, docstring = prefix + statement.name, ast.get_docstring(statement) or ""
-            yield Definition(module, name, docstring, frozenset(_dotted_names(statement)))
+            yield Definition(module, prefix + statement.name, ast.get_docstring(statement) or "")
             if isinstance(statement, ast.ClassDef):
-                yield from _within(module, f"{name}.", statement.body)
+                yield from _within(module, f"{statement.name}.", statement.body)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            docstring = ast.get_docstring(ast.Module(list(body[i + 1 : i + 2]), [])) or ""  # what stands below it
-            for name in _bound_by(statement):
-                yield Definition(module, prefix + name, docstring, frozenset(_dotted_names(statement)))
-
-
-def _bound_by(statement: ast.stmt) -> list[str]:
-    """Names that a statement of a module or class defines."""
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return [statement.name]
-    if isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        return [inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)]
-    return []
-
-
-def _dotted_names(node: ast.AST) -> Iterator[str]:
-    """Every name in a piece of code with the attributes behind it: `a`, `a.b`; of `f().b` only `.b`."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name):
-            yield inner.id
-        elif isinstance(inner, ast.Attribute):
-            attributes, root = [inner.attr], inner.value
-            while isinstance(root, ast.Attribute):
-                attributes.append(root.attr)
-                root = root.value
-            yield ".".join([root.id if isinstance(root, ast.Name) else "", *reversed(attributes)])
+            docstring = ast.get_docstring(ast.Module([below] if below else [], [])) or ""
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for name in (inner for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name)):
+                yield Definition(module, prefix + name.id, docstring)
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Pairs (name it is bound to, what it stands for) of every import in a file, wherever it stands."""
     for node in statements(tree.body):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2
+            yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            for alias in node.names:
-                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 if __name__ == "__main__":

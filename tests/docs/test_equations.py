@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from equations import COMPLETE, LABELS, PAGE, Index, Label, Source, read_labels
+from equations import COMPLETE, LABEL, PAGE, Index, Label
 
 from afa.errors import ReportError
 
@@ -24,17 +24,17 @@ def _add(x):
 '''
 
 
-def source(modules, tests):
-    """A package of the given texts, by dotted name, and its tests, by file."""
+def source(modules, tests, labels=()):
+    """An index of a package of the given texts, by dotted name, and its tests, by file."""
     parsed = ({name: ast.parse(dedent(text)) for name, text in texts.items()} for texts in (modules, tests))
-    return Source(*parsed)
+    return Index(labels, *parsed)
 
 
 def index(modules=None, tests=None, labels=("eq:sum", "eq:step"), reasons=None):
     modules = {"p": "", "p.a": SUM} if modules is None else modules
     tests = {"tests/test_a.py": "from p.a import total\ndef test_it():\n    total([])"} if tests is None else tests
     entries = tuple(Label(name, "a number", (reasons or {}).get(name, "")) for name in labels)
-    return Index(entries, source(modules, tests))
+    return source(modules, tests, entries)
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +57,13 @@ def test_the_index_of_this_project_knows_where_its_first_equations_are_computed(
     assert places["eq:cmi"][0] == "afa.gain.cmi"
     assert places["eq:wald_mag"][-1].startswith("afa.engine.")
     assert "afa.preference.two_elbo" in places["eq:two-elbo-def"]
-    assert "tests/test_gain.py" in project.source.tested("afa.gain.cmi").files
+    assert "tests/test_gain.py" in project.tested("afa.gain.cmi")[0]
 
 
 def test_without_a_gap_there_is_no_fault_and_the_page_has_a_row_for_each_place():
     page = index().page()
     assert "| `eq:sum` | a number | `p.a.total` | test_a |" in page
-    assert "| `eq:step` | a number | `p.a._add` | through `p.a.total`: test_a |" in page
+    assert "| `eq:step` | a number | `p.a._add` | through `p.a`: test_a |" in page
 
 
 @pytest.mark.parametrize(
@@ -140,31 +140,30 @@ def test_the_text_below_a_constant_and_the_docstring_of_a_method_name_labels_too
 )
 def test_a_test_names_a_function_by_any_import_and_through_what_of_its_own_file_it_uses(test):
     modules = {"p": "from p.a import total", "p.a": SUM}
-    assert source(modules, {"tests/test_a.py": test}).tested("p.a.total").files == ("tests/test_a.py",)
+    assert source(modules, {"tests/test_a.py": test}).tested("p.a.total") == (["tests/test_a.py"], [])
 
 
 @pytest.mark.parametrize(
     "test",
     [
-        "from p.a import total\ndef test_it():\n    pass",
         "def total(x):\n    return x\ndef test_it():\n    total([])",
         "from q import total\ndef test_it():\n    total([])",
     ],
 )
 def test_a_function_that_no_test_uses_is_not_tested(test):
-    assert source({"p": "", "p.a": SUM}, {"tests/test_a.py": test}).tested("p.a.total").files == ()
+    assert source({"p": "", "p.a": SUM}, {"tests/test_a.py": test}).tested("p.a.total") == ([], [])
 
 
 def test_a_method_is_named_by_its_attribute_in_a_test_file_of_its_module():
     modules = {"p": "", "p.a": "class Sum:\n    def total(self): ...\n    def rest(self): ...", "p.b": ""}
     found = source(modules, {"tests/test_a.py": "from p.a import Sum\ndef test_it():\n    Sum().total()"})
-    assert found.tested("p.a.Sum.total").through == ()
-    assert found.tested("p.a.Sum.rest").through == ("p.a.Sum",)
+    assert found.tested("p.a.Sum.total") == (["tests/test_a.py"], [])
+    assert found.tested("p.a.Sum.rest") == (["tests/test_a.py"], ["p.a"])
     elsewhere = source(modules, {"tests/test_b.py": "import p.b\ndef test_it(sums):\n    p.b\n    sums.total()"})
-    assert elsewhere.tested("p.a.Sum.total").files == ()
+    assert elsewhere.tested("p.a.Sum.total") == ([], [])
 
 
-def test_the_nearest_code_that_a_test_names_stands_for_what_it_uses_in_other_modules():
+def test_the_nearest_module_that_a_test_imports_from_stands_for_what_it_imports_itself():
     modules = {
         "p": "",
         "p.a": SUM,
@@ -175,8 +174,7 @@ def test_the_nearest_code_that_a_test_names_stands_for_what_it_uses_in_other_mod
         "tests/test_b.py": "from p.b import near\ndef test_it():\n    near()",
         "tests/test_c.py": "from p.c import far\ndef test_it():\n    far()\ndef test_again():\n    far()",
     }
-    found = source(modules, tests).tested("p.a._add")
-    assert (found.through, found.files) == (("p.b.near",), ("tests/test_b.py",))
+    assert source(modules, tests).tested("p.a._add") == (["tests/test_b.py"], ["p.b"])
 
 
 def test_the_file_of_the_module_comes_first_and_then_those_that_have_its_name():
@@ -185,23 +183,14 @@ def test_the_file_of_the_module_comes_first_and_then_those_that_have_its_name():
     assert "| `p.a.total` | test_a, test_aa, test_0, test_b |" in index(tests=tests).page()
 
 
-def test_the_table_of_labels_is_refused_row_by_row(tmp_path):
-    table = tmp_path / "equations.csv"
-    table.write_text("label,what,not_implemented\neq:a,a sum,\neq:a,a sum,\nsum,a sum,\neq:b,,\n", encoding="utf-8")
-    with pytest.raises(ReportError) as refused:
-        read_labels(table)
-    assert [fault.where.rpartition(", ")[2] for fault in refused.value.faults] == ["line 3", "line 4", "line 5"]
-    table.write_text("label,what\n", encoding="utf-8")
-    with pytest.raises(ReportError, match="header label,what"):
-        read_labels(table)
-
-
-def test_the_labels_of_this_project_are_in_the_order_of_the_paper_with_a_reason_only_where_one_can_stand():
-    labels = [label.name for label in read_labels(ROOT / LABELS)]
+def test_the_labels_of_this_project_are_those_of_the_paper_in_its_order_with_a_reason_only_where_one_can_stand(project):
+    labels = [label.name for label in project.labels]
+    assert len(set(labels)) == len(labels)
+    assert [label for label in project.labels if not LABEL.fullmatch(label.name) or not label.what] == []
     assert (
         labels.index("eq:class_mrf") < labels.index("eq:cmi") < labels.index("eq:mf-update") < labels.index("eq:lc-mf")
     )
-    assert {label.kind for label in read_labels(ROOT / LABELS) if label.not_implemented} <= set(COMPLETE)
+    assert {label.kind for label in project.labels if label.not_implemented} <= set(COMPLETE)
 
 
 def test_outside_a_checkout_the_command_says_where_to_run_it(tmp_path):
