@@ -5,20 +5,18 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from functools import cache
-from io import TextIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import nbformat
 import pandas as pd
-from IPython.core.displayhook import DisplayHook
-from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from markupsafe import Markup
 from nbformat import NotebookNode
-from traitlets import Any as AnyValue
+from nbformat.v4 import new_code_cell, new_output
 from traitlets.config import Config
 
 from afa.errors import Fault, ReportError
@@ -35,105 +33,52 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
     """Run the notebook `source` with its parameters set, and write it as it ran to `target`.
 
-    Its cells run in this process: a kernel of their own would be a second Python that loads the same packages. A cell
-    that fails is a `ReportError`, and nothing is written.
+    Its cells run in this process: a kernel of their own would be a second Python that loads the same packages. What a
+    cell prints stands before what it displays. A cell that fails is a `ReportError`, and nothing is written.
     """
     notebook = nbformat.read(source, as_version=4)
-    _set_parameters(notebook, parameters)
+    # The cell that sets the parameters stands after the one tagged `parameters`, which has their defaults.
+    lines = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+    metadata = {"tags": ["injected-parameters"]}
+    tagged = [number for number, cell in enumerate(notebook.cells, 1) if "parameters" in cell.metadata.get("tags", [])]
+    notebook.cells.insert((tagged or [0])[0], new_code_cell(lines, id="injected-parameters", metadata=metadata))
     with _shell() as shell:
         for cell in notebook.cells:
-            if cell.cell_type == "code":
-                error = shell.run(cell)
-                if isinstance(error, KeyboardInterrupt | SystemExit):
-                    raise error
-                if error is not None:
-                    found = f"{type(error).__name__}: {error}"
-                    step = f"run the notebook by hand with these parameters: {dict(parameters)}"
-                    where = f"{source}, cell {cell.execution_count}"
-                    raise ReportError(Fault(where, found, "a cell that runs", step)) from error
+            if cell.cell_type != "code":
+                continue
+            with shell.display_trap, capture_output() as captured:
+                result = shell.run_cell(cell.source, store_history=True)  # type: ignore[no-untyped-call]
+            cell.execution_count = shell.execution_count - 1
+            printed = {"stdout": captured.stdout, "stderr": captured.stderr}
+            cell.outputs = [new_output("stream", name=name, text=text) for name, text in printed.items() if text]
+            for shown in captured.outputs:
+                plain = ADDRESS.sub(">", shown.data.get("text/plain", ""))  # no two runs have the same addresses
+                data = shown.data | {"text/plain": plain}
+                cell.outputs.append(new_output("display_data", data, metadata=shown.metadata))
+            error = result.error_before_exec or result.error_in_exec
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise error
+            if error is not None:
+                found = f"{type(error).__name__}: {error}"
+                step = f"run the notebook by hand with these parameters: {dict(parameters)}"
+                where = f"{source}, cell {cell.execution_count}"
+                raise ReportError(Fault(where, found, "a cell that runs", step)) from error
     with atomic_file(target) as temporary:
         nbformat.write(notebook, temporary)
 
 
-def _set_parameters(notebook: NotebookNode, parameters: Mapping[str, str]) -> None:
-    """Put a cell that sets the parameters after the one tagged `parameters`, which has their defaults."""
-    tags = ["injected-parameters"]
-    lines = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-    cell = NotebookNode(cell_type="code", id=tags[0], metadata={"tags": tags}, source=lines)
-    tagged = [number for number, each in enumerate(notebook.cells) if "parameters" in each.metadata.get("tags", [])]
-    notebook.cells.insert(tagged[0] + 1 if tagged else 0, cell)
-
-
-class _Results(DisplayHook):
-    """What a cell's last line is."""
-
-    shell: _Shell
-
-    def write_output_prompt(self) -> None:
-        pass
-
-    def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
-        made = {"execution_count": self.prompt_count, "data": format_dict, "metadata": md_dict or {}}
-        self.shell.outputs.append(NotebookNode(output_type="execute_result", **made))
-
-    def finish_displayhook(self) -> None:
-        self._is_active = False
-
-
-class _Displayed(DisplayPublisher):
-    """What a cell displays."""
-
-    shell: _Shell
-
-    def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
-        self.shell.outputs.append(NotebookNode(output_type="display_data", data=data, metadata=metadata or {}))
-
-
-class _Printed(TextIOBase):
-    """What a cell writes to standard output or standard error, beside what it displays and in its order."""
-
-    def __init__(self, name: str, shell: _Shell) -> None:
-        self._name, self._shell = name, shell
-
-    def write(self, text: str) -> int:
-        outputs = self._shell.outputs
-        if not (outputs and outputs[-1].output_type == "stream" and outputs[-1].name == self._name):
-            outputs.append(NotebookNode(output_type="stream", name=self._name, text=""))
-        outputs[-1].text += text
-        return len(text)
-
-
-class _Shell(InteractiveShell):
-    """IPython without a terminal: `outputs` has those of the cell that runs."""
-
-    displayhook_class = AnyValue(_Results)
-    display_pub_class = AnyValue(_Displayed)
-    outputs = AnyValue()
-
-    def run(self, cell: NotebookNode) -> BaseException | None:
-        """Run a code cell and fill in its outputs and number; returns what it raised."""
-        self.outputs = cell.outputs = []
-        with redirect_stdout(_Printed("stdout", self)), redirect_stderr(_Printed("stderr", self)):
-            result = self.run_cell(cell.source, store_history=True)  # type: ignore[no-untyped-call]
-        cell.execution_count = self.execution_count - 1
-        for data in (output.data for output in cell.outputs if "data" in output):  # no two runs have the same addresses
-            data["text/plain"] = ADDRESS.sub(">", data.get("text/plain", ""))
-        error: BaseException | None = result.error_before_exec or result.error_in_exec
-        return error
-
-
 @contextmanager
-def _shell() -> Iterator[_Shell]:
+def _shell() -> Iterator[InteractiveShell]:
     """A new IPython, which leaves nothing in the user's home. Tables have as many columns as in a notebook."""
     with tempfile.TemporaryDirectory() as folder, pd.option_context("display.max_columns", 20):
-        _Shell.clear_instance()
+        InteractiveShell.clear_instance()
         config = Config({"HistoryAccessor": {"enabled": False}, "InteractiveShell": {"colors": "nocolor"}})
-        shell = _Shell.instance(ipython_dir=folder, config=config)
+        shell = InteractiveShell.instance(ipython_dir=folder, config=config)
         try:
             yield shell
         finally:
             shell.restore_sys_module_state()  # type: ignore[no-untyped-call]
-            _Shell.clear_instance()
+            InteractiveShell.clear_instance()
 
 
 def notebook_page(path: Path) -> str:
