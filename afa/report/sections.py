@@ -10,9 +10,11 @@ from contextlib import suppress
 from itertools import product
 from typing import Any, NamedTuple, get_args
 
+import numpy as np
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from afa.report.figures import new_figure, save_figure, shared_legend
 from afa.report.paper_tables import EVERY, Lines
 from afa.report.screen import Carried, Cause, Row
 from afa.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, NOTHING, REVERSES, UNCLEAR, verdict_words
@@ -20,8 +22,6 @@ from afa.stats.summary import headline
 
 HIGH = 90.0
 """Per cent that a constant answer has right from which little is left to gain."""
-WIDTH, LEFT, RIGHT, ROW = 520, 16, 16, 32
-"""Pixels of the figure: its width, what is free on the left and on the right, the height of an effect."""
 
 TITLES = {
     "tab_m2_random_sign": "Sign accuracy of duels under a random order",
@@ -103,39 +103,23 @@ def title_of(table: pd.DataFrame) -> str:
 
 def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup:
     """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares."""
-    rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna()]
-    values = [*rows["paper"], *rows["low"].fillna(rows["ours"]), *rows["high"].fillna(rows["ours"]), 0.0]
-    values += [end for each in carried for name in rows["id"] if name in each.rows for end in each.rows[name]]
-    low, high = min(values) - 2, max(values) + 2
-    height = ROW * len(rows) + 84
-
-    def x(value: float) -> float:
-        return float(LEFT + (WIDTH - LEFT - RIGHT) * (value - low) / (high - low))
-
-    parts = [f'<line x1="{x(0):.1f}" y1="24" x2="{x(0):.1f}" y2="{height - 40}" class="zero"/>']
-    ticks = [tick for tick in range(int(low // 10) * 10, int(high) + 10, 10) if low <= tick <= high]
-    parts += [f'<text x="{x(tick):.1f}" y="{height - 24}" class="tick">{tick}</text>' for tick in ticks]
-    words = "percentage points; lines: intervals over patients"
-    parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{height - 6}" class="tick">{words}</text>')
-    for place, row in enumerate(rows.to_dict("records")):
-        y = 54 + place * ROW
-        parts.append(f'<text x="{LEFT}" y="{y - 14}" class="name">{escape(row["name"])}</text>')
-        for each in carried:
-            if row["id"] in each.rows:
-                value, start, end = each.rows[row["id"]]
-                parts.append(f'<line x1="{x(start):.1f}" y1="{y + 6}" x2="{x(end):.1f}" y2="{y + 6}" class="other"/>')
-                parts.append(f'<rect x="{x(value) - 4:.1f}" y="{y + 2}" width="8" height="8" class="other"/>')
-        if pd.notna(row["low"]):
-            parts.append(f'<line x1="{x(row["low"]):.1f}" y1="{y}" x2="{x(row["high"]):.1f}" y2="{y}" class="ours"/>')
-        parts.append(f'<circle cx="{x(row["ours"]):.1f}" cy="{y}" r="5" class="ours"/>')
-        at = x(row["paper"])
-        parts.append(f'<path d="M{at:.1f} {y - 7} l6 7 l-6 7 l-6 -7 z" class="paper"/>')
-    names = ["paper (diamond)", f"{here} (disc)", *(f"{each.cohort} (square)" for each in carried)]
-    parts.append(f'<text x="{LEFT}" y="14" class="legend">{escape(" · ".join(names))}</text>')
-    words = "; ".join(
-        f"{row['name']}: paper {row['paper']:.1f}, here {row['ours']:.1f}" for row in rows.to_dict("records")
-    )
-    return Markup(f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(words)}">{"".join(parts)}</svg>')  # noqa: S704
+    rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna()].set_index("id")
+    ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
+    drawn, (axes,) = new_figure(6.4, 1.2 + 0.32 * len(rows))
+    axes.axvline(0, color="0.5", linewidth=1)
+    place = -np.arange(len(rows))
+    axes.plot(rows["paper"], place, "D", color="black", markersize=6, label="paper")
+    runs = {here: (ours, 0.0, {"fmt": "o", "color": "#0072B2"})}
+    for each in carried:
+        kept = pd.DataFrame(each.rows, index=["value", "low", "high"]).T.reindex(rows.index)
+        runs[each.cohort] = kept, -0.25, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
+    for name, (numbers, shift, style) in runs.items():
+        value, low, high = (numbers[column] for column in ("value", "low", "high"))
+        axes.errorbar(value, place + shift, xerr=np.array([value - low, high - value]), label=name, **style)
+    axes.set_yticks(place, rows["name"])
+    axes.set_xlabel("percentage points; lines: intervals over patients")
+    shared_legend(drawn, columns=4)
+    return Markup(save_figure(drawn).svg)  # noqa: S704 (our own figure)
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:

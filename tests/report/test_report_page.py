@@ -61,7 +61,7 @@ def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
     cells = [cell.text for cell in first.find_elements(By.TAG_NAME, "td")]
     assert cells[:5] == ["4.7 pp", "3", "-1.9 [-2.6, -1.2]", "88 %", "reverses, far"]
     assert cells[5].startswith("data: It is known (E1).")
-    assert page.find_element(By.CSS_SELECTOR, "#effects-figure svg").get_attribute("aria-label")
+    assert page.find_element(By.CSS_SELECTOR, "#effects-figure [role=img]").get_attribute("aria-label")
     scopes = page.execute_script("return [...document.querySelectorAll('th')].filter(th => !th.scope).length")
     assert scopes == 0
 
