@@ -228,7 +228,7 @@ def report_page(
     from afa.report import page
     from afa.stages.inputs import pairs
 
-    texts, why = page.Texts(paper, docs), pairs("--left-out", left_out or [])
-    write_text(out, page.report_page(run, page.parts_of(part), texts, why, measured))
+    parts, why = pairs("--part", part), pairs("--left-out", left_out or [])
+    write_text(out, page.report_page(run, parts, paper, docs, why, measured))
     if readme is not None:
         write_text(readme, page.run_readme(run))

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from afa.report.figures import new_figure, save_figure, shared_legend
 from afa.report.paper_tables import EVERY, Lines
 from afa.report.screen import Carried, Cause, Row
-from afa.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, NOTHING, REVERSES, UNCLEAR, verdict_words
+from afa.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, NOTHING, REVERSES, UNCLEAR
 from afa.stats.summary import headline
 
 HIGH = 90.0
@@ -40,12 +40,11 @@ TINTS = {HOLDS: "same", REVERSES: "other", UNCLEAR: "unclear", NEAR: "same", CLO
 
 
 class Shown(NamedTuple):
-    """A cell of a printed table: the paper's number, ours, how it is tinted, and what a reader sees who asks."""
+    """A cell of a printed table: the paper's number, ours, and how it is tinted."""
 
     paper: str
-    ours: str
-    tint: str
-    more: str
+    ours: str = ""
+    tint: str = ""
 
 
 def reproduced(row: Row) -> bool:
@@ -153,14 +152,12 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _cell(cell: Mapping[Any, Any]) -> Shown:
     if pd.isna(cell["ours"]):
-        return Shown(str(cell["paper"]), "", "", str(cell["verdict"]))
-    digits = max(1, min(3, len(str(cell["paper"]).partition(".")[2])))
+        return Shown(cell["paper"])
+    digits = max(1, min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if pd.notna(cell["low"]):
         ours += f" ±{(cell['high'] - cell['low']) / 2:.{digits}f}"
-    also = f"other readings: {cell['also']}" if cell["also"] else ""
-    more = dict.fromkeys(filter(None, (verdict_words(cell), cell["reason"], cell["note"], also)))
-    return Shown(str(cell["paper"]), ours, TINTS.get(cell["size"] or cell["verdict"], ""), "; ".join(more))
+    return Shown(cell["paper"], ours, TINTS.get(cell["size"] or cell["verdict"], ""))
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:

@@ -10,13 +10,12 @@ from bundles import bundle_of
 from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.report.comparison import COLUMNS, count_verdicts, write_comparison
-from afa.report.page import Part, Texts
 from afa.report.screen import COLUMNS as SCREEN
 from afa.stats.summary import COLUMNS as SUMMARY
 
 ATTACK = "<script>alert(1)</script>"
 QUOTES = "'\"><img src=x onerror=alert(1)>"
-PARTS = (Part("first", "Inputs", f"first {ATTACK}"), Part("second", "Checks", "second"))
+PARTS = {"first": f"Inputs: first {ATTACK}", "second": "Checks: second"}
 CELL = {"kind": "cell", "table": "tab_a", "row": QUOTES, "column": "t10", "unit": "share", "paper": ".5", "paper_n": 9}
 LINES = (
     {
@@ -121,8 +120,8 @@ def finished_run(folder, *, origin="simulated"):
     for part in PARTS:
         drawn = nbformat.v4.new_output("execute_result", {"image/svg+xml": PICTURE}, execution_count=1)
         words = nbformat.v4.new_markdown_cell("Of *cohort* {{ cohort }}.", metadata={"tags": ["caption"]})
-        cells = [nbformat.v4.new_markdown_cell(f"# {part.name}"), nbformat.v4.new_code_cell("", outputs=[drawn]), words]
-        nbformat.write(nbformat.v4.new_notebook(cells=cells), run / "notebooks" / f"{part.name}.ipynb")
+        cells = [nbformat.v4.new_markdown_cell(f"# {part}"), nbformat.v4.new_code_cell("", outputs=[drawn]), words]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), run / "notebooks" / f"{part}.ipynb")
     (run / "explorer.html").write_text(PAGE.format("explorer"))
     (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
     pd.DataFrame({ATTACK: [1]}).to_csv(run / "published" / "tab_a.csv", index=False)
@@ -151,14 +150,13 @@ def provenance_of(run):
 
 
 def texts_of(folder):
-    texts = Texts(folder / "paper", folder / "docs")
-    for each in (texts.paper, texts.docs):
-        each.mkdir()
-    (texts.paper / "carried").mkdir()
-    (texts.paper / "carried" / "other.yaml").write_text(CARRIED)
-    (texts.paper / "claims.csv").write_text("id\n")
-    (texts.docs / "decisions.md").write_text("# Decisions\n\n**M1, energy.** Text & [more](errata.md).\n")
-    (texts.docs / "errata.md").write_text(f"# Errata\n\n**E1, `eq:a`.** {ATTACK}\n")
+    paper, docs = texts = folder / "paper", folder / "docs"
+    for each in (paper / "carried", docs):
+        each.mkdir(parents=True)
+    (paper / "carried" / "other.yaml").write_text(CARRIED)
+    (paper / "claims.csv").write_text("id\n")
+    (docs / "decisions.md").write_text("# Decisions\n\n**M1, energy.** Text & [more](errata.md).\n")
+    (docs / "errata.md").write_text(f"# Errata\n\n**E1, `eq:a`.** {ATTACK}\n")
     return texts
 
 

@@ -8,7 +8,7 @@ from browsers import NEEDS_BROWSER, assert_quiet, open_page, screenshot, size
 from runs import ATTACK, PARTS, QUOTES, finished_run
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import WebDriverWait
 
 from afa.report.page import report_page
 
@@ -20,7 +20,7 @@ REAL = os.environ.get("AFA_REPORT")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("a page")
     run, texts = finished_run(folder)
-    (run / "report.html").write_text(report_page(run, PARTS, texts, {}), encoding="utf-8")
+    (run / "report.html").write_text(report_page(run, PARTS, *texts, {}), encoding="utf-8")
     return run / "report.html"
 
 
@@ -78,25 +78,29 @@ def test_texts_of_other_people_stand_as_text(page):
         assert odd in text
 
 
-def test_words_verdict_and_kind_choose_among_the_lines(page):
+def test_words_choose_among_the_lines(page):
     assert len(shown(page)) == 4
     words = page.find_element(By.ID, "words")
     words.send_keys("second score")
     assert [row.find_element(By.CSS_SELECTOR, ".where").text.split("\n")[0] for row in shown(page)] == ["c002"]
     assert page.find_element(By.ID, "shown").text == "1 of 4 lines"
+    words.send_keys(Keys.ENTER)
+    assert len(shown(page)) == 1
     words.clear()
     words.send_keys(Keys.SPACE)
-    Select(page.find_element(By.ID, "verdict")).select_by_visible_text("far")
-    assert len(shown(page)) == 2
-    Select(page.find_element(By.ID, "kind")).select_by_value("cell")
-    assert len(shown(page)) == 1
+    assert len(shown(page)) == 4
 
 
 def test_a_count_leads_to_its_lines_by_keyboard(page):
-    counts = page.find_elements(By.CSS_SELECTOR, ".legend button")
-    next(button for button in counts if button.text.startswith("holds")).send_keys(Keys.ENTER)
-    assert [row.get_attribute("data-verdict") for row in shown(page)] == ["holds"]
-    assert page.switch_to.active_element.get_attribute("id") == "verdict"
+    def press(place, word):
+        counts = page.find_elements(By.CSS_SELECTOR, ".legend")[place].find_elements(By.TAG_NAME, "button")
+        next(button for button in counts if button.text.startswith(word)).send_keys(Keys.ENTER)
+        return [(row.get_attribute("data-verdict"), row.get_attribute("data-kind")) for row in shown(page)]
+
+    assert press(1, "holds") == [("holds", "claim")]
+    assert page.switch_to.active_element.get_attribute("id") == "words"
+    assert press(0, "far") == [("far", "cell")]
+    assert press(1, "far") == [("reverses, far", "claim")]
 
 
 def test_pages_inside_open_and_close_by_mouse_and_by_keyboard(page):

@@ -75,7 +75,7 @@ def test_a_table_keeps_the_papers_rows_columns_and_digits():
     (columns, first), (others, second) = table["blocks"].items()
     assert columns == ("t=50", "t=10")
     assert list(first) == ["b", "a"]
-    assert first["b"][0] == ("0.70", "0.74 ±0.04", "near", "within 5 points; why; other readings: kl: 0.5")
+    assert first["b"][0] == ("0.70", "0.74 ±0.04", "near")
     assert [shown.tint for shown in (first["b"][1], *first["a"])] == ["other", "", "same"]
     assert first["a"][0].ours == ""
     assert (others, list(second)) == (("n",), ["c"])

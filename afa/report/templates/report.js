@@ -1,39 +1,28 @@
-// The table of all lines: words, verdict and kind choose what is shown.
+// The table of all lines: words, or the verdict and kind of a count, choose what is shown.
 if (document.getElementById("lines")) choosing();
 
 function choosing() {
   const rows = [...document.querySelectorAll("#lines tbody tr")];
   const texts = rows.map((row) => row.textContent.toLowerCase());
   const words = document.getElementById("words");
-  const verdict = document.getElementById("verdict");
-  const kind = document.getElementById("kind");
 
-  function filter() {
-    const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    rows.forEach((row, i) => {
-      row.hidden = !(
-        wanted.every((word) => texts[i].includes(word)) &&
-        (!verdict.value || row.dataset.verdict.split(", ").includes(verdict.value)) &&
-        (!kind.value || row.dataset.kind === kind.value)
-      );
-      shown += row.hidden ? 0 : 1;
-    });
-    document.getElementById("shown").value = `${shown} of ${rows.length} lines`;
+  function show(wanted) {
+    rows.forEach((row, i) => (row.hidden = !wanted(row, texts[i])));
+    document.getElementById("shown").value = `${rows.filter((row) => !row.hidden).length} of ${rows.length} lines`;
   }
 
-  for (const control of [words, verdict, kind]) {
-    for (const event of ["input", "change"]) control.addEventListener(event, filter);
-  }
+  words.addEventListener("input", () => {
+    const wanted = words.value.toLowerCase().split(/\s+/);
+    show((_, text) => wanted.every((word) => text.includes(word)));
+  });
   document.getElementById("filter").addEventListener("submit", (event) => event.preventDefault());
   for (const button of document.querySelectorAll("button[data-verdict]")) {
     button.addEventListener("click", () => {
+      const { verdict, kind } = button.dataset;
       words.value = "";
-      verdict.value = button.dataset.verdict;
-      kind.value = button.dataset.kind;
-      filter();
+      show((row) => row.dataset.verdict.split(", ").includes(verdict) && row.dataset.kind === kind);
       document.getElementById("comparison").scrollIntoView();
-      verdict.focus({ preventScroll: true });
+      words.focus({ preventScroll: true });
     });
   }
 }
@@ -58,11 +47,6 @@ for (const button of document.querySelectorAll("button.open")) {
 }
 document.getElementById("close").addEventListener("click", () => reader.close());
 reader.addEventListener("close", () => inside.removeAttribute("srcdoc"));
-
-for (const link of document.querySelectorAll("a.save")) {
-  link.href = link.parentElement.parentElement.querySelector(`img`).src;
-  link.hidden = false;
-}
 
 // A link into a folded part unfolds it.
 function unfold() {
