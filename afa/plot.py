@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
 
 from afa.dialogue.words import posterior_is_of, posterior_of
 from afa.planner import Planner
-from afa.report.figures import Shown, curves_figure, new_figure
+from afa.report.figures import curves_figure, new_figure
 from afa.report.simulation import Simulated
 
 COLOUR = "#0072B2"
@@ -29,7 +29,7 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
     [0.1, 0.45, 0.45]
     """
     shares = sorted(posterior_of(planner).items(), key=lambda pair: -pair[1])[:most]
-    figure, (axes,) = new_figure(6.0, 0.8 + 0.3 * len(shares), kind=Shown)
+    figure, (axes,) = new_figure(6.0, 0.8 + 0.3 * len(shares))
     axes.barh([name for name, _ in shares][::-1], [share for _, share in shares][::-1], color=COLOUR)
     axes.set(xlim=(0, 1), xlabel=f"posterior probability, {posterior_is_of(planner)}")
     return figure
@@ -55,7 +55,7 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
         seen.append(posterior_of(again))
         labels.append(f"{feature} = {value:+d}" if value else f"{feature} = 0")
     shown = sorted(seen[-1], key=lambda name: -seen[-1][name])[:most]
-    figure, (axes,) = new_figure(max(5.0, 1.5 + 0.45 * len(labels)), 4.0, kind=Shown)
+    figure, (axes,) = new_figure(max(5.0, 1.5 + 0.45 * len(labels)), 4.0)
     for name in shown:
         axes.plot(np.arange(len(labels)), [state[name] for state in seen], marker="o", markersize=3, label=name)
     axes.set_xticks(np.arange(len(labels)), labels, rotation=45, ha="right")

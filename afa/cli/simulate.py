@@ -210,13 +210,14 @@ def _drawing(
         import bokeh  # noqa: F401 (the page is made with it)
 
         from afa.report.explorer import write_explorer
-        from afa.report.figures import draw_curves
+        from afa.report.figures import curves_figure, save_figure
     except ModuleNotFoundError as error:
         say(f"no figure and no explorer page: {error.name} is not installed ({installing(error)})")
         return None
 
     def draw(curves: DataFrame, title: str, folder: Path) -> None:
-        draw_curves(curves, title, folder / "curves")
+        for ending in ("svg", "png"):
+            save_figure(curves_figure(curves, title), folder / f"curves.{ending}")
         if explored is not None:
             write_explorer(explored(), folder / "explorer.html")
 

@@ -1,4 +1,4 @@
-"""Figures of notebooks, `afa simulate` and `afa phenotypes`; the first two of one style, legible in grey to all eyes.
+"""Figures of notebooks, reports, `afa simulate` and `afa phenotypes`, of one style, legible in grey to all eyes.
 
 The same bytes each time. What shows the allocation grid has rules in their styles.
 """
@@ -6,9 +6,8 @@ The same bytes each time. What shows the allocation grid has rules in their styl
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from io import BytesIO, StringIO
+from io import StringIO
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,7 @@ OWN_STYLE: Mapping[str, Any] = {"color": "#5B2C83", "linestyle": (0, (9, 3)), "m
 
 PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
-DATELESS: Mapping[str, dict[str, None]] = {"pdf": {"CreationDate": None, "ModDate": None}}
+DATELESS: Mapping[str, dict[str, None]] = {"pdf": {"CreationDate": None, "ModDate": None}, "png": {"Software": None}}
 
 CURVES = {
     "sign_accuracy": "sign accuracy against full observation",
@@ -63,14 +62,8 @@ CURVES = {
     "label_p_at_k": "P@k against labels",
     "label_auroc": "AUROC against labels",
 }
-CURVE_STYLES: tuple[dict[str, Any], ...] = (
-    {"color": "#0072B2", "linestyle": "-"},
-    {"color": "#D55E00", "linestyle": "--"},
-    {"color": "#009E73", "linestyle": "-."},
-    {"color": "#CC79A7", "linestyle": ":"},
-    {"color": "#E69F00", "linestyle": (0, (5, 1))},
-    {"color": "#56B4E9", "linestyle": (0, (3, 1, 1, 1))},
-)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 PLAIN: Mapping[str, dict[str, Any]] = {
     "random": {"color": "#000000", "linestyle": (0, (1, 1))},
     "constant": {"color": "#777777", "linestyle": (0, (6, 3))},
@@ -119,18 +112,27 @@ STYLE: Any = {
 class Shown(Figure):
     """A figure that a notebook shows at the end of a cell, whatever has been imported there."""
 
-    def _repr_png_(self) -> str:
-        picture = BytesIO()
-        self.savefig(picture, format="png")
-        return b64encode(picture.getvalue()).decode()
+    def svg(self) -> str:
+        """The figure as SVG, the same bytes each time.
+
+        Places have two decimals, a hundredth of a point, and a path is one line: half as much in a notebook.
+        """
+        drawn = StringIO()
+        self.savefig(drawn, format="svg", metadata={"Date": None})
+        svg = PLACES.sub(lambda found: DECIMALS.sub(_rounded, found[0].replace("\n", "")), drawn.getvalue())
+        return svg[svg.index("<svg") :]
+
+    _repr_svg_ = svg
 
 
-def new_figure(
-    width: float, height: float, columns: int = 1, rows: int = 1, kind: type[Figure] = Figure
-) -> tuple[Figure, list[Axes]]:
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Shown, list[Axes]]:
     """A figure of the common style with its axes, row by row; sizes in inches."""
     mpl.rcParams.update(STYLE)
-    figure = kind(figsize=(width, height), layout="constrained")
+    figure = Shown(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
@@ -186,63 +188,32 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
     axes.plot(t, printed, marker=style["marker"], **hollow, zorder=3, label=label)
 
 
-class Drawn:
-    """A figure as SVG, which a notebook shows at the end of a cell."""
-
-    def __init__(self, svg: str) -> None:
-        self.svg = svg
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def __repr__(self) -> str:
-        return "figure"
-
-
-def save_figure(figure: Figure, path: str | Path = "") -> Drawn:
-    """A figure as SVG, the same bytes each time; with a path it is written too, in the form of its ending.
-
-    Places have two decimals, a hundredth of a point, and a path is one line: half as much in a notebook.
-    """
-    drawn = StringIO()
-    figure.savefig(drawn, format="svg", metadata={"Date": None})
-    svg = PLACES.sub(lambda found: DECIMALS.sub(_rounded, found[0].replace("\n", "")), drawn.getvalue())
-    svg = svg[svg.index("<svg") :]
+def save_figure(figure: Shown, path: str | Path = "") -> Shown:
+    """The figure itself, for a notebook to show; with a path it is written too, in the form of its ending."""
     if path:
         ending, endings = Path(path).suffix.removeprefix("."), figure.canvas.get_supported_filetypes()
         if ending not in endings:
             raise ReportError(Fault(f"figure {path}", f"the ending '{ending}'", ", ".join(sorted(endings)), "name one"))
         with atomic_file(path) as temporary:
             if ending == "svg":
-                temporary.write_text(svg, encoding="utf-8")
+                temporary.write_text(figure.svg(), encoding="utf-8")
             else:
                 figure.savefig(temporary, format=ending, metadata=DATELESS.get(ending))
-    return Drawn(svg)
+    return figure
 
 
-def _rounded(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
-
-
-def draw_curves(curves: pd.DataFrame, title: str, stem: Path) -> None:
-    """Draw `curves_figure` into `<stem>.svg` and `<stem>.png`."""
-    figure = curves_figure(curves, title)
-    for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-        figure.savefig(f"{stem}.{suffix}", format=suffix, metadata=metadata)
-
-
-def curves_figure(curves: pd.DataFrame, title: str) -> Figure:
+def curves_figure(curves: pd.DataFrame, title: str) -> Shown:
     """All runs of each way together, with their intervals: one panel a metric."""
     together = curves[curves["seed"].isna()]
     shown = [metric for metric in CURVES if (together["metric"] == metric).any()]
-    figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2, Shown)
+    figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)
     keys = ["allocation", "gain", "score"]
     several = [name for name in keys[1:] if len(set(together[name]) - {""}) > 1]
-    colours = cycle(CURVE_STYLES)
+    styles = cycle({"color": colour, "linestyle": dash} for colour, dash in zip(COLOURS, DASHES, strict=True))
     for (rule, gain, score), lines in together.groupby(keys, sort=False):
         parts = {"gain": str(gain), "score": str(score)}
         label = ", ".join([str(rule), *(parts[name] for name in several if parts[name])])
-        style = PLAIN.get(str(rule)) or next(colours)
+        style = PLAIN.get(str(rule)) or next(styles)
         for panel, metric in zip(axes, shown, strict=False):
             rows = lines[lines["metric"] == metric].rename(columns={"score": "method"})
             draw_accuracy(panel, rows, label=label, style=style)
@@ -306,36 +277,31 @@ def draw_phenotypes(summary: pd.DataFrame, path: Path) -> None:
     """Draw `afa.phenotypes.summary` as PNG: left at full observation on later papers, then by questions asked."""
     asked = [name for name in QUESTIONS if (summary["questions"] == name).any()]
     columns = min(3, 1 + len(asked))
-    shape = -(-(1 + len(asked)) // columns), columns
-    figure = Figure(figsize=(4.2 * columns, 3.6 * shape[0]), layout="constrained")
-    axes = figure.subplots(*shape, squeeze=False).ravel()
+    rows = -(-(1 + len(asked)) // columns)
+    figure, axes = new_figure(4.2 * columns, 3.6 * rows, columns, rows)
     for spare in axes[1 + len(asked) :]:
         spare.axis("off")
     subset = "later" if (summary["subset"] == "later").any() else "all"
     shares = {"first": "in first place", "ten": "among the first ten"}
     whole = summary[(summary["subset"] == subset) & (summary["questions"] == "all") & summary["what"].isin(shares)]
     for shift, (what, label) in enumerate(shares.items()):
-        rows = whole[whole["what"] == what].set_index("of").reindex(list(SCORERS))
-        _bars(axes[0], np.arange(len(rows)) + 0.15 * (shift - 0.5), rows, label)
+        found = whole[whole["what"] == what].set_index("of").reindex(list(SCORERS))
+        apart = np.array([found["mean"] - found["low"], found["high"] - found["mean"]])
+        axes[0].errorbar(np.arange(len(found)) + 0.15 * (shift - 0.5), found["mean"], apart, fmt="o", label=label)
     axes[0].set_xticks(range(len(SCORERS)), list(SCORERS.values()))
     title = f"all that was noted, {subset} papers"
     axes[0].set(ylabel="share of patients", ylim=(0, 1.2 * whole["high"].max()), title=title)
-    axes[0].legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
+    axes[0].legend(loc="upper left", ncols=2)
     for axis, questions in zip(axes[1:], asked, strict=False):
         for order, label in ORDERS.items():
-            rows = summary[(summary["what"] == "log_rank") & (summary["questions"] == questions)]
-            rows = rows[rows["of"] == order].sort_values("asked")
-            if len(rows):
-                axis.plot(rows["asked"], np.exp(rows["mean"]), label=label, lw=2 if order == "planner" else 1)
-                axis.fill_between(rows["asked"], np.exp(rows["low"]), np.exp(rows["high"]), alpha=0.12)
+            found = summary[(summary["what"] == "log_rank") & (summary["questions"] == questions)]
+            found = found[found["of"] == order].sort_values("asked")
+            if len(found):
+                axis.plot(found["asked"], np.exp(found["mean"]), label=label, lw=2 if order == "planner" else 1)
+                axis.fill_between(found["asked"], np.exp(found["low"]), np.exp(found["high"]), alpha=0.12)
         axis.set(
             xlabel="questions", ylabel="rank of the disease (geometric mean)", yscale="log", title=QUESTIONS[questions]
         )
     if asked:
-        axes[1].legend(frameon=False, fontsize=8)
+        axes[1].legend()
     figure.savefig(path, dpi=120)
-
-
-def _bars(axis: Axes, at: np.ndarray, rows: pd.DataFrame, label: str) -> None:
-    low, high = rows["mean"] - rows["low"], rows["high"] - rows["mean"]
-    axis.errorbar(at, rows["mean"], yerr=np.array([low, high]), fmt="o", label=label, capsize=3)

@@ -205,7 +205,7 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
     figure.supxlabel(f"features observed{over}", fontsize=8)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
-    return save_figure(figure, path).svg
+    return save_figure(figure, path).svg()
 
 
 def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from afa.report.figures import new_figure, save_figure, shared_legend
+from afa.report.figures import new_figure, shared_legend
 from afa.report.paper_tables import EVERY, Lines
 from afa.report.screen import Carried, Cause, Row
 from afa.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, NOTHING, REVERSES, UNCLEAR
@@ -108,7 +108,7 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup
     axes.axvline(0, color="0.5", linewidth=1)
     place = -np.arange(len(rows))
     axes.plot(rows["paper"], place, "D", color="black", markersize=6, label="paper")
-    runs = {here: (ours, 0.0, {"fmt": "o", "color": "#0072B2"})}
+    runs: dict[str, tuple[pd.DataFrame, float, dict[str, Any]]] = {here: (ours, 0.0, {"fmt": "o", "color": "#0072B2"})}
     for each in carried:
         kept = pd.DataFrame(each.rows, index=["value", "low", "high"]).T.reindex(rows.index)
         runs[each.cohort] = kept, -0.25, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
@@ -118,7 +118,7 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup
     axes.set_yticks(place, rows["name"])
     axes.set_xlabel("percentage points; lines: intervals over patients")
     shared_legend(drawn, columns=4)
-    return Markup(save_figure(drawn).svg)  # noqa: S704 (our own figure)
+    return Markup(drawn.svg())  # noqa: S704 (our own figure)
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
