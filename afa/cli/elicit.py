@@ -177,14 +177,9 @@ def elicit_account(
 
     if not record.is_dir():
         raise ElicitationError(Fault(str(record), "no such folder", "a record", "check the path"))
-    answers = Record(record)
-    table = account_table(answers, Prices(prompt_price, answer_price))
-    if json:
-        typer.echo(options.as_json(table))
-        return
-    typer.echo(table.to_string(index=False) if len(table) else f"no answers in {record}")
-    if answers.torn:
-        typer.echo(f"{answers.torn} attempts broke off while they were written, and are not counted")
+    table = account_table(Record(record), Prices(prompt_price, answer_price))
+    shown = table.to_string(index=False) if len(table) else f"no answers in {record}"
+    typer.echo(options.as_json(table) if json else shown)
 
 
 @app.command("merge")

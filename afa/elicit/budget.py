@@ -23,7 +23,7 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock
 
-from afa.elicit.record import RESTORE, TRIES, UNKNOWN, Entry, Lines, Record
+from afa.elicit.record import RESTORE, TRIES, Lines, Record
 from afa.errors import ElicitationError, Fault
 
 OVERHEAD = 64
@@ -196,22 +196,19 @@ class Budget:
         return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
     def _untried(self) -> Used:
-        """What entries have used that were recorded before tries were."""
+        """What entries have used that were recorded before tries were; of one without a count, its longest answer."""
         if self._before is None:
             first: dict[str, str] = {}
             for each in self._tries.values():
                 first[each.key] = min(each.time, first.get(each.key, each.time))
-            older = [entry for entry in self.record.entries() if entry.time < first.get(entry.key, "9")]
-            self._before = self._sum(self._counted(entry) for entry in older if entry.time != UNKNOWN)
+            spent = []
+            for entry in self.record.entries():
+                # An unknown time is after every other one.
+                if entry.time < first.get(entry.key, "9"):
+                    asked = {} if isinstance(entry.parameters, str) else entry.parameters
+                    spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)
+            self._before = self._sum(spent)
         return self._before
-
-    def _counted(self, entry: Entry) -> tuple[int, int]:
-        """Tokens of an attempt as the endpoint counted them, else as many as there can have been."""
-        if not isinstance(entry.tokens, str):
-            return entry.tokens
-        messages = self.record.messages(entry.messages)
-        most = entry.parameters.get("most_tokens", 0) if not isinstance(entry.parameters, str) else 0
-        return self.expected(messages.system + messages.user if messages else "", int(most)).prompt_tokens, int(most)
 
     def _passed(self, after: Used) -> Fault | None:
         """The cap that is passed where so much has been used."""

@@ -30,7 +30,7 @@ RESTORE = "restore the file, or take it out of the folder"
 class Lines:
     """The files of one suffix in a folder: one file to append to, and all of them to read.
 
-    torn : unfinished last lines, which killed writers left; they are passed over.
+    An unfinished last line, which a killed writer left, is passed over.
     """
 
     def __init__(self, folder: Path, suffix: str) -> None:
@@ -38,11 +38,6 @@ class Lines:
         self._lock = threading.Lock()
         self._mine: tuple[int, Path] | None = None
         self._read: dict[Path, tuple[int, int]] = {}
-        self._torn: set[Path] = set()
-
-    @property
-    def torn(self) -> int:
-        return len(self._torn)
 
     def append(self, document: Mapping[str, Any], *, durable: bool = True) -> Path:
         """Write one line and return its file; with `durable` it is on the disk by then. Safe from several threads."""
@@ -72,7 +67,6 @@ class Lines:
             except OSError as error:
                 faults.append(Fault(str(path), error.strerror or "an error", "a file that can be read", RESTORE))
                 continue
-            self._torn.discard(path)
             *whole, tail = data.split(b"\n")
             for line in whole:
                 number, where = number + 1, f"{path}, line {number + 1}"
@@ -81,9 +75,7 @@ class Lines:
                 elif line.strip():
                     yield path, where, line
             self._read[path] = start + len(data) - len(tail), number
-            if _trouble(tail):
-                self._torn.add(path)
-            elif tail.strip():
+            if tail.strip() and not _trouble(tail):
                 self._read[path] = start + len(data), number
                 yield path, f"{path}, line {number + 1}", tail
 
@@ -260,13 +252,8 @@ class Record:
         self.folder = folder
         self._entries, self._wordings = Lines(folder, ENTRIES), Lines(folder, WORDINGS)
         self._by_key: dict[str, list[Entry]] | None = None
-        self._documents: dict[str, dict[str, str]] | None = None
+        self._kept: set[str] | None = None
         self._lock = threading.RLock()
-
-    @property
-    def torn(self) -> int:
-        """Unfinished lines, as of the last reading."""
-        return self._entries.torn
 
     def append(self, entry: Entry) -> None:
         """Write one entry; it is on the disk when this returns."""
@@ -303,30 +290,17 @@ class Record:
             yield from entries
 
     def keep(self, messages: Messages) -> None:
-        """Write a rendered prompt, each of its texts once."""
+        """Write a rendered prompt, each of its texts once: `text` by its `sha256`, and the digests of both."""
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
         with self._lock:
-            known = self._texts([])
+            if self._kept is None:
+                found = (json.loads(line) for _, _, line in self._wordings.new([]))
+                self._kept = {str(each.get("sha256")) for each in found if isinstance(each, dict)}
             for digest, document in [*lines, (messages.digest, parts)]:
-                if digest not in known:
+                if digest not in self._kept:
                     self._wordings.append({"sha256": digest, **document})
-                    known[digest] = {"sha256": digest, **document}
-
-    def messages(self, digest: str) -> Messages | None:
-        """The rendered prompt of an entry by `Entry.messages`, or None where it was not kept.
-
-        Raises
-        ------
-        ElicitationError : a line that is no part of the record, or a text with another digest than it should have.
-
-        """
-        faults: list[Fault] = []
-        with self._lock:
-            known = self._texts(faults)
-        ElicitationError.raise_for(faults)
-        parts = [known.get(known.get(digest, {}).get(part, "")) for part in ("system", "user")]
-        return None if None in parts else Messages(*(part["text"] for part in parts if part))
+                    self._kept.add(digest)
 
     def _known(self, *, again: bool = False) -> dict[str, list[Entry]]:
         if self._by_key is None or again:
@@ -345,20 +319,6 @@ class Record:
                 _insert(self._by_key, entry)
         return self._by_key
 
-    def _texts(self, faults: list[Fault]) -> dict[str, dict[str, str]]:
-        if self._documents is None:
-            found = {}
-            for _, where, line in Lines(self.folder, WORDINGS).new(faults):
-                document = json.loads(line)
-                if _is_wording(document):
-                    found[document["sha256"]] = document
-                else:
-                    faults.append(Fault(where, "another text than its digest says", "a line of the record", RESTORE))
-            if faults:
-                return found
-            self._documents = found
-        return self._documents
-
 
 _ENTRY = TypeAdapter(Entry)
 
@@ -367,14 +327,6 @@ def _insert(found: dict[str, list[Entry]], entry: Entry) -> None:
     entries = found.setdefault(entry.key, [])
     if entry not in entries:
         bisect.insort(entries, entry, key=lambda one: (one.time, one.attempt, one.raw))
-
-
-def _is_wording(document: object) -> bool:
-    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
-        return False
-    if set(document) == {"sha256", "text"}:
-        return bool(document["sha256"] == _sha256(document["text"]))
-    return set(document) == {"sha256", "system", "user"}
 
 
 def _sha256(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from afa.elicit.budget import LOCK, OVERHEAD, Budget, CapError, Caps, Prices, Used
-from afa.elicit.record import Entry, Messages, Question, Record
+from afa.elicit.record import Entry, Question, Record
 from afa.elicit.recorded import merge
 from afa.errors import ElicitationError
 
@@ -242,19 +242,17 @@ def test_a_call_is_refused_once_the_open_ones_left_no_room(tmp_path):
     thread.join()
 
 
-def test_entries_that_were_recorded_before_tries_were_count_and_without_a_count_as_the_most_they_can_be(tmp_path):
-    record, messages = Record(tmp_path), Messages("You read.\n", "Disease: IBD\n")
-    record.keep(messages)
-    for number, tokens in enumerate([(100, 7), "unknown"]):
+def test_entries_that_were_recorded_before_tries_were_count_and_without_a_count_as_the_longest_answer(tmp_path):
+    record = Record(tmp_path)
+    for number, tokens in enumerate([(128, 8), "unknown"]):
         question = Question("unary", {"phenotype": f"F{number}"}, "r1")
         parameters, time_ = {"most_tokens": 64}, "2026-01-01T00:00:00+00:00"
-        entry = Entry(question, "m", parameters, "p", messages.digest, "answered", "{}", "", 1, time_, tokens)
+        entry = Entry(question, "m", parameters, "p", "w", "answered", "{}", "", 1, time_, tokens)
         record.append(entry)
-    most = OVERHEAD + len(messages.system + messages.user)
-    assert a_budget(tmp_path).used == used(2, 100 + most, 7 + 64)
+    assert a_budget(tmp_path).used == used(2, 128, 8 + 64)
     budget = a_budget(tmp_path)
     budget.begin("question", TEN)
-    assert a_budget(tmp_path).used == used(3, 110 + most, 12 + 64)
+    assert a_budget(tmp_path).used == used(3, 138, 13 + 64)
 
 
 def test_what_two_records_have_used_adds_up_when_they_are_merged(tmp_path):

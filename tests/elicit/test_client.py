@@ -14,6 +14,7 @@ from elicit.client_lab import USUAL, Asking, a_request, always
 from elicit.llm_script import scripted
 from elicit.llm_server import MODEL, Fault, serve
 from elicit.prompt_values import VALUES
+from support.records import wordings
 
 from afa.elicit.answers import ANSWERS, UnaryAnswer, read_answer
 from afa.elicit.budget import Budget, CapError, Caps, Used
@@ -137,7 +138,7 @@ def test_what_is_asked_can_be_read_again_word_for_word(tmp_path):
     request = a_request(abstracts=[{"title": "T", "source": "PMID 1", "text": "é"}])
     with serve(scripted) as server:
         entry = Asking(server, tmp_path).ask(request)
-    assert Record(tmp_path).messages(entry.messages) == request.messages
+    assert wordings(tmp_path)[entry.messages] == request.messages
 
 
 @pytest.mark.parametrize("fault", [faults.no_usage, faults.usage_without_counts, faults.usage_below_zero])

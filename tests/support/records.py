@@ -2,7 +2,7 @@
 
 import json
 
-from afa.elicit.record import UNKNOWN, Entry, Question, Record
+from afa.elicit.record import UNKNOWN, Entry, Messages, Question, Record
 from afa.elicit.study import PAIR_RUN, RECORD_FOLDER
 
 WORDS = {1: "Upregulated", -1: "Downregulated"}
@@ -74,3 +74,11 @@ def _append(folder, question, document, wording, model):
         tokens=UNKNOWN,
     )
     Record(folder / RECORD_FOLDER).append(entry)
+
+
+def wordings(folder):
+    """The rendered prompts of a record by their digests, of its whole lines."""
+    lines = [line for path in folder.glob("*.wordings") for line in path.read_text().splitlines() if line[-1] == "}"]
+    parts = {each["sha256"]: each for each in map(json.loads, lines)}
+    whole = {name: each for name, each in parts.items() if "system" in each}
+    return {name: Messages(*(parts[each[part]]["text"] for part in ("system", "user"))) for name, each in whole.items()}
