@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
 from afa.elicit.study import SHA256, Kind
 from afa.errors import ElicitationError, Fault
 from afa.files import read_whole, write_text
-from afa.yamlfile import Strict, first_error
+from afa.yamlfile import first_error
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
 """Characters; an abstract is rarely half as long, and what is longer is cut at a blank."""
@@ -183,23 +183,20 @@ class Search:
 
     source: SourceName
     query: str
-    most: int
-    retrieved: str
-    total: int
-    abstracts: tuple[Abstract, ...]
-    left_out: Mapping[str, int] = field(default_factory=dict)
-
-
-class _Kept(Strict):
-    """A search as it lies on the disk: `Search` with the digests of its abstracts."""
-
-    source: SourceName
-    query: str
     most: StrictInt
     retrieved: str
     total: StrictInt
-    abstracts: tuple[Annotated[str, Field(pattern=SHA256)], ...]
-    left_out: dict[str, StrictInt]
+    abstracts: tuple[Abstract, ...]
+    left_out: Mapping[str, StrictInt] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Kept(Search):
+    """A search as it lies on the disk, with the digests of its abstracts."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    abstracts: tuple[Annotated[str, Field(pattern=SHA256)], ...]  # type: ignore[assignment]
 
 
 class AbstractCache:
@@ -234,8 +231,7 @@ class AbstractCache:
         kept = _read(path, TypeAdapter(_Kept))
         if (kept.source, kept.query, kept.most, kept.retrieved) != (source, query, most, path.stem):
             raise _damaged(path, "another search")
-        abstracts = tuple(map(self._abstract, kept.abstracts))
-        return Search(source, query, most, path.stem, kept.total, abstracts, kept.left_out)
+        return Search(**{**vars(kept), "abstracts": tuple(map(self._abstract, kept.abstracts))})
 
     def lacks(self, source: SourceName, query: str) -> ElicitationError:
         """The error for a search that is not here and may not be made."""

@@ -1,8 +1,8 @@
 """Checking what an answer cites against what was retrieved for its question.
 
 An answer may cite by the number of an abstract in the prompt, by PMID, or by DOI. What was not among the abstracts of
-the prompt is flagged, whether or not it exists elsewhere. Author and year alone cannot be checked, and are counted so.
-Whole numbers in square brackets are taken for numbers of abstracts, as the prompt writes those.
+the prompt is flagged, whether or not it exists elsewhere. Whole numbers in square brackets are taken for numbers of
+abstracts, as the prompt writes those.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import pandas as pd
 
@@ -28,13 +28,9 @@ from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.study import Study
 from afa.elicit.tables import REFERENCE_COLUMNS, answer_of, plain
 
-Kind = Literal["number", "pmid", "doi", "other", "author_year", "title"]
-Verdict = Literal["retrieved", "not retrieved", "cannot be checked"]
+Kind = Literal["number", "pmid", "doi", "other", "title"]
 CITATION_COLUMNS = ["prompt", "run", "phenotype", "gene1", "gene2", "item", "kind", "citation", "verdict"]
-COUNT_COLUMNS = [
-    *CITATION_COLUMNS[:6],
-    *("claims_literature", "cited", "retrieved", "not_retrieved", "cannot_be_checked", "flagged"),
-]
+COUNT_COLUMNS = [*CITATION_COLUMNS[:6], "claims_literature", "cited", "retrieved", "not_retrieved", "flagged"]
 
 _NUMBERS = re.compile(r"\[\s*\d{1,4}(?:\s*[,;\u2013-]\s*\d{1,4})*\s*\]", re.ASCII)
 _RANGE = re.compile(r"(\d+)(?:\s*[\u2013-]\s*(\d+))?", re.ASCII)
@@ -45,30 +41,21 @@ _PMIDS = re.compile(
 _PMID_ADDRESS = re.compile(r"(?:pubmed\.ncbi\.nlm\.nih\.gov|ncbi\.nlm\.nih\.gov/pubmed)/(\d{1,9})", re.I | re.ASCII)
 _DOI = re.compile(r"\b10\.\d{4,9}/[^\s\"'<>\]},;]+", re.ASCII)
 _OTHER = re.compile(r"\bPMC\d{4,9}\b|\bPPR\d{3,9}\b|\barXiv:\s?\d{4}\.\d{4,5}\b", re.I | re.ASCII)
-_AUTHOR_YEAR = re.compile(
-    r"\b[^\W\d_][\w'\u2019-]+(?:\s+[A-Z]{1,3})?,?\s+(?:et\s+al\.?|and\s+colleagues)(?:,?\s*\(?(?:19|20)\d\d\)?)?"
-    r"|\(\s*[A-Z][\w'\u2019-]+(?:\s+(?:and|&)\s+[A-Z][\w'\u2019-]+)?,?\s+(?:19|20)\d\d[a-z]?\s*\)"
-)
 _MOST_IN_RANGE = 50
 
 
 @dataclass(frozen=True)
-class Citation:
-    """One thing cited, as a kind and its own name: a number, a PMID, a DOI in small letters, or what stood there."""
-
-    kind: Kind
-    name: str
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
 class Checked:
-    """What one gene of an answer, or the answer as a whole (`item` empty), cites by number and in its texts."""
+    """What one gene of an answer, or the answer as a whole (`item` empty), cites by number and in its texts.
+
+    citations : of each its kind, its own name (a number, a PMID, a DOI in small letters, or what stood there), and
+    whether it was retrieved.
+    """
 
     question: Question
     item: str
     claims_literature: bool
-    citations: tuple[Citation, ...]
+    citations: tuple[tuple[Kind, str, bool], ...]
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -76,14 +63,15 @@ class Checked:
         prompt, *others = self.question.asked
         return prompt, self.question.run, *others, self.item
 
-    def count(self, verdict: Verdict) -> int:
-        """How many of the citations got a verdict."""
-        return sum(each.verdict == verdict for each in self.citations)
+    @property
+    def retrieved(self) -> int:
+        """How many of the citations were retrieved."""
+        return sum(was_retrieved for _, _, was_retrieved in self.citations)
 
     @property
     def flagged(self) -> bool:
         """Whether it cites something that was not retrieved, or claims literature and cites nothing retrieved."""
-        return self.count("not retrieved") > 0 or (self.claims_literature and self.count("retrieved") == 0)
+        return self.retrieved < len(self.citations) or (self.claims_literature and not self.retrieved)
 
 
 def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -> list[Checked]:
@@ -145,23 +133,24 @@ def retrieved_references(references: str, shown: int) -> str:
 def citation_table(answers: Iterable[Checked]) -> pd.DataFrame:
     """One row per citation, with the columns of `CITATION_COLUMNS`."""
     rows = [
-        (*each.place, citation.kind, citation.name, citation.verdict) for each in answers for citation in each.citations
+        (*each.place, kind, name, "retrieved" if was_retrieved else "not retrieved")
+        for each in answers
+        for kind, name, was_retrieved in each.citations
     ]
     return pd.DataFrame(rows, columns=CITATION_COLUMNS)
 
 
 def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
     """One row per answer, or gene of one, with the columns of `COUNT_COLUMNS`; those that cite nothing too."""
-    verdicts = get_args(Verdict)
-    rows = [
-        (*each.place, each.claims_literature, len(each.citations), *map(each.count, verdicts), each.flagged)
-        for each in answers
-    ]
+    rows = []
+    for each in answers:
+        cited, retrieved = len(each.citations), each.retrieved
+        rows.append((*each.place, each.claims_literature, cited, retrieved, cited - retrieved, each.flagged))
     return pd.DataFrame(rows, columns=COUNT_COLUMNS)
 
 
 def cited(text: str) -> Iterator[tuple[Kind, str]]:
-    """What a text cites, in its order by kind: numbers in brackets, PMIDs, DOIs, other identifiers, authors.
+    """What a text cites, in its order by kind: numbers in brackets, PMIDs, DOIs, other identifiers.
 
     >>> list(cited("[UC] down in [1, 3-4]; PMID 123456; doi:10.1136/GUT.1."))
     [('number', '1'), ('number', '3'), ('number', '4'), ('pmid', '123456'), ('doi', '10.1136/gut.1')]
@@ -173,10 +162,11 @@ def cited(text: str) -> Iterator[tuple[Kind, str]]:
     yield from (("pmid", number.lstrip("0") or "0") for number in _PMID_ADDRESS.findall(text))
     yield from (("doi", _without_end(doi).lower()) for doi in _DOI.findall(text))
     yield from (("other", "".join(name.upper().split())) for name in _OTHER.findall(text))
-    yield from (("author_year", " ".join(name.split())) for name in _AUTHOR_YEAR.findall(text))
 
 
-def _judged(numbers: Iterable[int], texts: Iterable[str], abstracts: Sequence[Abstract]) -> Iterator[Citation]:
+def _judged(
+    numbers: Iterable[int], texts: Iterable[str], abstracts: Sequence[Abstract]
+) -> Iterator[tuple[Kind, str, bool]]:
     known: dict[str, set[str]] = {
         "number": {str(number) for number in range(1, len(abstracts) + 1)},
         "pmid": {each.id for each in abstracts if each.source == "pubmed"},
@@ -185,24 +175,21 @@ def _judged(numbers: Iterable[int], texts: Iterable[str], abstracts: Sequence[Ab
     }
     named: list[tuple[Kind, str]] = [("number", str(number)) for number in numbers]
     named += [citation for text in texts for citation in cited(text)]
-    for kind, name in dict.fromkeys(named):
-        if kind == "author_year":
-            yield Citation(kind, name, "cannot be checked")
-        else:
-            yield Citation(kind, name, "retrieved" if name in known[kind] else "not retrieved")
+    yield from ((kind, name, name in known[kind]) for kind, name in dict.fromkeys(named))
 
 
-def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> Citation:
+def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> tuple[Kind, str, bool]:
     """A reference of an answer: retrieved where one abstract has its PMID, its DOI and its title, as far as given."""
     pmid, doi = (reference.pmid or "").strip(), _without_end((reference.doi or "").strip()).lower()
-    kind, name = ("pmid", pmid) if pmid else ("doi", doi) if doi else ("title", plain(reference.title)[:500])
+    named: list[tuple[Kind, str]] = [("pmid", pmid), ("doi", doi), ("title", plain(reference.title)[:500])]
+    kind, name = next((kind, name) for kind, name in named if name or kind == "title")
     is_retrieved = any(
         pmid in ("", each.id if each.source == "pubmed" else "")
         and doi in ("", each.doi)
         and words(reference.title) == words(each.title)
         for each in abstracts
     )
-    return Citation(kind, name, "retrieved" if is_retrieved else "not retrieved")  # type: ignore[arg-type]
+    return kind, name, is_retrieved
 
 
 def _in_brackets(brackets: str) -> Iterator[int]:

@@ -29,32 +29,25 @@ K1, B = 1.5, 0.75
 DECIMALS = 9
 """Scores that agree so far are a tie: their last digits depend on the machine."""
 
+Ranking = tuple[tuple[Abstract, float], ...]
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """An abstract with its BM25 score, above 0."""
-
-    abstract: Abstract
-    score: float
 
 
 @dataclass(frozen=True)
 class Retrieved:
     """What was retrieved for a question: abstracts in the order of their numbers in the prompt, from 1.
 
-    searches : every search that was made, with its date.
+    ranking : each with its BM25 score, above 0. searches : every search that was made, with its date.
     """
 
     question: Question
-    ranking: tuple[Ranked, ...]
+    ranking: Ranking
     searches: tuple[Search, ...]
 
     @property
     def abstracts(self) -> tuple[Abstract, ...]:
         """The abstracts, the best first."""
-        return tuple(each.abstract for each in self.ranking)
+        return tuple(abstract for abstract, _ in self.ranking)
 
 
 @dataclass(frozen=True)
@@ -108,7 +101,7 @@ class Literature:
 
     def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
         """`abstracts` and `searches` behind retrieved questions, each question of several voters once."""
-        once = list({tuple(sorted(each.question.values.items())): each for each in retrieved}.values())
+        once = list({id(each): each for each in retrieved}.values())
         return {"abstracts": abstract_table(once), "searches": search_table(once)}
 
     def _found(self, question: Question) -> Retrieved:
@@ -136,9 +129,7 @@ class Literature:
         if not self.online:
             raise self.cache.lacks(source.name, text)
         found = source.search(query, self.candidates)
-        search = Search(
-            source.name, text, self.candidates, self.today.isoformat(), found.total, found.abstracts, found.left_out
-        )
+        search = Search(source.name, text, self.candidates, self.today.isoformat(), *found)
         self.cache.keep(search)
         log.info("%s: %d of %d for %s", source.name, len(found.abstracts), found.total, text)
         return search
@@ -174,7 +165,7 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
     )
 
 
-def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> tuple[Ranked, ...]:
+def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> Ranking:
     """The `most` abstracts that best match the words of the phrases, the best first; without any of them none.
 
     The same for any order of abstracts or phrases; ties go by source and number.
@@ -184,7 +175,7 @@ def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> 
     documents = [words(f"{each.title}\n{each.text}") for each in texts]
     scores = bm25(documents, asked)
     order = sorted(range(len(texts)), key=lambda place: -scores[place])
-    return tuple(Ranked(texts[place], scores[place]) for place in order if scores[place] > 0)[:most]
+    return tuple((texts[place], scores[place]) for place in order if scores[place] > 0)[:most]
 
 
 def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float]:
@@ -201,10 +192,9 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
     """One row per abstract shown, with the columns of `ABSTRACT_COLUMNS`; number : as the prompt counts them."""
     rows = [
-        (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, one.score)
+        (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)
         for each in retrievals
-        for number, one in enumerate(each.ranking, start=1)
-        for a in [one.abstract]
+        for number, (a, score) in enumerate(each.ranking, start=1)
     ]
     return pd.DataFrame(rows, columns=ABSTRACT_COLUMNS).astype({"year": "Int64"})
 

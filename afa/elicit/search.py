@@ -13,9 +13,9 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from afa.csvfile import read_table
@@ -54,17 +54,14 @@ class Keywords:
 def read_keywords(path: str | Path) -> Keywords:
     """Read a CSV file with the columns name, keyword, one row per phrase; an `ElicitationError` lists its faults."""
     table = read_table(path, required=("name", "keyword"))
-    faults = table.faults
-    names: dict[str, list[str]] = {}
-    for line, name, keyword in zip(table.lines, table.columns["name"], table.columns["keyword"], strict=True):
-        for column, text in (("name", name), ("keyword", keyword)):
-            if not _PLAIN.sub(" ", text).strip():
-                faults.add(int(line), column, repr(text), "letters or digits", "write it, or remove the row")
-        if keyword in names.setdefault(name, []):
-            faults.add(int(line), "keyword", repr(keyword), "each keyword of a name once", "remove the row")
-        names[name].append(keyword)
-    ElicitationError.raise_for(faults.listed())
-    return Keywords(names)
+    for column, texts in table.columns.items():
+        blank = [row for row, text in enumerate(texts) if not _PLAIN.sub(" ", text).strip()]
+        table.wrong(blank, column, "letters or digits", "write it, or remove the row")
+    ElicitationError.raise_for(table.faults.listed())
+    names: dict[str, dict[str, None]] = {}
+    for name, keyword in zip(table.columns["name"], table.columns["keyword"], strict=True):
+        names.setdefault(name, {})[keyword] = None
+    return Keywords({name: tuple(phrases) for name, phrases in names.items()})
 
 
 def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
@@ -88,13 +85,12 @@ NO_ABSTRACT, NO_RECORD, OTHER_FORM = "no abstract", "no record", "another form"
 RETRACTED = "retracted or withdrawn"
 
 
-@dataclass(frozen=True)
-class Found:
-    """abstracts : in the source's order. total : records that the source holds. left_out : reason -> records."""
+class Found(NamedTuple):
+    """total : records that the source holds. abstracts : in the source's order. left_out : reason -> records."""
 
-    abstracts: tuple[Abstract, ...]
     total: int
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    abstracts: tuple[Abstract, ...]
+    left_out: Mapping[str, int]
 
 
 PUBMED_URL, EMAIL, KEY = "AFA_PUBMED_URL", "NCBI_EMAIL", "NCBI_API_KEY"
@@ -153,7 +149,7 @@ class PubMed:
             abstracts += taken
             left_out.update(reasons)
             left_out[NO_RECORD] += max(0, len(wanted) - len(taken) - len(reasons))
-        return Found(tuple(abstracts), total, +left_out)
+        return Found(total, tuple(abstracts), +left_out)
 
 
 def tree(body: bytes) -> Element:
@@ -276,7 +272,7 @@ class EuropePmc:
             if not records or following in ("", cursor):
                 break
             cursor = following
-        return Found(tuple(abstracts), total, +left_out)
+        return Found(total, tuple(abstracts), +left_out)
 
 
 def _page(body: bytes) -> tuple[int, list[Any], str]:

@@ -128,7 +128,7 @@ def test_a_reference_counts_only_with_the_title_and_the_numbers_of_one_retrieved
     whole = [
         each for each in checked(Question("unary", {"phenotype": "fever"}, "r1"), answer, ABSTRACTS) if not each.item
     ]
-    assert [each.verdict for each in whole[0].citations] == [verdict]
+    assert [was_retrieved for _, _, was_retrieved in whole[0].citations] == [verdict == "retrieved"]
     assert whole[0].flagged is (verdict != "retrieved")
 
 

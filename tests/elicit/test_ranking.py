@@ -30,7 +30,7 @@ def test_words_that_no_document_has_score_nothing() -> None:
 
 def test_the_abstract_that_names_both_genes_stands_before_those_that_name_one() -> None:
     texts = [article("3", "MUC2 in the colon"), article("2", "TFF3 in the colon"), article("1", "MUC2 and TFF3 here")]
-    assert [each.abstract.id for each in ranked(texts, ["MUC2", "TFF3"], 3)] == ["1", "2", "3"]
+    assert [each.id for each, _ in ranked(texts, ["MUC2", "TFF3"], 3)] == ["1", "2", "3"]
 
 
 def test_ties_go_by_source_and_number_whatever_the_order_of_the_candidates() -> None:
@@ -39,7 +39,7 @@ def test_ties_go_by_source_and_number_whatever_the_order_of_the_candidates() -> 
         article("100", "MUC2 falls"),
         Abstract("preprint", "x", "T", 1, "", "MUC2 falls"),
     ]
-    orders = {tuple(each.abstract.id for each in ranked(order, ["MUC2"], 3)) for order in permutations(texts)}
+    orders = {tuple(each.id for each, _ in ranked(order, ["MUC2"], 3)) for order in permutations(texts)}
     assert orders == {("x", "100", "12")}
 
 
