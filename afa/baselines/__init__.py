@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,17 +20,18 @@ from afa.elicit.prompts import prompt_digest
 from afa.errors import BundleError, ConfigError, ElicitationError, Fault
 from afa.orders import random_order
 
+if TYPE_CHECKING:
+    from afa.config import Baselines
+
 KNOWLEDGE: Mapping[str, str] = {"mrf_llm": "potentials", "rag_llm": "literature", "knowledge_llm": "literature"}
 """The prompt of each baseline: with the bundle's potentials, or with abstracts (app. llm-planning-prompts).
 
 `knowledge_llm`, which is ours, has the prompt of `rag_llm` without any abstract: all it has is what the model knows.
 """
-METHODS = ("mrf_llm", "rag_llm")
-"""The paper's two."""
 BINARY, TOP_K = TASKS = ("binary", "top_k")
 PROMPTS: Mapping[str, str] = {BINARY: "binary", TOP_K: "multiclass"}
-CHECKPOINTS, STATELESS, TRAJECTORY = "checkpoints", "stateless", "trajectory"
-"""Asked at some rounds alone, along an order of ours; or each turn, without or with the earlier turns listed."""
+CHECKPOINTS, TRAJECTORY = "checkpoints", "trajectory"
+"""Asked at some rounds alone, along an order of ours; or each turn, with the earlier turns listed."""
 PLANNER = "planner"
 CONTROL = "control"
 
@@ -39,10 +40,8 @@ CONTROL = "control"
 class Protocol:
     """The protocol of the baselines.
 
-    rounds : t at which answers are read out, beside 0 and M. order : whose features are observed where models are
-    asked at checkpoints. patients : how many, drawn by `seed`. entities : of the binary task; all where empty.
-    answers : a turn is asked at most so many times while its answer breaks a rule. horizon : observations after which a
-    model that chooses is asked for the last time; None: all.
+    asked : what is asked of whom. k : size of the top set. answers : a turn is asked at most so many times while its
+    answer breaks a rule.
 
     Raises
     ------
@@ -50,58 +49,52 @@ class Protocol:
 
     """
 
-    methods: Sequence[str] = METHODS
-    tasks: Sequence[str] = TASKS
-    turns: str = CHECKPOINTS
-    order: str = PLANNER
-    rounds: Sequence[int] = (10, 50, 100, 150)
-    patients: int = 10
-    seed: int = 0
-    entities: Sequence[str] = ()
+    asked: Baselines
     k: int = 5
     answers: int = 3
-    horizon: int | None = None
 
     def __post_init__(self) -> None:
-        for name, given in (("methods", self.methods), ("tasks", self.tasks)):
+        for name, given in (("methods", self.asked.methods), ("tasks", self.asked.tasks)):
             if len(set(given)) < len(given):
                 raise ConfigError(Fault(f"baselines, {name}", ", ".join(given), "each once", "correct it"))
-        if self.horizon is not None and self.at_checkpoints:
+        if self.asked.horizon is not None and self.at_checkpoints:
             expected, step = "turns of the model's own", "leave it out, or choose stateless or trajectory"
-            raise ConfigError(Fault("baselines, horizon", f"turns {self.turns}", expected, step))
+            raise ConfigError(Fault("baselines, horizon", f"turns {self.asked.turns}", expected, step))
 
     @property
     def at_checkpoints(self) -> bool:
-        return self.turns == CHECKPOINTS
+        return self.asked.turns == CHECKPOINTS
 
     def last_of(self, n_features: int) -> int:
         """The last round at which a model is asked, of M features."""
-        return n_features if self.horizon is None else min(self.horizon, n_features)
+        return min(self.asked.horizon or n_features, n_features)
 
     def rounds_of(self, n_features: int) -> list[int]:
         """The rounds that are read out, ascending, of M features."""
         last = self.last_of(n_features)
-        return sorted({0, last, *(t for t in self.rounds if 0 < t < last)})
+        return sorted({0, last, *(t for t in self.asked.rounds if 0 < t < last)})
 
     def patients_of(self, names: Sequence[str]) -> list[str]:
         """Those of a cohort who are asked about, in the cohort's order: drawn by name, so that a seed is a set."""
-        drawn = random_order(names, patient="", seed=self.seed, experiment="llm_baselines")
-        chosen = set(drawn[: self.patients].tolist())
+        drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")
+        chosen = set(drawn[: self.asked.patients].tolist())
         return [name for i, name in enumerate(names) if i in chosen]
 
     def entities_of(self, bundle: Bundle) -> list[str]:
         """The entities of the binary task, in the bundle's order."""
-        chosen = {bundle.entities[bundle.index(name)] for name in self.entities} or set(bundle.entities)
+        chosen = {bundle.entities[bundle.index(name)] for name in self.asked.entities} or set(bundle.entities)
         return [name for name in bundle.entities if name in chosen]
 
     def evidence_of(self, method: str) -> str:
         """The path along which a model observes: ours by name, or its own, by its name."""
-        return self.order if self.at_checkpoints else method
+        return self.asked.order if self.at_checkpoints else method
 
 
 def prompts_of(protocol: Protocol) -> list[str]:
     """The names of the prompts that are asked."""
-    return [f"{PROMPTS[task]}_{KNOWLEDGE[method]}" for method in protocol.methods for task in protocol.tasks]
+    return [
+        f"{PROMPTS[task]}_{KNOWLEDGE[method]}" for method in protocol.asked.methods for task in protocol.asked.tasks
+    ]
 
 
 def prompt_digests() -> str:
@@ -165,10 +158,10 @@ def briefings(
     BundleError : an entity named `control`. ElicitationError : `rag_llm` without a single abstract on its question.
 
     """
-    if BINARY in protocol.tasks and CONTROL in bundle.entities:
+    if BINARY in protocol.asked.tasks and CONTROL in bundle.entities:
         raise BundleError(Fault(f"bundle {bundle.name}", f"an entity {CONTROL}", "another name", "rename the entity"))
-    made = {}
-    for method, task in product(protocol.methods, protocol.tasks):
+    made: dict[tuple[str, str, str], Briefing] = {}
+    for method, task in product(protocol.asked.methods, protocol.asked.tasks):
         prompt, features = f"{PROMPTS[task]}_{KNOWLEDGE[method]}", tuple(sorted(bundle.features))
         if task == TOP_K:
             told = {"disease": disease, **_told(bundle, method, bundle.entities, abstracts)}

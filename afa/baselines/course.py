@@ -159,12 +159,12 @@ class Course:
             "total": len(briefing.features),
             "observed": [(feature, trial.values[feature]) for feature in self.path],
             "unobserved": self.unobserved,
-            "prior_turns": earlier if protocol.turns == TRAJECTORY else (),
+            "prior_turns": earlier if protocol.asked.turns == TRAJECTORY else (),
             "fault": FAULTS.get(fault, ""),
         }
         names = {"patient": trial.alias, "t": str(t), "asked": str(asked)}
         names |= {"condition": trial.entity} if trial.entity else {}
-        run = protocol.turns if not protocol.at_checkpoints else f"{protocol.turns}, {protocol.order}"
+        run = f"{protocol.asked.turns}, {protocol.asked.order}" if protocol.at_checkpoints else protocol.asked.turns
         return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
 
     def _said(self, entry: Entry) -> Said:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from afa.baselines.course import Course, Source, follow_all
 from afa.bundle import Bundle
 from afa.closure import closed_bundle
 from afa.cohort.cohort import Cohort
-from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation
-from afa.engine.tasks import METHODS, Task, follow_orders, task_of
+from afa.engine.rounds import READOUTS, follow_rule, full_observation
+from afa.engine.tasks import METHODS, follow_orders, task_of
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.planner import ALL_DUELS_UP_TO
@@ -63,22 +64,16 @@ def top_k_rule(bundle: Bundle) -> str:
     return "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
 
 
-@dataclass(frozen=True, eq=False)
 class OneTask:
-    """One entity as a binary task, P patients, values (P, M). order : (P, M) as `greedy` chooses by `cmi`."""
+    """One entity as a binary task of P patients, values (P, M). order : (P, M) as `greedy` chooses by `cmi`."""
 
-    task: Task
-    values: NDArray[np.int8]
-    order: Orders
-
-    @classmethod
-    def of(cls, bundle: Bundle, entity: str, values: NDArray[np.int8], solver: Solver, threads: int | None) -> OneTask:
+    def __init__(
+        self, bundle: Bundle, entity: str, values: NDArray[np.int8], solver: Solver, threads: int | None
+    ) -> None:
         closed = closed_bundle(bundle, entity)
-        truth = full_observation(closed, values, solver=solver)
-        paths = follow_rule(
-            closed, values, truth, allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads
-        )
-        return cls(task_of(bundle, entity, solver=solver), values, paths.order)
+        follow = partial(follow_rule, closed, values, full_observation(closed, values, solver=solver))
+        self.task, self.values = task_of(bundle, entity, solver=solver), values
+        self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         """By score the `decision` along some orders after `seen` (P, T) features: its sign, 0 a tie."""
@@ -89,100 +84,57 @@ class OneTask:
         return {name: {"decision": np.sign(score).astype(int).ravel()} for name, score in scores.items()}
 
 
-@dataclass(frozen=True, eq=False)
 class TopK:
-    """The top-k setting of P patients, values (P, M), with the paths that `TopKPlanner` chooses."""
+    """The top-k setting of P patients, values (P, M). order : (P, M) as `TopKPlanner` chooses."""
 
-    bundle: Bundle
-    values: NDArray[np.int8]
-    truth: Truth
-    targets: Targets
-    own: RulePaths
-    solver: Solver
-    threads: int | None
-
-    @classmethod
-    def of(
-        cls, bundle: Bundle, cohort: Cohort, k_clinical: int, *, k: int, solver: Solver, threads: int | None
-    ) -> TopK:
-        """The planner before these patients."""
-        bundle = bundle.contrasts()
-        values, truth = cohort.values, full_observation(bundle, cohort.values, solver=solver)
-        rule = top_k_rule(bundle)
-        own = follow_rule(bundle, values, truth, allocation=rule, gain=GAIN, k=k, solver=solver, threads=threads)
-        targets = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical)
-        return cls(bundle, values, truth, targets, own, solver, threads)
-
-    @property
-    def order(self) -> Orders:
-        """(P, M) as the planner chooses."""
-        return self.own.order
+    def __init__(
+        self, bundle: Bundle, cohort: Cohort, k_clinical: int, *, k: int, solver: Solver, threads: int | None
+    ) -> None:
+        bundle, values = bundle.contrasts(), cohort.values
+        truth = full_observation(bundle, values, solver=solver)
+        self._follow = partial(follow_rule, bundle, values, truth, k=k, solver=solver, threads=threads)
+        self._own, self._threads = self._follow(allocation=top_k_rule(bundle), gain=GAIN), threads
+        self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         """By score the precisions along some orders after `seen` (P, T) features."""
-        paths = self.own
-        if orders is not self.order:
-            paths = follow_rule(
-                self.bundle,
-                self.values,
-                self.truth,
-                allocation="random",
-                orders=orders,
-                k=self.targets.k,
-                solver=self.solver,
-                threads=self.threads,
-            )
+        paths = self._own if orders is self.order else self._follow(allocation="random", orders=orders)
         places = np.take_along_axis(paths.place, seen[:, :, None, None], axis=1)
         return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
         """`p_at_k` and `clinical_p_at_k` of rankings (P, T, N), patient by patient; NaN without a positive label."""
-        made = self.targets.precisions(place, self.threads)
+        made = self._targets.precisions(place, self._threads)
         return {name: made[name].ravel() for name in ("p_at_k", "clinical_p_at_k")}
 
 
-@dataclass(frozen=True, eq=False)
 class Setting:
     """The patients of a protocol, who are all of `cohort`, and our planner before them.
 
-    tasks : by entity, and the top k under "", where they are asked for.
+    tasks : by entity, and the top k under "", where they are asked for. rounds : that are read out.
     """
 
-    bundle: Bundle
-    cohort: Cohort
-    protocol: Protocol
-    tasks: Mapping[str, OneTask | TopK]
-
-    @classmethod
-    def of(
-        cls, bundle: Bundle, cohort: Cohort, protocol: Protocol, *, solver: Solver, threads: int | None = None
-    ) -> Setting:
-        names = protocol.patients_of(cohort.patients)
-        rows = [cohort.patients.index(name) for name in names]
-        chosen = replace(cohort, patients=tuple(names), values=cohort.values[rows], labels=cohort.labels.iloc[rows])
-        entities = protocol.entities_of(bundle) if BINARY in protocol.tasks else []
-        tasks: dict[str, OneTask | TopK] = {
-            name: OneTask.of(bundle, name, chosen.values, solver, threads) for name in entities
+    def __init__(
+        self, bundle: Bundle, cohort: Cohort, protocol: Protocol, *, solver: Solver, threads: int | None = None
+    ) -> None:
+        self.bundle, self.protocol, self.rounds = bundle, protocol, protocol.rounds_of(len(bundle.features))
+        self.patients = protocol.patients_of(cohort.patients)
+        rows, names = [cohort.patients.index(name) for name in self.patients], tuple(self.patients)
+        self.cohort = replace(cohort, patients=names, values=cohort.values[rows], labels=cohort.labels.iloc[rows])
+        entities = protocol.entities_of(bundle) if BINARY in protocol.asked.tasks else []
+        self.tasks: dict[str, OneTask | TopK] = {
+            name: OneTask(bundle, name, self.cohort.values, solver, threads) for name in entities
         }
-        if TOP_K in protocol.tasks:
+        if TOP_K in protocol.asked.tasks:
             clinical = clinical_k(labels_of(bundle, cohort), protocol.k)
-            tasks[""] = TopK.of(bundle, chosen, clinical, k=protocol.k, solver=solver, threads=threads)
-        return cls(bundle, chosen, protocol, tasks)
-
-    @property
-    def patients(self) -> list[str]:
-        return list(self.cohort.patients)
-
-    @property
-    def rounds(self) -> list[int]:
-        return self.protocol.rounds_of(len(self.bundle.features))
+            self.tasks[""] = TopK(bundle, self.cohort, clinical, k=protocol.k, solver=solver, threads=threads)
 
     def orders(self, entity: str) -> Orders | None:
         """(P, M) the order of ours that models observe along; None where they choose."""
         if not self.protocol.at_checkpoints:
             return None
-        if self.protocol.order != PLANNER:
-            return random_orders(self.bundle.features, self.patients, [self.protocol.seed])[:, 0]
+        if self.protocol.asked.order != PLANNER:
+            return random_orders(self.bundle.features, self.patients, [self.protocol.asked.seed])[:, 0]
         return self.tasks[entity].order
 
     def trials(self, told: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
@@ -203,12 +155,8 @@ class Setting:
         """
         most = np.full(len(self.patients), len(self.bundle.features)) if observed is None else np.array(observed)
         seen = np.minimum(np.array(self.rounds)[None, :], most[:, None])
-        keys: dict[str, Any] = {
-            "task": BINARY if entity else TOP_K,
-            "evidence": evidence,
-            "entity": entity,
-            "decided": True,
-        }
+        task = BINARY if entity else TOP_K
+        keys: dict[str, Any] = {"task": task, "evidence": evidence, "entity": entity, "decided": True}
         for method, said in self.tasks[entity].readouts(orders, seen).items():
             yield rows_of(patient=self.patients, t=self.rounds).assign(method=method, **keys, **said)
 
@@ -260,9 +208,8 @@ def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
 def _completed(bundle: Bundle, courses: Sequence[Course]) -> Orders:
     """(P, M) the features that were observed in their order, then those that were not."""
     index = {name: j for j, name in enumerate(bundle.features)}
-    rest = [[name for name in bundle.features if name not in set(course.path)] for course in courses]
-    orders = [[index[name] for name in (*course.path, *others)] for course, others in zip(courses, rest, strict=True)]
-    return np.array(orders, dtype=np.int64)
+    orders = [dict.fromkeys((*course.path, *bundle.features)) for course in courses]
+    return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
 
 
 def targets(setting: Setting) -> pd.DataFrame:
@@ -331,17 +278,17 @@ def _calls(course: Course, source: Source) -> list[dict[str, Any]]:
 
 
 def _protocol(setting: Setting, disease: str) -> pd.DataFrame:
-    protocol = setting.protocol
+    protocol, asked = setting.protocol, setting.protocol.asked
     row = {
-        "turns": protocol.turns,
-        "order": protocol.order if protocol.at_checkpoints else "its own",
+        "turns": asked.turns,
+        "order": asked.order if protocol.at_checkpoints else "its own",
         "patients": len(setting.patients),
-        "seed": protocol.seed,
+        "seed": asked.seed,
         "k": protocol.k,
         "answers": protocol.answers,
         "disease": disease,
         "features": len(setting.bundle.features),
         "top_k_rule": top_k_rule(setting.bundle),
-        "horizon": protocol.horizon,
+        "horizon": asked.horizon,
     }
     return pd.DataFrame([row]).astype({"horizon": "Int64"})

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -253,10 +253,9 @@ def experiment_baselines(
     # By name, so that no digest covers it: what the rule reads of the settings is in its parameters.
     chosen = check_model(_document(settings), import_module("afa.config").Baselines, "the settings")
     about = load_study(chosen.study)
-    manner, protocol = about.settings.manner, chosen.model_dump(include={each.name for each in fields(Protocol)})
-    k = k if chosen.tasks == ("binary",) else top_k_size(potentials, k)
-    plan = Protocol(**protocol, k=k, answers=manner.answers)
-    if "top_k" in plan.tasks:
+    manner = about.settings.manner
+    plan = Protocol(chosen, k if chosen.tasks == ("binary",) else top_k_size(potentials, k), manner.answers)
+    if "top_k" in chosen.tasks:
         check_duels(potentials, bundle)
     prices = Prices(asks.prompt_price, asks.answer_price)
     if asks.live:
@@ -270,10 +269,10 @@ def experiment_baselines(
             typer.echo(f"left to ask: {shown(estimate(trials, plan, source.client), prices)}")
 
     tables = run_baselines(
-        Setting.of(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
+        Setting(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
         source,
         disease=about.settings.disease,
-        abstracts=_abstracts(about, chosen, record, online=asks.live) if "rag_llm" in plan.methods else None,
+        abstracts=_abstracts(about, chosen, record, online=asks.live) if "rag_llm" in chosen.methods else None,
         before=before,
         progress=asks.live,
     )

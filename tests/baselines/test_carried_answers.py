@@ -46,11 +46,10 @@ def asked_of(name: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Bas
 
 def replayed(name: str, bundle: Bundle, folder: Path, asked: Baselines) -> tuple[dict[str, Any], Source]:
     study = load_study(ROOT / asked.study)
-    names = ("methods", "tasks", "turns", "order", "rounds", "patients", "seed", "entities")
-    plan = Protocol(**{key: getattr(asked, key) for key in names}, answers=study.settings.manner.answers)
+    plan = Protocol(asked, answers=study.settings.manner.answers)
     assert asked.folder is not None
     source = recorded(Record(ROOT / asked.folder), None, study.settings.manner, prompts_of(plan))
-    setting = Setting.of(bundle, cohort_of(name, bundle, folder), plan, solver=Solver(), threads=1)
+    setting = Setting(bundle, cohort_of(name, bundle, folder), plan, solver=Solver(), threads=1)
     return run_baselines(setting, source, disease=study.settings.disease, abstracts=None), source
 
 

@@ -196,7 +196,7 @@ def test_the_order_of_our_planner_is_that_of_its_own_stage():
     bundle = load_bundle("tests/data/bundle_tiny")
     values = np.random.default_rng(1).integers(-1, 2, (6, 5)).astype(np.int8)
     for entity in bundle.entities:
-        one = OneTask.of(bundle, entity, values, Solver(), 1)
+        one = OneTask(bundle, entity, values, Solver(), 1)
         steps = follow_gain(one.task, values, gain="cmi")
         found = one.readouts(one.order, np.tile(np.arange(6), (6, 1)))
         for method in ("wald", "two_elbo", "stack_a"):
