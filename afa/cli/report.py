@@ -38,11 +38,10 @@ def doctor(
     """
     sys.dont_write_bytecode = True
     from afa.doctor.examine import examine
-    from afa.doctor.machine import this_machine
 
     short = {"cohort": cohort, "bundle": bundle, "run": run, "geo_mirror": geo_mirror}
     entries = [*(config or []), *(more or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
-    found = examine(configfile or [], entries, this_machine(), profile=profile, network=network)
+    found = examine(configfile or [], entries, profile=profile, network=network)
     typer.echo(_as_json(found) if as_json else _as_text(found))
     if found.faults:
         raise typer.Exit(2)

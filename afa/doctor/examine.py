@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +16,13 @@ from afa.config import RunConfig, check_run_config, own_rule_files
 from afa.doctor import Finding, Findings, counted
 from afa.doctor.estimate import check_estimate
 from afa.doctor.inputs import (
-    Series,
     check_baselines,
     check_bundle,
     check_cohort_file,
-    check_network,
     check_project,
-    check_samples,
     check_series,
 )
-from afa.doctor.machine import Facts, check_cores, check_disk, check_memory, check_profile
+from afa.doctor.machine import check_cores, check_disk, check_memory, check_network, check_profile
 from afa.errors import ConfigError, Fault
 from afa.yamlfile import read_mapping
 
@@ -56,7 +54,7 @@ class Examination:
 
 
 def examine(
-    files: Sequence[Path], entries: Sequence[str], facts: Facts, *, profile: str | None = None, network: bool = False
+    files: Sequence[Path], entries: Sequence[str], *, profile: str | None = None, network: bool = False
 ) -> Examination:
     """Check the run that Snakemake would make here of these settings; nothing is written and nothing is fetched.
 
@@ -66,8 +64,7 @@ def examine(
     if not check_project(findings):
         return Examination("here", stages, findings)
     run, refused = read_settings(findings, files, entries)
-    entities = config = patients = whole = None
-    series = Series(to_fetch=None)
+    entities = config = to_fetch = patients = None
     if "bundle" not in refused:
         entities = check_bundle(findings, run)
     if "baselines" not in refused:
@@ -75,21 +72,18 @@ def examine(
     if "cohort" not in refused:
         config = check_cohort_file(findings, run)
     if config is not None and "geo_mirror" not in refused:
-        series = check_series(findings, config, run)
-        patients = check_samples(findings, config, series, entities or ())
-    fetched_mb = 0.0
-    if series.to_fetch is not None:
-        fetched_mb = check_network(findings, series.to_fetch, facts, ask=network)
-    on_cluster = check_profile(findings, profile, facts) not in (None, "local")
-    simulated = config is not None and config.origin == "simulated"
-    whole = check_estimate(findings, run, facts.cores, patients=patients, simulated=simulated, on_cluster=on_cluster)
+        to_fetch, patients = check_series(findings, config, run, entities or ())
+    fetched_mb = 0.0 if to_fetch is None else check_network(findings, to_fetch, ask=network)
+    on_cluster = check_profile(findings, profile) not in (None, "local")
+    simulated, cores = config is not None and config.origin == "simulated", len(os.sched_getaffinity(0))
+    whole = check_estimate(findings, run, cores, patients=patients, simulated=simulated, on_cluster=on_cluster)
     needs = {RESULTS: whole.space_mb if whole else ALL_KNOWN_MB}
-    if series.to_fetch:
+    if to_fetch:
         needs[run.geo_cache] = fetched_mb
-    check_disk(findings, needs, facts)
+    check_disk(findings, needs)
     if not on_cluster:
-        check_memory(findings, whole.together_mb if whole else None, whole.largest_mb if whole else None, facts)
-        check_cores(findings, run.shards, facts)
+        check_memory(findings, whole.together_mb if whole else None, whole.largest_mb if whole else None)
+        check_cores(findings, run.shards, cores)
     return Examination(run.run_name, whole.stages if whole else stages, findings)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,8 +13,7 @@ from afa.cohort.geo import GEO_URL, Source, SourceFile, fetch, places, read_samp
 from afa.cohort.samples import make_labels, select
 from afa.cohort.table_cohort import TableCohort, encode_cohort, find_table, load_cohort_file, read_table_labels
 from afa.config import Baselines, Elicitation, RunConfig, carried_extract, cohort_file, language_models
-from afa.doctor import Findings, size_text
-from afa.doctor.machine import Facts
+from afa.doctor import Findings
 from afa.elicit.answers import unary_questions
 from afa.elicit.record import Record
 from afa.elicit.recorded import Recorded
@@ -129,29 +127,28 @@ def check_cohort_file(findings: Findings, run: RunConfig) -> CohortConfig | None
     return None
 
 
-@dataclass(frozen=True)
-class Series:
-    """Where a series stands: its sample descriptions, where they are at hand, and the addresses still to be fetched.
+def check_series(
+    findings: Findings, config: CohortConfig, run: RunConfig, entities: Sequence[str]
+) -> tuple[tuple[str, ...] | None, int | None]:
+    """The series' files, looked for where the run will look for them; those of an extract and a mirror are whole.
 
-    `to_fetch` is None where a fault keeps it from being known.
+    Returns
+    -------
+    The addresses still to be fetched, None where a fault keeps them from being known; and the number of patients, where
+    the sample descriptions are at hand and selection and labels hold on them.
+
     """
-
-    samples: Source | None = None
-    to_fetch: tuple[str, ...] | None = ()
-
-
-def check_series(findings: Findings, config: CohortConfig, run: RunConfig) -> Series:
-    """The series' files, looked for where the run will look for them; those of an extract and a mirror are whole."""
     if config.origin == "simulated":
-        findings.ok("series", "simulated by the run itself")
-        return Series()
+        simulated = simulation_config(config)
+        findings.ok("series", f"{simulated.n_patients} patients and {simulated.n_controls} controls will be simulated")
+        return (), simulated.n_patients
     extract = carried_extract(run, config.series)
     if extract is not None or run.geo_mirror is not None:
         with findings.of_errors("series"):
             source = fetch(config, cache=run.geo_cache, mirror=run.geo_mirror, extract=extract)
             findings.ok("series", f"{config.series} in {extract or run.geo_mirror}, whole")
-            return Series(source)
-        return Series(to_fetch=None)
+            return (), _check_samples(findings, config, source, entities)
+        return None, None
     folder = run.geo_cache / series_folder(config.series)
     wanted = [choices[0] for choices in places(config)]
     lacking = [
@@ -163,46 +160,17 @@ def check_series(findings: Findings, config: CohortConfig, run: RunConfig) -> Se
     findings.ok("series", f"{config.series}: {found}")
     addresses = tuple(f"{GEO_URL}/{series_folder(config.series)}/{quote(place.name)}" for place in lacking)
     if wanted[0] in lacking:
-        return Series(None, addresses)
+        findings.ok("samples", "not at hand: selection and labels show only after the fetch")
+        return addresses, None
     path = folder / wanted[0].name
     samples = SourceFile(path, "", path.stat().st_size, wanted[0].form)
-    return Series(Source(config.series, samples, samples), addresses)  # only the descriptions are to be read of it
+    return addresses, _check_samples(findings, config, Source(config.series, samples, samples), entities)
 
 
-def check_network(findings: Findings, to_fetch: Sequence[str], facts: Facts, *, ask: bool) -> float:
-    """What the run will fetch, asked for where `ask`; and the MB that are known to come."""
-    if not to_fetch:
-        findings.ok("network", "the run fetches nothing")
-    elif not ask:
-        found = f"to be fetched, not asked for yet: {', '.join(to_fetch)}"
-        findings.warning("network", found, "add --network to ask for them")
-        return 0.0
-    known_mb = 0.0
-    for url in to_fetch:
-        reply = facts.ask(url)
-        if reply.is_there:
-            size = "size not given" if reply.size_mb is None else size_text(reply.size_mb)
-            findings.ok("network", f"{url}: {reply.said}, {size}")
-            known_mb += reply.size_mb or 0.0
-        else:
-            step = "check the network, its proxy and the file's name, or give geo_mirror"
-            findings.fault("network", f"{url}: {reply.said}", step)
-    return known_mb
-
-
-def check_samples(findings: Findings, config: CohortConfig, series: Series, entities: Sequence[str]) -> int | None:
-    """Selection and labels on the sample descriptions themselves; and the number of patients, where known."""
+def _check_samples(findings: Findings, config: CohortConfig, source: Source, entities: Sequence[str]) -> int | None:
+    """Selection and labels on the sample descriptions themselves; and the number of patients."""
     with findings.of_errors("samples"):
-        if config.origin == "simulated":
-            simulated = simulation_config(config)
-            found = f"{simulated.n_patients} patients and {simulated.n_controls} controls will be simulated"
-            findings.ok("samples", found)
-            return simulated.n_patients
-        if series.samples is None:
-            if series.to_fetch is not None:
-                findings.ok("samples", "not at hand: selection and labels show only after the fetch")
-            return None
-        chosen = select(read_samples(series.samples), config)
+        chosen = select(read_samples(source), config)
         labels = make_labels(chosen.samples.loc[list(chosen.patients)], config.labels, entities)
         found = f"{len(chosen.patients)} patients and {len(chosen.controls)} controls of {chosen.steps[0][1]} samples"
         counts = "; ".join(f"{name} {int((labels[name] == 1).sum())} of {labels[name].count()}" for name in labels)

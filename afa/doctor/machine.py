@@ -1,13 +1,10 @@
-"""Whether the machine can carry a run: disk, memory, cores, a cluster's commands.
-
-What the machine says of itself is one object, which can be made up.
-"""
+"""Whether the machine can carry a run: network, disk, memory, cores, a cluster's commands."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from afa.doctor import Findings, counted, size_text
 from afa.yamlfile import read_mapping
 
 PROFILES = Path("workflow/profiles")
+MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 TIMEOUT = 3.0
 """Seconds that a server may take to answer."""
 
@@ -30,39 +28,6 @@ class Room:
     writable: bool
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What came of asking for an address: whether the file is to be had, in words what was said, its size if given."""
-
-    is_there: bool
-    said: str
-    size_mb: float | None = None
-
-
-@dataclass(frozen=True)
-class Facts:
-    """A machine. The functions only look: none of them writes."""
-
-    room: Callable[[Path], Room]
-    memory_mb: float | None
-    """Free for new processes; None where the system does not say."""
-    cores: int
-    """That Snakemake takes for `all`."""
-    which: Callable[[str], str | None]
-    ask: Callable[[str], Reply]
-
-
-def this_machine() -> Facts:
-    """The machine that this process runs on."""
-    return Facts(
-        room=room_of,
-        memory_mb=_free_memory(Path("/proc/meminfo"), Path("/sys/fs/cgroup")),
-        cores=len(os.sched_getaffinity(0)),
-        which=shutil.which,
-        ask=ask_server,
-    )
-
-
 def room_of(path: Path) -> Room:
     """The room at `path`, or where it would be made: at the nearest folder above it that exists."""
     place = path.absolute()
@@ -71,21 +36,8 @@ def room_of(path: Path) -> Room:
     return Room(place.stat().st_dev, shutil.disk_usage(place).free / _MEGABYTE, os.access(place, os.W_OK))
 
 
-def ask_server(url: str) -> Reply:
-    """Ask for the headers of a file, not for the file; no reply within `TIMEOUT` seconds counts as none."""
-    import requests  # noqa: PLC0415 (only where the network is asked for)
-
-    try:
-        reply = requests.head(url, timeout=TIMEOUT, allow_redirects=True, headers={"Accept-Encoding": "identity"})
-    except requests.RequestException as error:
-        return Reply(False, f"no answer ({type(error).__name__})")
-    length = reply.headers.get("Content-Length", "")
-    size = int(length) / _MEGABYTE if length.isdigit() else None
-    return Reply(reply.ok, f"HTTP status {reply.status_code}", size)
-
-
-def _free_memory(meminfo: Path, cgroup: Path) -> float | None:
-    """MB that are available, by the kernel's estimate or what a container has left, the lesser of the two."""
+def free_memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> float | None:
+    """MB for new processes: the kernel's estimate or what a container has left, the lesser; None if nothing says."""
     lines = _text(meminfo).splitlines()
     available = [float(line.split()[1]) * 1024 / _MEGABYTE for line in lines if line.startswith("MemAvailable:")]
     limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
@@ -101,9 +53,38 @@ def _text(path: Path) -> str:
         return ""
 
 
-def check_disk(findings: Findings, needs_mb: Mapping[Path, float], facts: Facts) -> None:
+def check_network(findings: Findings, to_fetch: Sequence[str], *, ask: bool) -> float:
+    """What the run will fetch; where `ask`, whether servers have it; and the MB that are known to come."""
+    if not to_fetch:
+        findings.ok("network", "the run fetches nothing")
+        return 0.0
+    if not ask:
+        found = f"to be fetched, not asked for yet: {', '.join(to_fetch)}"
+        findings.warning("network", found, "add --network to ask for them")
+        return 0.0
+    import requests  # noqa: PLC0415 (only where the network is asked for)
+
+    known_mb, step = 0.0, "check the network, its proxy and the file's name, or give geo_mirror"
+    for url in to_fetch:
+        try:  # the headers of the file, not the file
+            reply = requests.head(url, timeout=TIMEOUT, allow_redirects=True, headers={"Accept-Encoding": "identity"})
+        except requests.RequestException as error:
+            findings.fault("network", f"{url}: no answer ({type(error).__name__})", step)
+            continue
+        if reply.ok:
+            length = reply.headers.get("Content-Length", "")
+            size = int(length) / _MEGABYTE if length.isdigit() else 0.0
+            known_mb += size
+            said = size_text(size) if size else "size not given"
+            findings.ok("network", f"{url}: HTTP status {reply.status_code}, {said}")
+        else:
+            findings.fault("network", f"{url}: HTTP status {reply.status_code}", step)
+    return known_mb
+
+
+def check_disk(findings: Findings, needs_mb: Mapping[Path, float]) -> None:
     """Room for what each path will hold, MB; paths on one disk share its room."""
-    rooms = {path: facts.room(path) for path in needs_mb}
+    rooms = {path: room_of(path) for path in needs_mb}
     for path, room in rooms.items():
         if not room.writable:
             step = "change its permissions, or choose another folder"
@@ -120,32 +101,33 @@ def check_disk(findings: Findings, needs_mb: Mapping[Path, float], facts: Facts)
             findings.ok("disk", found)
 
 
-def check_memory(findings: Findings, together_mb: float | None, largest_mb: float | None, facts: Facts) -> None:
+def check_memory(findings: Findings, together_mb: float | None, largest_mb: float | None) -> None:
     """Free memory against the largest jobs that may run together, and against the largest alone."""
-    if facts.memory_mb is None or together_mb is None or largest_mb is None:
-        known = "the system does not say how much is" if facts.memory_mb is None else size_text(facts.memory_mb)
+    free_mb = free_memory()
+    if free_mb is None or together_mb is None or largest_mb is None:
+        known = "the system does not say how much is" if free_mb is None else size_text(free_mb)
         findings.warning("memory", f"{known} free; what the jobs need is not known")
         return
     needs = f"the largest job takes {size_text(largest_mb)}, those that may run together {size_text(together_mb)}"
-    found = f"{size_text(facts.memory_mb)} free; {needs}"
-    if facts.memory_mb < largest_mb:
+    found = f"{size_text(free_mb)} free; {needs}"
+    if free_mb < largest_mb:
         findings.fault("memory", found, "close other programs, or run on a larger machine")
-    elif facts.memory_mb < together_mb:
+    elif free_mb < together_mb:
         findings.warning("memory", found, "run fewer jobs at a time, for example snakemake --cores 1")
     else:
         findings.ok("memory", found)
 
 
-def check_cores(findings: Findings, shards: int, facts: Facts) -> None:
+def check_cores(findings: Findings, shards: int, cores: int) -> None:
     """Cores that Snakemake will take, against the shards that can fill them."""
-    found = f"{counted(facts.cores, 'core')} for jobs, {shards} shards"
-    if shards < facts.cores:
+    found = f"{counted(cores, 'core')} for jobs, {shards} shards"
+    if shards < cores:
         findings.warning("cores", found, "more shards would use more of the cores")
     else:
         findings.ok("cores", found)
 
 
-def check_profile(findings: Findings, name: str | None, facts: Facts) -> str | None:
+def check_profile(findings: Findings, name: str | None) -> str | None:
     """The profile that a run names, with the commands of its cluster, and its executor; None where it names none."""
     if name is None:
         return None
@@ -159,15 +141,15 @@ def check_profile(findings: Findings, name: str | None, facts: Facts) -> str | N
         executor = str(read_mapping(path / "config.yaml").get("executor", "local"))
         findings.ok("profile", f"{path / 'config.yaml'}: executor {executor}")
         if executor == "slurm":
-            _check_cluster(findings, facts)
+            _check_cluster(findings)
         return executor
     return None
 
 
-def _check_cluster(findings: Findings, facts: Facts) -> None:
+def _check_cluster(findings: Findings) -> None:
     """The commands that the Slurm executor calls; of the two that tell a job's state one is enough."""
-    lacking = [name for name in ("sbatch", "scancel") if facts.which(name) is None]
-    states = [name for name in ("sacct", "squeue") if facts.which(name) is not None]
+    lacking = [name for name in ("sbatch", "scancel") if shutil.which(name) is None]
+    states = [name for name in ("sacct", "squeue") if shutil.which(name) is not None]
     if not states:
         lacking.append("sacct or squeue")
     if lacking:

@@ -2,7 +2,6 @@
 
 import gzip
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from afa.bundle import load_bundle, save_bundle
 from afa.cohort.geo import GEO_URL, fetch, places, series_folder
 from afa.config import carried_extract, check_run_config
 from afa.doctor import inputs
-from afa.doctor.machine import Reply, this_machine
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
@@ -122,16 +120,18 @@ def mirror(tmp_path):
     return tmp_path / "mirror"
 
 
-def look(settings, mirror=None, cache=Path("nowhere")):
+def look(settings, mirror=None, cache=Path("nowhere"), entities=()):
+    """The findings, what is to be fetched, and the number of patients."""
     places = {"geo_cache": str(cache)} | ({} if mirror is None else {"geo_mirror": str(mirror)})
-    return gathered(inputs.check_series, settings, check_run_config(places))
+    findings, (to_fetch, patients) = gathered(inputs.check_series, settings, check_run_config(places), entities)
+    return findings, to_fetch, patients
 
 
 def test_a_whole_mirror_has_nothing_left_to_fetch(mirror):
-    findings, series = look(config(), mirror)
-    assert levels(findings) == ["ok"]
+    findings, to_fetch, _ = look(config(), mirror)
+    assert levels(findings) == ["ok", "ok"]
     assert "whole" in findings[0].found
-    assert series.to_fetch == ()
+    assert to_fetch == ()
 
 
 @pytest.mark.parametrize("metadata", ["GSE123456_series_matrix.txt.gz", "GSE123456_family.soft.gz"])
@@ -148,9 +148,9 @@ def test_files_are_looked_for_where_the_run_will_look(tmp_path, metadata):
 
 
 def test_a_mirror_that_is_not_there_is_a_fault(tmp_path):
-    findings, series = look(config(), tmp_path / "nowhere")
+    findings, *known = look(config(), tmp_path / "nowhere")
     assert "nowhere" in words(findings)
-    assert series.to_fetch is None
+    assert known == [None, None]
 
 
 def test_a_truncated_file_of_a_mirror_is_a_fault(mirror):
@@ -162,28 +162,23 @@ def test_a_truncated_file_of_a_mirror_is_a_fault(mirror):
 def test_without_a_mirror_what_the_cache_lacks_is_to_be_fetched(mirror, tmp_path):
     folder = series_folder("GSE123456")
     urls = (f"{GEO_URL}/{folder}/matrix/GSE123456_series_matrix.txt.gz", f"{GEO_URL}/{folder}/suppl/GSE123456_RAW.tar")
-    assert look(config(), cache=tmp_path / "empty")[1].to_fetch == urls
-    assert look(config(), cache=mirror)[1].to_fetch == urls[1:]
+    assert look(config(), cache=tmp_path / "empty")[1] == urls
+    assert look(config(), cache=mirror)[1] == urls[1:]
     put(mirror / folder / "suppl/GSE123456_RAW.tar", b"any")
-    assert look(config(), cache=mirror)[1].to_fetch == ()
+    assert look(config(), cache=mirror)[1] == ()
     expression = {**config().expression.model_dump(), "sha256": "0" * 64}
-    assert look(config(expression=expression), cache=mirror)[1].to_fetch == urls[1:]
+    assert look(config(expression=expression), cache=mirror)[1] == urls[1:]
 
 
 def test_a_simulated_series_needs_no_file_and_no_mirror(here, mirror):
     _, demo = gathered(inputs.check_cohort_file, check_run_config({"cohort": "demo"}))
     assert levels(look(demo)[0]) == ["ok"]
     assert levels(look(demo, mirror)[0]) == ["ok"]
-    assert look(demo, mirror)[1].to_fetch == ()
-
-
-def sampled(mirror, entities=("bleeding",), **changes):
-    settings = config(labels=LABELS, **changes)
-    return gathered(inputs.check_samples, settings, look(settings, mirror)[1], entities)
+    assert look(demo, mirror)[1] == ()
 
 
 def test_the_samples_are_selected_and_labelled_as_the_run_will(mirror):
-    (found,), patients = sampled(mirror)
+    (_, found), _, patients = look(config(labels=LABELS), mirror, entities=["bleeding"])
     assert found.found == "5 patients and 20 controls of 25 samples; positive labels: bleeding 2 of 4"
     assert patients == 5
 
@@ -198,42 +193,16 @@ def test_the_samples_are_selected_and_labelled_as_the_run_will(mirror):
 )
 def test_a_cohort_file_that_does_not_fit_the_series_is_a_fault(mirror, changes, expected):
     settings = config(**{"labels": LABELS, **changes})
-    findings, patients = gathered(inputs.check_samples, settings, look(settings, mirror)[1], ["bleeding"])
+    findings, _, patients = look(settings, mirror, entities=["bleeding"])
     assert expected in words(findings)
     assert patients is None
 
 
 def test_samples_that_are_still_to_be_fetched_are_no_fault(tmp_path):
-    findings, patients = gathered(inputs.check_samples, config(), look(config(), cache=tmp_path)[1], [])
-    assert levels(findings) == ["ok"]
+    findings, _, patients = look(config(), cache=tmp_path)
+    assert levels(findings) == ["ok", "ok"]
+    assert "not at hand" in findings[1].found
     assert patients is None
-
-
-def asked(replies):
-    return replace(this_machine(), ask=replies.__getitem__)
-
-
-def test_nothing_to_fetch_needs_no_network():
-    findings, size = gathered(inputs.check_network, (), asked({}), ask=True)
-    assert (levels(findings), size) == (["ok"], 0)
-
-
-def test_servers_are_asked_only_on_request():
-    findings, _ = gathered(inputs.check_network, ("a", "b"), asked({}), ask=False)
-    assert levels(findings) == ["warning"]
-    assert "a, b" in findings[0].found
-
-
-def test_a_server_that_does_not_answer_is_a_fault_and_sizes_are_summed():
-    replies = {
-        "a": Reply(True, "HTTP status 200", 107.8),
-        "b": Reply(True, "HTTP status 200"),
-        "c": Reply(False, "HTTP status 404"),
-    }
-    findings, size = gathered(inputs.check_network, tuple(replies), asked(replies), ask=True)
-    assert levels(findings) == ["ok", "ok", "fault"]
-    assert "108 MB" in findings[0].found
-    assert size == 107.8
 
 
 def test_a_live_elicitation_tells_what_it_lacks_before_it_asks(here, monkeypatch):
@@ -287,8 +256,7 @@ def test_a_record_of_planning_without_answers_and_an_unknown_entity_are_faults(h
 def test_a_carried_extract_has_nothing_left_to_fetch(here):
     run = check_run_config({"cohort": "gse109142"})
     _, settings = gathered(inputs.check_cohort_file, run)
-    findings, series = gathered(inputs.check_series, settings, run)
-    assert levels(findings) == ["ok"]
-    assert series.to_fetch == ()
-    assert series.samples.is_extract
+    findings, (to_fetch, patients) = gathered(inputs.check_series, settings, run, ())
+    assert levels(findings) == ["ok", "ok"]
+    assert (to_fetch, patients) == ((), 206)
     assert carried_extract(check_run_config({"cohort": "gse109142", "source": "geo"}), settings.series) is None
