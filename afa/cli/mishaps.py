@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 from traceback import walk_tb
-from types import TracebackType
 from typing import Any
 
 from afa.errors import AfaError, Fault, ResourceError
@@ -127,17 +126,17 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """The command that installs what an import has missed, or None for a module that no extra of afa brings.
 
-    Of several extras the smallest will do; where that leaves more than one, it is that of which the room of afa that
-    asked for the module imports most.
+    Of several extras the smallest will do; where that leaves more than one, it is that which the room of afa that asked
+    for the module is named after (`elicit`: elicitation), or else the last by name.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}
     smallest = [name for name in extras if not any(other < extras[name] for other in extras.values())]
     if not module or not smallest:
         return None
-    imported = _imported_in(_room(error.__traceback__))
-    chosen = max(sorted(smallest), key=lambda name: sum(any(_brings(p, m) for m in imported) for p in extras[name]))
-    return f"pip install 'afa[{chosen}]'"
+    files = [Path(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__)]
+    room = next((file.parent.name for file in reversed(files) if file.is_relative_to(PACKAGE)), "")
+    return f"pip install 'afa[{max(smallest, key=lambda name: (name.startswith(room), name))}]'"
 
 
 def _extras() -> dict[str, frozenset[str]]:
@@ -160,15 +159,3 @@ def _brings(package: str, module: str) -> bool:
     name = re.sub(r"[-_.]+", "_", package).casefold()
     module = _NAMED_OTHERWISE.get(module, module).casefold()
     return name == module or name.startswith(f"{module}_")
-
-
-def _room(trace: TracebackType | None) -> Path:
-    """The folder of the innermost code of afa in a traceback."""
-    files = [Path(frame.f_code.co_filename) for frame, _ in walk_tb(trace)]
-    return next((file.parent for file in reversed(files) if file.is_relative_to(PACKAGE)), PACKAGE)
-
-
-def _imported_in(room: Path) -> set[str]:
-    """First parts of the modules that the files of a folder import, by the look of their lines."""
-    lines = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
-    return {name for file in room.glob("*.py") for name in lines.findall(file.read_text(encoding="utf-8"))}
