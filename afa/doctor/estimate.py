@@ -77,28 +77,27 @@ def stage_of(rule: str) -> str:
 
 def nearest(runs: Sequence[StoredRun], cohort: str, patients: int | None) -> StoredRun | None:
     """The stored run of this cohort, else of the most similar number of patients, else the first by name."""
-    if not runs:
-        return None
-    same = [run for run in runs if run.cohort == cohort]
-    if same:
-        return same[0]
-    known = [run for run in runs if run.patients]
-    if patients is None or not known:
-        return runs[0]
-    return min(known, key=lambda run: abs((run.patients or 0) - patients))
+    chosen = [run for run in runs if run.cohort == cohort]
+    if not chosen and patients is not None:
+        chosen = sorted(runs, key=lambda run: abs(run.patients - patients))
+    return next(iter(chosen or runs), None)
 
 
 def estimate(stored: StoredRun, run: RunConfig, *, patients: int | None, simulated: bool, cores: int) -> Estimate:
     """The run's jobs, time and space; `patients` None counts as many as the stored run has."""
-    rules = _of_this_run(stored.rules, run, simulated)
-    factor = growth(stored.patients, patients)
+    rules = stored.rules if simulated else stored.rules[stored.rules["rule"] != "simulate_series"]
+    rules = rules.assign(stage=rules["rule"].map(stage_of)).reset_index(drop=True)
+    for place in rules.index[rules["rule"].str.endswith("_shard")]:  # in this run's number of shards
+        parts = len(run.allocation.parts) if rules.loc[place, "rule"] == "allocation_shard" else 1
+        rules.loc[place, "longest_seconds"] *= max(1.0, rules.loc[place, "jobs"] / (parts * run.shards))
+        rules.loc[place, "jobs"] = parts * run.shards
     grows = ~rules["stage"].isin(WITHOUT_PATIENTS)
     for column in ("seconds", "longest_seconds", "max_rss_mb"):
-        rules[column] = rules[column].where(~grows, rules[column] * factor)
+        rules[column] = rules[column].where(~grows, rules[column] * growth(stored.patients, patients))
     stages = rules.groupby("stage", as_index=False)[["jobs", "seconds"]].sum()
     order = {stage: place for place, stage in enumerate(SPACE_MB)}
     stages = stages.sort_values("stage", key=lambda names: names.map(order), ignore_index=True)
-    scale = (patients or stored.patients or SPACE_PATIENTS) / SPACE_PATIENTS
+    scale = (patients or stored.patients) / SPACE_PATIENTS
     stages["space_mb"] = [_space(stage, scale) for stage in stages["stage"]]
     passing = sum(_space(stage, scale) for stage in SHARDED)
     jobs = rules.loc[rules.index.repeat(rules["jobs"]), "max_rss_mb"].sort_values(ascending=False)
@@ -111,22 +110,9 @@ def estimate(stored: StoredRun, run: RunConfig, *, patients: int | None, simulat
     )
 
 
-def growth(stored: int | None, patients: int | None) -> float:
+def growth(stored: int, patients: int | None) -> float:
     """By how much the time of a stage over patients is multiplied: never by less than 1."""
-    return max(1.0, patients / stored) if stored and patients else 1.0
-
-
-def _of_this_run(stored: pd.DataFrame, run: RunConfig, simulated: bool) -> pd.DataFrame:
-    """The stored rules that this run has, with their `stage`, and with this run's number of shards."""
-    absent = set() if simulated else {"simulate_series"}
-    rules = stored[~stored["rule"].isin(absent)].copy()
-    rules["stage"] = rules["rule"].map(stage_of)
-    for place in rules.index[rules["rule"].str.endswith("_shard")]:
-        parts = len(run.allocation.parts) if rules.loc[place, "rule"] == "allocation_shard" else 1
-        jobs = parts * run.shards
-        rules.loc[place, "longest_seconds"] *= max(1.0, rules.loc[place, "jobs"] / jobs)
-        rules.loc[place, "jobs"] = jobs
-    return rules.reset_index(drop=True)
+    return max(1.0, patients / stored) if patients else 1.0
 
 
 def _space(stage: str, scale: float) -> float:
@@ -157,7 +143,7 @@ def described(stored: StoredRun, whole: Estimate, *, patients: int | None, cores
     scaled = f", its stages over patients scaled to {patients}" if growth(stored.patients, patients) > 1 else ""
     return (
         f"{counted(int(whole.stages['jobs'].sum()), 'job')}, {work} of work{wait}; {size_text(whole.space_mb)} on disk;"
-        f" by a stored run of {stored.cohort} ({stored.patients or 'unknown'} patients), from nothing, on another"
+        f" by a stored run of {stored.cohort} ({stored.patients} patients), from nothing, on another"
         f" machine{scaled}; other settings and another bundle may take more or less"
     )
 

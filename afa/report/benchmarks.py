@@ -138,10 +138,10 @@ def store_run(run: Path, path: str | Path) -> None:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a run took: a row a rule, with the columns of `STORED_COLUMNS` but its patients, None where nothing says."""
+    """What a run took: a row a rule, with the columns of `STORED_COLUMNS` but its patients."""
 
     cohort: str
-    patients: int | None
+    patients: int
     rules: pd.DataFrame
 
 
@@ -152,11 +152,12 @@ def read_stored(folder: str | Path) -> list[StoredRun]:
         try:
             table = pd.read_csv(path, comment="#")
             rules = table[STORED_COLUMNS[:-1]].astype(dict.fromkeys(STORED_COLUMNS[2:-1], "float64"))
-        except (KeyError, ValueError) as error:
+            patients = int(table["patients"].iloc[0])
+        except (KeyError, ValueError, IndexError) as error:
             step = "write it again from a run: afa benchmarks results/<run> --out this file"
             fault = Fault(str(path), f"no stored run ({error!r})", f"columns {', '.join(STORED_COLUMNS)}", step)
             raise ReportError(fault) from None
-        runs.append(StoredRun(path.stem, int(table["patients"].iloc[0]) if "patients" in table else None, rules))
+        runs.append(StoredRun(path.stem, patients, rules))
     return runs
 
 
