@@ -43,6 +43,7 @@ REFERENCE = re.compile(r" \((?:\w+:|app\. |decisions\.md |S)[\w-]+\)")
 """Where the paper or a decision is named."""
 LINKED = re.compile(r"\b((?:docs|resources)/[\w/]+\.md)")
 """A page of the project that a text names."""
+LIMITS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 COMMENT = 120
 """How long a line of `config.yaml` may be."""
 
@@ -148,26 +149,20 @@ def _leaves(node: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[
 
 
 def _kind(node: dict[str, Any], plural: str = "") -> str:
-    """The type in words: `list of whole numbers, 1 or more`."""
+    """The type in words: `list of whole numbers, at least 1`."""
     kind = node["type"] if isinstance(node["type"], str) else node["type"][0]
     if kind == "array":
         return "list of " + _kind(node["items"], "s")
     if "enum" in node:
         return ", ".join(f"`{value}`" for value in node["enum"])
-    if kind == "string":
-        return ("path" if node.get("format") == "path" else "name" if "pattern" in node else "text") + plural
     if kind == "boolean":
         return "`true`, `false`"
-    word = "even number" if node.get("multipleOf") == 2 else "whole number" if kind == "integer" else "number"
-    least, above = node.get("minimum"), node.get("exclusiveMinimum")
-    most, below = node.get("maximum"), node.get("exclusiveMaximum")
-    if kind == "integer" and above is not None and below is None:
-        least, above = above + 1, None
-    if least is not None and most is not None:
-        return f"{word}{plural} from {least:g} to {most:g}"
-    limits = [f"above {above:g}"] if above is not None else [f"{least:g} or more"] if least is not None else []
-    limits += [f"below {below:g}"] if below is not None else [f"at most {most:g}"] if most is not None else []
-    return word + plural + "".join(f", {limit}" for limit in limits if (kind, limit) != ("integer", "0 or more"))
+    if kind == "string":
+        word = "path" if node.get("format") == "path" else "name" if "pattern" in node else "text"
+    else:
+        word = "even number" if node.get("multipleOf") == 2 else "whole number" if kind == "integer" else "number"
+    limits = [f"{words} {node[limit]:g}" for limit, words in LIMITS.items() if limit in node]
+    return ", ".join([word + plural, *limits])
 
 
 def _default(node: dict[str, Any]) -> str:

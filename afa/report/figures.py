@@ -110,7 +110,12 @@ STYLE: Any = {
 
 
 class Shown(Figure):
-    """A figure that a notebook shows at the end of a cell, whatever has been imported there."""
+    """A figure that a notebook shows at the end of a cell, whatever has been imported there.
+
+    saved : as it was written; laid out once more it would differ by hundredths.
+    """
+
+    saved = ""
 
     def svg(self) -> str:
         """The figure as SVG, the same bytes each time.
@@ -122,7 +127,8 @@ class Shown(Figure):
         svg = PLACES.sub(lambda found: DECIMALS.sub(_rounded, found[0].replace("\n", "")), drawn.getvalue())
         return svg[svg.index("<svg") :]
 
-    _repr_svg_ = svg
+    def _repr_svg_(self) -> str:
+        return self.saved or self.svg()
 
 
 def _rounded(number: re.Match[str]) -> str:
@@ -194,9 +200,10 @@ def save_figure(figure: Shown, path: str | Path = "") -> Shown:
         ending, endings = Path(path).suffix.removeprefix("."), figure.canvas.get_supported_filetypes()
         if ending not in endings:
             raise ReportError(Fault(f"figure {path}", f"the ending '{ending}'", ", ".join(sorted(endings)), "name one"))
+        figure.saved = figure.svg()
         with atomic_file(path) as temporary:
             if ending == "svg":
-                temporary.write_text(figure.svg(), encoding="utf-8")
+                temporary.write_text(figure.saved, encoding="utf-8")
             else:
                 figure.savefig(temporary, format=ending, metadata=DATELESS.get(ending))
     return figure

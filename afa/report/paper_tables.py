@@ -77,20 +77,13 @@ class Lines:
         return None if place is None else self.rows.iloc[place]
 
 
-def lines_of(summary: pd.DataFrame | Lines) -> Lines:
-    """The summary as `Lines`, which it may be already."""
-    return summary if isinstance(summary, Lines) else Lines(summary)
-
-
-def paper_table(name: str, printed: pd.DataFrame, summary: pd.DataFrame | Lines, *, n_features: int) -> pd.DataFrame:
+def paper_table(name: str, printed: pd.DataFrame, summary: Lines, *, n_features: int) -> pd.DataFrame:
     """One table of the paper, by printed cell, with the columns of `COLUMNS`.
 
     printed : the paper's table, with `row`, `column`, `value`. summary : all summary rows of the run. The paper's last
     column, t = 216, is its full observation, answered by ours at `n_features`. `difference` is ours less the paper's.
     """
-    if name not in TABLES:
-        raise ReportError(Fault(f"paper table {name}", "no such table", ", ".join(TABLES), "choose one of these"))
-    summary, lines = lines_of(summary), []
+    lines = []
     for row, column, paper in _cells(printed):
         found, cell = re.match(r"t=(\d+)", column), TABLES[name](row, column)
         t = None if found is None else n_features if int(found[1]) == PAPER_FEATURES else int(found[1])
@@ -108,7 +101,7 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
     A field of its own has nothing to do with the paper's numbers: `paper` and `difference` are missing there.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
-    cells = paper_table(name, printed, rows, n_features=len(cohort.features))
+    cells = paper_table(name, printed, Lines(rows), n_features=len(cohort.features))
     of_a_field = cohort.provenance.get("origin") == "table"
     return cells.assign(paper=np.nan, difference=np.nan) if of_a_field else cells
 
@@ -273,14 +266,14 @@ TABLES: Mapping[str, Callable[[str, str], Cell | None]] = {
 }
 
 
-def binary_form(summary: pd.DataFrame | Lines, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
+def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
     """One line per (target, method), one column per t: `0.53 (+29.7 / +30.6)`, as tab:classification_with_llm has it.
 
     In brackets the gains in percentage points over the random order: of `f_target`, looking ahead to the row's own
-    score (to `two_elbo` for `wald`), and of `cmi`. summary : rows `binary`. variant : `support` counts t over the
+    score (to `two_elbo` for `wald`), and of `cmi`. rows : `binary`. variant : `support` counts t over the
     features of the entity's support. A target without cases has no line; a t that is not there has an empty cell.
     """
-    summary, lines = lines_of(summary), []
+    summary, lines = Lines(rows), []
     for target, (method, own) in product(("likelihood", "clinical"), F_TARGET.items()):
         cells = {}
         for t in rounds:

@@ -37,11 +37,8 @@ VERSION = "1.1"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 DIGEST = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
 SOFTWARE = "https://arxiv.org/abs/2606.18933"
-PAGES = {
-    "report.html": "The report",
-    "workflow.html": "Snakemake's own report",
-    "provenance.json": "How every file was made",
-}
+PAGES = ("report.html", "workflow.html", "provenance.json")
+"""Files of a run that no job of its record made."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ def write_crate(run: Path, license_url: str) -> Path:
     source = run / "provenance.json"
     try:
         told = json.loads(source.read_text(encoding="utf-8"))
-        jobs, environment = told["jobs"], told["environment"]
+        jobs, version = told["jobs"], told["environment"]["packages"]["afa"]
         published = max(job["ended"] for job in jobs)
     except (OSError, ValueError, KeyError, TypeError) as error:
         found = f"no record of a finished run ({error})"
@@ -223,21 +220,15 @@ def write_crate(run: Path, license_url: str) -> Path:
             known[path] = crate.add_dataset(place, inside, properties={"name": inside})
         else:
             digest = made.get(path, digest)
-            said = {"name": PAGES.get(inside, inside), "contentSize": str(place.stat().st_size)}
+            said = {"name": inside, "contentSize": str(place.stat().st_size)}
             known[path] = crate.add_file(place, inside, properties=said | ({"sha256": digest} if digest else {}))
         return known[path]
 
     for page in PAGES:
         if (run / page).is_file():
             entity(f"results/{name}/{page}", "")
-    versions = environment["packages"]
-    properties = {"name": "afa", "softwareVersion": versions.get("afa", ""), "url": SOFTWARE}
+    properties = {"name": "afa", "softwareVersion": version, "url": SOFTWARE}
     software, actions = _context(crate, "#afa", "SoftwareApplication", properties), []
-    software["softwareRequirements"] = [
-        _context(crate, f"#{package}", "SoftwareApplication", {"name": package, "softwareVersion": version})
-        for package, version in {"python": environment["python"], **versions}.items()
-        if package != "afa"
-    ]
     for number, job in enumerate(jobs, start=1):
         said = {"name": job["rule"], "description": job["command"]}
         said |= {"startTime": _utc(job["started"]), "endTime": _utc(job["ended"])}

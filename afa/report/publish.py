@@ -7,7 +7,6 @@ that of the stages. Tables of a stage are named `stage/table`, those made for re
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,22 +16,22 @@ import pyarrow.parquet as pq
 
 from afa.errors import Fault, ReportError
 from afa.files import atomic_folder, write_csv
-from afa.orders import PAPER_ROUNDS
-from afa.report.paper_tables import TABLES, Lines, binary_form, paper_table
+from afa.report.paper_tables import TABLES, Lines, paper_table
 from afa.spreadsheet import marked_table
 from afa.stages import stages
 from afa.stages.base import COMMON, Column
 
 DICTIONARY = "data_dictionary"
-SUPPORT_ROUNDS = (0, 2, 5, 10, 20)
 COLUMNS = ["table", "column", "type", "unit", "meaning"]
 
 with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
     OWN: Mapping[tuple[str, str], Column] = {
-        (row["table"], row["column"]): Column(row["unit"], row["meaning"]) for row in csv.DictReader(_file)
+        (table, row["column"]): Column(row["unit"], row["meaning"])
+        for row in csv.DictReader(_file)
+        for table in row["table"].split()
     }
 """Columns that no stage describes, where they mean something else than elsewhere: by `table`, `stage/table`, `stage/*`,
-or `*` for every table of the summary and for readers. `t=` is a column of any round."""
+or `*` for every table of the summary and for readers."""
 
 
 def publish(
@@ -47,18 +46,11 @@ def publish(
 
     paper : its tables by name; none where the run is not compared with them.
 
-    The paper's tables with ours beside, and the binary task in the paper's form, by t over all features and over the
-    support; and `data_dictionary`, which also describes `summary.csv` and the Parquet files of `of_stages`,
-    the folders that the experiments wrote. What stands in the summary is not written again.
+    The paper's tables with ours beside, and `data_dictionary`, which also describes `summary.csv` and the Parquet files
+    of `of_stages`, the folders that the experiments wrote. What stands in the summary is not written again.
     """
-    rounds = [t for t in PAPER_ROUNDS if t < n_features] + [n_features]
-    lines = Lines(summary)
-    tables = {
-        "binary_form": binary_form(lines, rounds=rounds),
-        "binary_form_support": binary_form(lines, rounds=SUPPORT_ROUNDS, variant="support"),
-    }
-    for name in TABLES if paper else ():
-        tables[name] = paper_table(name, paper[name], lines, n_features=n_features)
+    lines, names = Lines(summary), TABLES if paper else ()
+    tables = {name: paper_table(name, paper[name], lines, n_features=n_features) for name in names}
     files = [path for stage in of_stages for path in sorted(stage.glob("*.parquet"))]
     schemas = {f"{path.parent.name}/{path.stem}": pq.read_schema(path) for path in files}
     parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
@@ -82,9 +74,8 @@ def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
         stage, _, name = table.partition("/")
         columns = stages()[stage].tables.get(name, {}) if stage in stages() else {}
         for field in schema:
-            column = re.sub(r"^t=\d+$", "t=", field.name)
-            own = [OWN.get((place, column)) for place in (table, f"{stage}/*" if name else "*")]
-            meaning = next(filter(None, (columns.get(column), *own, COMMON.get(column))), None)
+            own = [OWN.get((place, field.name)) for place in (table, f"{stage}/*" if name else "*")]
+            meaning = next(filter(None, (columns.get(field.name), *own, COMMON.get(field.name))), None)
             if meaning is None:
                 found, expected = f"the column {field.name}", "a column with a meaning"
                 step = "describe it in the STAGE of its stage, or in afa/report/columns.csv"

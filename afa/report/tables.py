@@ -17,8 +17,6 @@ from afa.mrf import Floats
 from afa.report.paper_tables import ALLOCATIONS, PRIORITY, RANDOM, START, Lines
 
 WORK = ["solves", "iterations", "capped"]
-ASCENT = ["finished", "ascended"]
-"""Solves that met the cap and were finished by coordinate ascent, and its sweeps."""
 HALVES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
 ERROR_KEYS = ["patient", "entity", "seed", "t"]
 
@@ -64,14 +62,9 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """By `keys`: `WORK`, `sweeps` per solve, `capped_share`, of the solves those that met the cap; and `ASCENT`.
-
-    A count that no table records is missing.
-    """
-    recorded = solves.reindex(columns=[*keys, *WORK, *ASCENT]).groupby(list(keys), sort=False)
-    work = recorded[WORK].sum().astype(float)
-    work = work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
-    return work.astype(dict.fromkeys(WORK, "int64")).join(recorded[ASCENT].sum(min_count=1).astype("Int64"))
+    """By `keys`: `WORK`, `sweeps` per solve, and `capped_share`, of the solves those that met the cap."""
+    work = solves.groupby(list(keys), sort=False)[WORK].sum()
+    return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
@@ -85,14 +78,6 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
     }
     table = pd.DataFrame(single).join(of_duels.agg(["min", "median", "max"])).dropna(subset=["alone"])
     return table.sort_values("alone", kind="stable")
-
-
-def below_the_bounds(contraction: pd.DataFrame) -> pd.DataFrame:
-    """By kind of model: count and quantiles of beta L^2, and the share of models below each bound, 1 and 3/2."""
-    spread = contraction.groupby("model", sort=False)["contraction"].describe()[["count", "min", "50%", "max"]]
-    for name, bound in {"below_1": 1.0, "below_3_2": 1.5}.items():
-        spread[name] = (contraction["contraction"] < bound).groupby(contraction["model"]).mean()
-    return spread
 
 
 def log_odds_error(odds: pd.DataFrame) -> pd.Series:

@@ -6,7 +6,6 @@ import pytest
 from bundles import bundle_of
 
 from afa.report.tables import (
-    below_the_bounds,
     bundle_table,
     contraction_by_entity,
     log_odds_error,
@@ -44,11 +43,10 @@ def test_pairs_stand_by_what_they_share_with_the_distance_of_their_names_not_of_
 
 ROUNDS = pd.DataFrame(
     {"start": "warm", "t": [0, 0, 1], "solves": [3, 1, 2], "iterations": [30, 10, 8], "capped": [1, 0, 0]}
-    | {"ascended": [7, 0, 0]}
 )
 CONVERGENCE = pd.DataFrame(
     {"model": ["class_1", "entity"], "entity": "a", "t": 0, "solves": [2, 9], "iterations": [6, 99]}
-    | {"capped": [1, 9], "finished": [1, 9]}
+    | {"capped": [1, 9]}
 )
 
 
@@ -58,14 +56,6 @@ def test_work_is_added_up_by_round_before_it_is_divided():
     assert work.loc[("entity, warm start", 1), "sweeps"] == 4.0
     assert work.loc[("closure, class 1", 0), "sweeps"] == 3.0
     assert len(work) == 3
-
-
-def test_the_total_leaves_empty_what_a_table_does_not_record():
-    total = work_of(named_solves(ROUNDS, CONVERGENCE), "solve")
-    assert total.loc["entity, warm start", ["solves", "sweeps", "ascended"]].tolist() == [6, 8.0, 7]
-    assert pd.isna(total.loc["entity, warm start", "finished"])
-    assert total.loc["closure, class 1", "finished"] == 1
-    assert pd.isna(total.loc["closure, class 1", "ascended"])
 
 
 CONTRACTION = pd.DataFrame(
@@ -84,12 +74,6 @@ def test_a_duel_counts_for_both_of_its_sides():
     assert table.loc["a", ["alone", "closure", "min", "median", "max"]].tolist() == [1.0, 0.5, 3.0, 4.0, 5.0]
     assert table.loc["b", ["alone", "min", "max"]].tolist() == [2.0, 3.0, 3.0]
     assert pd.isna(table.loc["b", "closure"])
-
-
-def test_a_constant_on_a_bound_is_not_below_it():
-    below = below_the_bounds(CONTRACTION)
-    assert below.loc["entity", ["count", "below_1", "below_3_2"]].tolist() == [2, 0.0, 0.5]
-    assert below.loc["closure", "below_1"] == 1.0
 
 
 def test_the_error_of_mean_field_is_only_of_states_that_have_both():

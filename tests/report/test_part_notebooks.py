@@ -97,7 +97,7 @@ def test_inference_says_which_tables_are_not_there_or_too_old(bundle_tiny, tmp_p
         rounds.to_parquet(run / "tables" / "sign" / "rounds.parquet")
     text = shown(run, "inference", tmp_path)
     assert "not in this run: tables/sanity/contraction" in text
-    said = "sign/rounds is of an older version, without start, capped, ascended" if older else "tables/sign/rounds"
+    said = "sign/rounds is of an older version, without start, capped" if older else "tables/sign/rounds"
     assert said in text
 
 
@@ -105,7 +105,7 @@ def test_inference_draws_what_the_tables_hold(bundle_tiny, tmp_path):
     run = run_of(tmp_path / "run", bundle_tiny)
     (run / "tables" / "sign").mkdir(parents=True)
     keys = {"method": "linearity", "start": "uniform", "t": [0, 0, 1]}
-    work = {"solves": [3, 3, 2], "iterations": [30, 30, 8], "capped": [0, 1, 0], "ascended": [0, 7, 0]}
+    work = {"solves": [3, 3, 2], "iterations": [30, 30, 8], "capped": [0, 1, 0]}
     pd.DataFrame({**keys, **work}).to_parquet(run / "tables" / "sign" / "rounds.parquet")
     text = shown(run, "inference", tmp_path)
     line = next(line for line in text.splitlines() if line.startswith("entity, uniform start"))

@@ -19,7 +19,6 @@ from afa.stats.tables import write_tables
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}
-FORMS = ("binary_form", "binary_form_support")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def published(bundle_tiny, tmp_path_factory):
 
 def test_the_papers_tables_and_the_dictionary_are_there_once_and_the_summary_is_not_written_again(published):
     folder, rows = published
-    assert {path.name for path in folder.iterdir()} == {f"{name}.csv" for name in (*TABLES, *FORMS, DICTIONARY)}
+    assert {path.name for path in folder.iterdir()} == {f"{name}.csv" for name in (*TABLES, DICTIONARY)}
     assert "binary" in set(rows["table"])
     assert "binary" in set(pd.read_csv(folder / f"{DICTIONARY}.csv")["table"])
 
