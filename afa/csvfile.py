@@ -11,8 +11,9 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 ROWS_PER_BLOCK = 500  # larger blocks outlive the young generation of the garbage collector and read half as fast
 SHOWN_PER_KIND = 50
+SHOWN_TOGETHER = 20
+MOST_TEXTS = 5
+"""Rows, and different texts in them, that the one line of a brief list of faults shows at most."""
 LARGEST_UNPACKED = 2 << 30
 LONGEST_NAME = 200
 MOST_FAULTS = 1_000
@@ -39,49 +43,57 @@ _MOST_COMPARED = 5_000  # names that a wrong one is compared with: more would ta
 class RowFaults:
     """The faults of one file, in line order.
 
-    Beyond `most` rows with the same fault in the same column, the rest are counted in one line, so that a wrong column
-    of a million rows stays readable. names : what each row
-    is called, in place of its line.
+    Of the rows with the same fault in the same column the first `SHOWN_PER_KIND` have a line each and the rest are
+    counted in one, so that a wrong column of a million rows stays readable. brief : they have one line together.
+    names : what each row is called, in place of its line.
     """
 
-    def __init__(self, path: str | Path, most: int = SHOWN_PER_KIND, names: Sequence[str] = ()) -> None:
-        self.path = str(path)
-        self.most = most
-        self.names = names
-        self._by_kind: dict[tuple[str, str], list[tuple[int, Fault]]] = {}
-        self._unshown: dict[tuple[str, str], int] = {}
+    def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
+        self.path, self.brief, self.names = str(path), brief, names
+        self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}  # line, found, next step
+        self._count: Counter[tuple[str, str]] = Counter()
 
     def add(self, line: int, column: str, found: str, expected: str, next_step: str) -> None:
         """Note a fault at a 1-based line; `line` 0 means the whole file, `column` "" the whole row."""
-        kind = (column, expected)
-        shown = self._by_kind.setdefault(kind, [])
-        if len(shown) == self.most:
-            self._unshown[kind] = self._unshown.get(kind, 0) + 1
-            return
-        where = self.path + (f", {self.place(line)}" if line else "") + (f", column {column}" if column else "")
-        shown.append((line, Fault(where, found, expected, next_step)))
+        self._count[column, expected] += 1
+        if self._count[column, expected] <= (SHOWN_TOGETHER if self.brief else SHOWN_PER_KIND):
+            self._shown.setdefault((column, expected), []).append((line, found, next_step))
 
     def place(self, line: int) -> str:
         """What the row at a line is called."""
         return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:
-        """All faults in line order, followed by one for each kind that was cut short; of one, its own line says so."""
-        if self.most == 1:
-            for kind, count in self._unshown.items():
-                ((line, fault),) = self._by_kind[kind]
-                self._by_kind[kind] = [(line, replace(fault, found=f"{fault.found}, and {count:,} more such rows"))]
-            self._unshown = {}
-        numbered = sorted((pair for shown in self._by_kind.values() for pair in shown), key=lambda pair: pair[0])
-        return [fault for _, fault in numbered] + [
-            Fault(
-                self.path + (f", column {column}" if column else ""),
-                f"{count} more row{'s' if count > 1 else ''} with this fault",
-                expected,
-                "correct the rows named above in the same way and check again",
-            )
-            for (column, expected), count in self._unshown.items()
-        ]
+        """All faults in line order, followed by one for each kind that was cut short."""
+        numbered, unshown = list[tuple[int, Fault]](), list[Fault]()
+        for (column, expected), rows in self._shown.items():
+            at, count = f", column {column}" if column else "", self._count[column, expected]
+            if self.brief:
+                line, _, step = rows[0]
+                numbered.append((line, Fault(self.path + at, self._together(rows, count), expected, step)))
+                continue
+            for line, found, step in rows:
+                where = self.path + (f", {self.place(line)}" if line else "") + at
+                numbered.append((line, Fault(where, found, expected, step)))
+            if more := count - len(rows):
+                found = f"{more} more row{'s' if more > 1 else ''} with this fault"
+                step = "correct the rows named above in the same way and check again"
+                unshown.append(Fault(self.path + at, found, expected, step))
+        return [fault for _, fault in sorted(numbered, key=itemgetter(0))] + unshown
+
+    def _together(self, rows: Sequence[tuple[int, str, str]], count: int) -> str:
+        """What there is, with the rows on which each stands: `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
+        lines: dict[str, list[int]] = {}
+        for line, found, _ in rows:
+            if found in lines or len(lines) < MOST_TEXTS:
+                lines.setdefault(found, []).append(line)
+        texts = []
+        for found, places in lines.items():
+            kinds, names = zip(*(self.place(line).split(" ", 1) for line in places), strict=True)
+            standing = f" ({kinds[0]}{'s' if len(places) > 1 else ''} {', '.join(names)})"
+            texts.append(found + (standing if places[0] else ""))
+        more = count - sum(map(len, lines.values()))
+        return ", ".join(texts) + (f" and {more:,} more" if more else "")
 
 
 def first_of(faults: list[Fault], where: object, again: str = "try again") -> list[Fault]:
@@ -153,15 +165,15 @@ def read_table(
     optional: Sequence[str] = (),
     unread: Collection[str] = (),
     whole_rows: bool = False,
-    most: int = SHOWN_PER_KIND,
+    brief: bool = False,
 ) -> CsvTable:
     """Read a UTF-8 CSV file (`.tsv`: tabs; `.gz`: packed) with a header; what is wrong with it is in its `faults`.
 
     Columns in `unread` are allowed but not kept. Blank lines are skipped, a row shorter than the header is filled
     with empty texts, or with `whole_rows` a fault, and a row longer than the header is a fault and left out. A file
-    that cannot be read, or lacks a required column, gives a table without rows. most : of `RowFaults`.
+    that cannot be read, or lacks a required column, gives a table without rows. brief : of `RowFaults`.
     """
-    faults = RowFaults(path, most)
+    faults = RowFaults(path, brief)
     columns: dict[str, list[str]] = {column: [] for column in (*required, *optional) if column not in unread}
     lines: list[int] = []
     text = _text_of(Path(path), faults)
@@ -196,14 +208,19 @@ def table_of_frame(
     required: Sequence[str],
     optional: Sequence[str] = (),
     names: Sequence[str] = (),
+    brief: bool = False,
 ) -> CsvTable:
-    """A table in memory as the CSV file that it would be. where, names : what it and each row is called in faults."""
-    header, faults = list(map(str, frame.columns)), RowFaults(where, names=names)
+    """A table in memory as the CSV file that it would be; truth values are 0 and 1.
+
+    where, names : what it and each row is called in faults. brief : of `RowFaults`.
+    """
+    header, faults = list(map(str, frame.columns)), RowFaults(where, brief, names)
     rows = len(frame) if _header_is_usable(header, required, optional, faults, ",") else 0
     columns = dict.fromkeys((*required, *optional), [""] * rows)
     for number, name in enumerate(header if rows else ()):
         cells = frame.iloc[:, number]
-        columns[name] = ["" if gap else str(cell) for cell, gap in zip(cells, cells.isna(), strict=True)]
+        truth = [int(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells]
+        columns[name] = ["" if gap else str(cell) for cell, gap in zip(truth, cells.isna(), strict=True)]
     return CsvTable(np.arange(2, rows + 2, dtype=np.int64), columns, faults)
 
 

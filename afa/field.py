@@ -282,7 +282,7 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
 
 def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
     """The measurement of each feature; `exclusive` where all features of it are values of one variable."""
-    table = read_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, most=1)
+    table = read_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, brief=True)
     places = name_column(table, "feature", _places(features), f"of {DICTIONARY_FILE}")
     table.once(places, "each feature once", "feature")
     faults += table.faults.listed()
@@ -301,7 +301,7 @@ def _answers(
     known : by column the names that may stand in it, and where those are from; a file of a record has any names.
     """
     columns = COLUMNS[kind] if known else ("voter", *COLUMNS[kind])
-    table = read_table(path, required=columns, whole_rows=True, most=1)
+    table = read_table(path, required=columns, whole_rows=True, brief=True)
     values: dict[str, Any] = {"voter": path.name.removesuffix(".csv").partition("_")[2] or "r1"} | dict(table.columns)
     keys = [name for name in columns if name in KEYS]
     sound = np.all([name_column(table, name, *known.get(name, ())) >= 0 for name in keys], axis=0)

@@ -27,7 +27,7 @@ from afa.cohort.encode import (
     robust_reach,
     without_spread,
 )
-from afa.cohort.tables import Cells, cells_fault, cells_of_frame, nearest_column, numbers_of, read_cells
+from afa.cohort.tables import Cells, cells_of_frame, nearest_column, numbers_of, read_cells
 from afa.csvfile import few, quoted, visible
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of
@@ -174,16 +174,17 @@ def encode_cells(
 ) -> Encoded:
     """Encode the cells of a table; every fault of its columns and values is raised at once, as a `CohortError`."""
     present = [name for name in features.names if name in cells.columns]
-    values, faults = numbers_of(where, cells, present)
+    values, faults = numbers_of(cells, present), list[Fault]()
     if missing := [name for name in features.names if name not in cells.columns]:
         step = nearest_column(missing[0], cells.unknown) or "add them, or leave their rows out"
         found = f"no column for {len(missing)} of {len(features)} features: {few(missing)}"
-        faults.insert(0, Fault(str(where), found, "every feature of features.csv", step))
+        faults.append(Fault(str(where), found, "every feature of features.csv", step))
     for name, column in zip(present, values.T, strict=True):
-        odd = np.flatnonzero(~(np.isnan(column) | np.isin(column, (0.0, 1.0))))
-        if odd.size and features.kinds[features.names.index(name)] == "binary":
+        if features.kinds[features.names.index(name)] == "binary":
+            odd = ~(np.isnan(column) | np.isin(column, (0.0, 1.0)))
             step = "code it as 0 and 1, or call it ordinal in features.csv"
-            faults.append(cells_fault(where, cells, name, odd, "0 or 1, or nothing", step))
+            cells.table.wrong(odd, name, "0 or 1, or nothing", step)
+    faults += cells.table.faults.listed()
     open_ended = [name for name, ranged in zip(features.names, features.has_range, strict=True) if not ranged]
     if open_ended and coding.reference is None:
         expected = "cut points for every feature, or a reference for those without"

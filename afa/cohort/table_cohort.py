@@ -18,7 +18,7 @@ from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import Coding, least_controls
 from afa.cohort.encode_table import Encoded, read_and_encode
-from afa.cohort.tables import cells_fault, labels_of, read_cells, read_names
+from afa.cohort.tables import labels_of, read_cells, read_names
 from afa.csvfile import visible
 from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import AfaError, CohortError, ConfigError, Fault
@@ -202,14 +202,11 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
     """
     entities = read_names(path)[1:]
     cells = read_cells(path, "entity", entities)
-    values, faults = labels_of(path, cells, entities)
-    known = {*patients, *others}
+    values, known = labels_of(cells, entities), {*patients, *others}
     unknown = [row for row, name in enumerate(cells.names) if name not in known]
-    if unknown:
-        whole = cells._replace(columns={cells.first: cells.names})
-        step = "name the patients as in the table of values, or remove the rows"
-        faults.append(cells_fault(path, whole, cells.first, unknown, "patients of the table of values", step))
-    CohortError.raise_for(faults)
+    step = "name the patients as in the table of values, or remove the rows"
+    cells.table.wrong(unknown, cells.first, "patients of the table of values", step)
+    CohortError.raise_for(cells.table.faults.listed())
     table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(entities))
     return table.reindex(list(patients)).astype("Int8")
 

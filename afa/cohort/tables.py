@@ -6,12 +6,11 @@ is brought onto the features of a bundle.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,7 +28,18 @@ from afa.cohort.cohort import (
     load_cohort,
     parquet_table,
 )
-from afa.csvfile import LONGEST_NAME, few, is_name, number, quoted, read_header, read_table, suggestion, visible
+from afa.csvfile import (
+    CsvTable,
+    few,
+    name_column,
+    number,
+    quoted,
+    read_header,
+    read_table,
+    suggestion,
+    table_of_frame,
+    visible,
+)
 from afa.errors import CohortError, Fault
 from afa.files import sha256_of
 
@@ -37,24 +47,25 @@ if TYPE_CHECKING:
     from afa.bundle import Bundle
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
-SHOWN = 20
-"""Rows that one line names, and columns that have a line each, at most; the others are counted."""
+MOST_COLUMNS = 20
+"""Columns that have a line each at most; the others are counted."""
 ENCODE = "encode it first, with `afa encode`"
-MOST_TEXTS = 5
-"""Different texts that one line shows at most."""
 MOST_HEADERS = 2
 """Rows of words alone that are taken for units or a second header; where there are more, the columns are in words."""
 YES_OR_NO = ("yes", "no", "y", "n", "true", "false", "positive", "negative", "present", "absent")
 
 
 class Cells(NamedTuple):
-    """A table as texts: `names` (P,) of the first column, `columns` by name; `rows` (P,) says where each row stands."""
+    """A table as texts: `names` (P,) of its column `first`, the other `columns` that were asked for, by name.
+
+    unknown : columns that are not known. table : where faults are noted.
+    """
 
     first: str
     names: Sequence[str]
     columns: Mapping[str, Sequence[str]]
     unknown: Sequence[str]
-    rows: Sequence[str]
+    table: CsvTable
 
 
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
@@ -67,75 +78,79 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
         expected, step = "a CSV, TSV or Parquet table", f"save it with one of the endings {', '.join(ENDINGS)}"
         found = f"the ending {quoted(path.suffix)}" if path.suffix else "a name without an ending"
         raise CohortError(Fault(str(path), found, expected, step))
-    names = read_names(path)
-    if names and names[0] in known:
-        found = f"a first column {quoted(names[0])}, which is a {kind}"
+    header = read_names(path)
+    if header and header[0] in known:
+        found = f"a first column {quoted(header[0])}, which is a {kind}"
         raise CohortError(Fault(str(path), found, "the patients' names in the first column", "put them there"))
-    wanted = {*known, *others}
+    wanted = {*header[:1], *known, *others}
     if path.suffix == ".parquet":
-        cells = _parquet_cells(path, names, set(known), wanted)
+        table = _parquet_cells(path, header, wanted)
+    elif len(header) == 1 and not any(mark in header[0] for mark in ";\t|,"):
+        step = f"put commas between the fields, the patients' names first, then one column per {kind}"
+        raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))
     else:
-        cells = _csv_cells(path, names, kind, set(known), wanted)
+        unread = [name for name in header if name not in wanted]
+        table = read_table(path, required=header or [PATIENT], unread=unread, whole_rows=True, brief=True)
+    known_names = set(known)
+    cells = _cells_of(table, (header or [PATIENT])[0], [name for name in header[1:] if name not in known_names])
     if not cells.names:
         raise CohortError(Fault(str(path), "no row", "a row for each patient", "add the patients"))
     return cells
 
 
+def _cells_of(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
+    """The cells of a table whose column `first` names the patients; all faults so far are a `CohortError`."""
+    names = table.columns[first]
+    twice = (name_column(table, first) >= 0) & pd.Series(names, dtype=object).duplicated(keep=False).to_numpy()
+    table.wrong(twice, first, "each patient once", "remove or rename the repeated rows")
+    CohortError.raise_for(table.faults.listed())
+    return Cells(first, names, {name: texts for name, texts in table.columns.items() if name != first}, unknown, table)
+
+
 def numbers_of(
-    path: Path | str,
     cells: Cells,
     columns: Sequence[str],
     expected: str = "a finite number, or nothing",
     *,
     only: Sequence[float] = (),
     step: str = "",
-) -> tuple[NDArray[np.float64], list[Fault]]:
-    """(P, columns) The numbers of these columns, NaN where a cell is empty or holds none; and what is wrong.
+) -> NDArray[np.float64]:
+    """(P, columns) The numbers of these columns, NaN where a cell is empty or holds none; faults are noted.
 
-    A row or two that hold only words, such as units or a second header, are a fault each; so are a column's other
-    cells, of which the first rows are named. only : the numbers that may occur, if not any. step : what to do about
-    other cells, if not what their text suggests.
+    A row or two that hold only words, such as units or a second header, are a fault, and so are a column's other
+    cells. only : the numbers that may occur, if not any. step : what to do about other cells, if not what their text
+    suggests.
     """
     values = np.full((len(cells.names), len(columns)), np.nan)
-    wrong = np.zeros(values.shape, dtype=np.bool_)
     filled = np.zeros(values.shape, dtype=np.bool_)
     for place, name in enumerate(columns):
         texts = cells.columns[name]
         read = {text: number(text) for text in set(texts)}
         values[:, place] = np.fromiter(map(read.__getitem__, texts), dtype=np.float64, count=len(texts))
         filled[:, place] = np.fromiter((bool(text.strip()) for text in texts), dtype=bool, count=len(texts))
-        wrong[:, place] = filled[:, place] & ~np.isfinite(values[:, place])
+    wrong = filled & ~np.isfinite(values)
     words = wrong.sum(axis=1)
     whole = (words >= 2) & (words == filled.sum(axis=1)) & (words * 2 > len(columns))
     whole &= whole.sum() <= MOST_HEADERS
-    faults = []
     for row in np.flatnonzero(whole).tolist():
         texts = [cells.columns[name][row] for name in columns if cells.columns[name][row].strip()]
         found = f"{len(texts)} texts and no number, such as {quoted(texts[0])} and {quoted(texts[1])}"
         remove = "remove the row; units belong into features.csv, a second header nowhere"
-        faults.append(Fault(f"{path}, {cells.rows[row]}", found, "the numbers of a patient", remove))
+        cells.table.wrong([row], "", "the numbers of a patient", remove, found)
     odd = (filled & ~np.isin(values, only) if only else wrong) & ~whole[:, None]
     places = np.flatnonzero(odd.any(axis=0)).tolist()
-    for place in places[:SHOWN]:
-        rows, name = np.flatnonzero(odd[:, place]), columns[place]
-        faults.append(cells_fault(path, cells, name, rows, expected, step or _step(cells.columns[name][rows[0]])))
-    if len(places) > SHOWN:
-        faults.append(
-            Fault(str(path), f"{len(places) - SHOWN} more such columns", expected, step or "correct them too")
-        )
-    return np.where(np.isfinite(values), values, np.nan), faults
+    for place in places[:MOST_COLUMNS]:
+        name = columns[place]
+        suggested = step or _step(cells.columns[name][int(odd[:, place].argmax())])
+        cells.table.wrong(odd[:, place], name, expected, suggested)
+    if more := len(places[MOST_COLUMNS:]):
+        cells.table.faults.add(0, "", f"{more} more such columns", expected, step or "correct them too")
+    return np.where(np.isfinite(values), values, np.nan)
 
 
-def labels_of(path: Path, cells: Cells, columns: Sequence[str]) -> tuple[NDArray[np.float64], list[Fault]]:
+def labels_of(cells: Cells, columns: Sequence[str]) -> NDArray[np.float64]:
     """As `numbers_of`, of labels."""
-    return numbers_of(path, cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step="code the label as 0 and 1")
-
-
-def cells_fault(path: Path | str, cells: Cells, column: str, rows: Iterable[int], expected: str, step: str) -> Fault:
-    """One line for cells of one column, which names the first rows."""
-    rows = [int(row) for row in rows]
-    found = _listed([cells.columns[column][row] for row in rows], [cells.rows[row] for row in rows])
-    return Fault(f"{path}, column {visible(column)}", found, expected, step)
+    return numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step="code the label as 0 and 1")
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
@@ -155,32 +170,17 @@ def read_names(path: Path) -> list[str]:
     return []
 
 
-def cells_of_frame(frame: pd.DataFrame, where: str) -> Cells:
-    """The cells of a DataFrame whose index names the patients; the faults of its names are `CohortError`s."""
-    faults = [*_name_faults(where, PATIENT, list(map(str, frame.index)), [f"row {n + 1}" for n in range(len(frame))])]
-    twice = [name for name, count in Counter(map(str, frame.columns)).items() if count > 1]
-    faults += [
-        Fault(f"{where}, column {visible(name)}", "several such columns", "one", "rename them") for name in twice
-    ]
-    CohortError.raise_for(faults)
-    columns = {str(name): _texts(frame[name]) for name in frame.columns}
-    return Cells(PATIENT, list(map(str, frame.index)), columns, [], [f"row {row + 1}" for row in range(len(frame))])
+def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
+    """The cells of a DataFrame whose index names the patients; the faults of its names are `CohortError`s.
+
+    rows : what each row is called in faults, if not by its number.
+    """
+    names = pd.Series(list(map(str, frame.index)), name=PATIENT, dtype=object)
+    columns = frame.loc[:, frame.columns.map(str) != PATIENT].reset_index(drop=True)
+    return _cells_of(_table_of(pd.concat([names, columns], axis="columns"), where, rows), PATIENT)
 
 
-def _csv_cells(path: Path, header: Sequence[str], kind: str, known: Collection[str], wanted: Collection[str]) -> Cells:
-    if len(header) == 1 and not any(mark in header[0] for mark in ";\t|,"):
-        step = f"put commas between the fields, the patients' names first, then one column per {kind}"
-        raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))
-    first, *others = header or [PATIENT]
-    unread = [name for name in others if name not in wanted]
-    table = read_table(path, required=[first, *others], unread=unread, whole_rows=True, most=1)
-    names, rows = table.columns[first], [f"line {line}" for line in table.lines]
-    CohortError.raise_for([*table.faults.listed(), *_name_faults(str(path), first, names, rows)])
-    columns = {name: texts for name, texts in table.columns.items() if name != first}
-    return Cells(first, names, columns, [name for name in others if name not in known], rows)
-
-
-def _parquet_cells(path: Path, names: Sequence[str], known: Collection[str], wanted: Collection[str]) -> Cells:
+def _parquet_cells(path: Path, names: Sequence[str], wanted: Collection[str]) -> CsvTable:
     def fault_of(file: pq.ParquetFile) -> Fault | None:
         rows = file.metadata.num_rows
         if len(names) > 1 and len(set(names)) == len(names) and rows * len(names) <= LARGEST_TABLE:
@@ -190,50 +190,12 @@ def _parquet_cells(path: Path, names: Sequence[str], known: Collection[str], wan
         return Fault(str(path), found, expected, "write the table again")
 
     step = "write it again, or save it as CSV"
-    table = parquet_table(path, fault_of, step, [*names[:1], *(name for name in names[1:] if name in wanted)])
-    first, places = _texts(table[names[0]]), [f"row {row + 1}" for row in range(len(table))]
-    CohortError.raise_for(_name_faults(str(path), names[0], first, places))
-    texts = {str(name): _texts(table[name]) for name in table.columns[1:]}
-    return Cells(names[0], first, texts, [name for name in names[1:] if name not in known], places)
+    return _table_of(parquet_table(path, fault_of, step, [name for name in names if name in wanted]), str(path))
 
 
-def _texts(column: pd.Series[Any]) -> list[str]:
-    """The cells as a CSV file would hold them; truth values as 0 and 1."""
-    absent = column.isna()
-    return [
-        "" if nothing else str(int(cell)) if isinstance(cell, bool | np.bool_) else str(cell)
-        for cell, nothing in zip(column, absent, strict=True)
-    ]
-
-
-def _name_faults(where: str, column: str, names: Sequence[str], rows: Sequence[str]) -> Iterator[Fault]:
-    """One line for names that are none, one for those that stand twice."""
-    counts = Counter(names)
-    strange = [row for row, name in enumerate(names) if not is_name(name)]
-    twice = [row for row, name in enumerate(names) if counts[name] > 1 and is_name(name)]
-    printable = f"a patient's name, printable, without spaces around it, of at most {LONGEST_NAME} characters"
-    remove = "name each patient, or remove the rows"
-    for places, expected, step in (
-        (strange, printable, remove),
-        (twice, "each patient once", "remove or rename the repeated rows"),
-    ):
-        if places:
-            found = _listed([names[row] for row in places], [rows[row] for row in places])
-            yield Fault(f"{where}, column {visible(column)}", found, expected, step)
-
-
-def _listed(texts: Sequence[str], rows: Sequence[str]) -> str:
-    """Texts with the rows on which each stands: `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
-    by_text: dict[str, list[str]] = {}
-    for text, row in list(zip(texts, rows, strict=True))[:SHOWN]:
-        if text in by_text or len(by_text) < MOST_TEXTS:
-            by_text.setdefault(text, []).append(row)
-    shown = []
-    for text, places in by_text.items():
-        word = places[0].partition(" ")[0] + ("s" if len(places) > 1 else "")
-        shown.append(f"{quoted(text)} ({word} {', '.join(place.partition(' ')[2] for place in places)})")
-    more = len(texts) - sum(map(len, by_text.values()))
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
+def _table_of(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvTable:
+    rows = rows or [f"row {row + 1}" for row in range(len(frame))]
+    return table_of_frame(frame, where, required=list(map(str, frame.columns)), names=rows, brief=True)
 
 
 def _step(text: str) -> str:
@@ -287,8 +249,8 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
     else:
         cells = read_cells(path, "feature", bundle.features)
         expected = "-1, 0, 1 or nothing"
-        values, faults = numbers_of(path, cells, list(cells.columns), expected, only=(-1.0, 0.0, 1.0), step=ENCODE)
-        CohortError.raise_for(faults)
+        values = numbers_of(cells, list(cells.columns), expected, only=(-1.0, 0.0, 1.0), step=ENCODE)
+        CohortError.raise_for(cells.table.faults.listed())
         names = tuple(cells.names)
         nothing = pd.DataFrame(index=pd.Index(names, name=PATIENT))
         gaps = np.isnan(values)
@@ -327,8 +289,8 @@ def read_labels(path: Path, given: Given) -> Given:
     if not cells.columns:
         step = "name the columns as `afa bundle show` does"
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
-    values, faults = labels_of(path, cells, list(cells.columns))
-    CohortError.raise_for(faults)
+    values = labels_of(cells, list(cells.columns))
+    CohortError.raise_for(cells.table.faults.listed())
     table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(cells.columns))
     known = set(given.cohort.patients)
     left_out = [name for name in cells.names if name not in known]

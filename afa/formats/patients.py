@@ -147,7 +147,7 @@ def read_patients(path: str | Path, known: DiseaseTerms, ontology: Ontology, new
 
     """
     others = [name for name in read_header(path) if name not in COLUMNS]
-    read = read_table(path, required=COLUMNS, optional=others, unread=others, whole_rows=True, most=1)
+    read = read_table(path, required=COLUMNS, optional=others, unread=others, whole_rows=True)
     unknown = [not text.removeprefix("PMID:").isdecimal() for text in read.columns["pmid"]]
     read.wrong(unknown, "pmid", "a PubMed number, such as PMID:15266616", "correct the number or remove the row")
     CohortError.raise_for(read.faults.listed())

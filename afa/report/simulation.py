@@ -247,10 +247,10 @@ def simulate(
         raise CohortError(Fault("table X", "no column of a feature with a value", "one or more", step))
     model = model.restrict(list(measured.columns))
     known = measured.notna().any(axis=1)
-    cells, step = cells_of_frame(measured[known], "table X"), "encode what was measured: afa.encode(X, features)"
-    cells = cells._replace(rows=[f"patient {name}" for name in cells.names])
-    values, faults = numbers_of("table X", cells, model.features, "-1, 0 or 1", only=(-1.0, 0.0, 1.0), step=step)
-    CohortError.raise_for(faults)
+    rows, step = [f"patient {name}" for name in X.index[known]], "encode what was measured: afa.encode(X, features)"
+    cells = cells_of_frame(measured[known], "table X", rows=rows)
+    values = numbers_of(cells, model.features, "-1, 0 or 1", only=(-1.0, 0.0, 1.0), step=step)
+    CohortError.raise_for(cells.table.faults.listed())
     names, there = tuple(cells.names), ~np.isnan(values)
     labels = pd.DataFrame(index=pd.Index(names, name=PATIENT))
     if y is not None:

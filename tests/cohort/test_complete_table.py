@@ -87,7 +87,7 @@ def test_an_empty_cell_was_not_measured(bundle_tiny, tmp_path):
         ("", "no header"),
         ("patient,AQP8,AQP8\np1,0,0\n", "2 columns of this name"),
         ("patient;AQP8\np1;0\n", "commas"),
-        ("patient,AQP8\np1,0,1\n", "line 2: found 3 fields"),
+        ("patient,AQP8\np1,0,1\n", "found 3 fields (line 2)"),
         ('patient,AQP8\n"p1,0\n', "not CSV"),
         ("patient,AQP8\np\0,0\n", "binary data"),
     ],
@@ -145,8 +145,9 @@ def test_labels_in_words_are_answered_with_their_numbers(bundle_tiny, table, tmp
 def test_a_column_of_words_is_not_taken_for_a_row_of_units(tmp_path):
     (tmp_path / "mine.csv").write_text("who,fever,rash\np1,yes,no\np2,no,no\np3,yes,yes\n")
     cells = read_cells(tmp_path / "mine.csv", "feature", ["fever", "rash"])
-    _, faults = numbers_of("mine.csv", cells, ["fever", "rash"])
-    assert [(fault.where, fault.next_step) for fault in faults] == [
+    numbers_of(cells, ["fever", "rash"])
+    faults = cells.table.faults.listed()
+    assert [(fault.where.rpartition("/")[2], fault.next_step) for fault in faults] == [
         ("mine.csv, column fever", "write 1 for yes and 0 for no"),
         ("mine.csv, column rash", "write 1 for yes and 0 for no"),
     ]

@@ -93,7 +93,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "a bare decimal comma": (change(V, "133.5", "133,5"), ("line 4", "6 fields", "5, as in the header")),
     "decimal commas in every row": (
         lines(V, r"^(p\d),(\d+),", r"\1,\2,0,"),
-        ("line 2", "6 fields", "and 4 more such rows"),
+        ("6 fields (lines 2, 3, 4, 5, 6)", "5, as in the header"),
     ),
     "a row of units": (
         change(V, "oedema\n", "oedema\n,years,mmol/l,grade,0/1\n"),
@@ -110,7 +110,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "a patient twice": (change(V, "p4,", "p2,"), ("column patient", "'p2' (lines 3, 5)", "each patient once")),
     "a patient without a name": (change(V, "p4,", ","), ("column patient", "nothing (line 5)", "name")),
     "a name with a space at its end": (change(V, "p4,", "p4 ,"), ("'p4 ' (line 5)",)),
-    "a name with an invisible character": (change(V, "p4,", "p\u200b4,"), ("(line 5)", "printable")),
+    "a name with an invisible character": (change(V, "p4,", "p\u200b4,"), ("(line 5)", "invisible")),
     "a name of a thousand letters": (change(V, "p4,", "p" * 1000 + ","), ("(line 5)",)),
     "a word for missing": (change(V, "p2,7,,", "p2,7,NA,"), ("column sodium", "'NA' (line 3)", "leave it empty")),
     "a question mark": (change(V, "p2,7,,", "p2,7,?,"), ("'?' (line 3)",)),

@@ -216,7 +216,10 @@ def test_controls_are_named_by_a_column_and_leave_the_table(tmp_path):
         (lambda t: t.assign(albumin=[1, np.inf, 2, 3, 4]), ("'inf' (row 2)", "leave it empty")),
         (lambda t: t.drop(columns="gravity"), ("no column for 1 of 4 features: gravity",)),
         (lambda t: t.set_axis(["a", "b", "a", "d", "e"]), ("'a' (rows 1, 3)", "each patient once")),
-        (lambda t: t.set_axis(["albumin", "protein", "albumin", "oedema"], axis=1), ("several such columns",)),
+        (
+            lambda t: t.set_axis(["albumin", "protein", "albumin", "oedema"], axis=1),
+            ("column albumin", "2 columns of this name"),
+        ),
     ],
 )
 def test_every_odd_value_of_a_data_frame_is_named_by_row_and_column(change, words):
