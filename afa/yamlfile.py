@@ -23,36 +23,25 @@ MOST_NODES = 100_000
 DEEPEST = 50
 MOST_SHOWN = 100
 
-_IN_QUOTES = ("such text in quotes", "put it in quotes")
-_KEYS = (
-    "`key: value`, indented as the lines that belong with it",
-    "indent it as those, or put a text with ': ' in quotes",
-)
 _PLAINLY = (
     (r"'\\t' that|\btab\b", "a tab", "blanks", "replace the tab by blanks"),
-    (r"character '(.)' that cannot start", r"a text that begins with \1", *_IN_QUOTES),
-    (r"an (alias|anchor)|undefined alias|duplicate anchor", "a text that begins with * or &", *_IN_QUOTES),
-    (r"\btag\b|constructor", "a text that begins with ! or <<", *_IN_QUOTES),
-    (r"directive|incompatible|block scalar", "a text that begins with %, | or >", *_IN_QUOTES),
-    (r"escape", r"a \\ in double quotes", r"single quotes around a text with \\", "use single quotes"),
+    (r"escape", "a \\ in double quotes", "single quotes around a text with \\", "use single quotes"),
     (r"^while scanning a (double-)?quoted", "a quote that is not closed", "quotes in pairs", "close the quote"),
     (
-        r"or '\]'",
-        "a [ that is not closed, or text after a value in it",
-        "`[value, value]`",
-        "close it, or add the comma",
+        r"cannot start|alias|anchor|\btag\b|constructor|directive|incompatible|block scalar",
+        "a text that begins with @, *, !, | or another mark of YAML",
+        "such text in quotes",
+        "put it in quotes",
     ),
-    (r"or '\}'", "a { that is not closed, or text after a value in it", "`{key: value}`", "close it, or add the comma"),
-    (
-        r"<scalar>",
-        "text after the end of a quote",
-        "one value",
-        "end the quote where it should, or put all of it in quotes",
-    ),
+    (r"or '[\]}]'", "a bracket that is not closed, or text after a value in it", "`[a, b]` or `{a: b}`", "close it"),
     (r"expected ':'", "text without a key", "`key: value`", "write it so, or indent it to go on with the line before"),
-    (r"mapping values", "a second ': ', or a line indented too far", *_KEYS),
-    (r"<block end>|not allowed here|node content|document start", "what does not go with the lines before it", *_KEYS),
-    (r"document", "a second document, after ---", "one", "remove what follows ---"),
+    (r"single document", "a second document, after ---", "one", "remove what follows ---"),
+    (
+        r"",
+        "what does not go with the lines before it",
+        "`key: value`, indented as the lines that belong with it",
+        "indent it as those, or put all of a text with ': ' or quotes in quotes",
+    ),
 )
 """What PyYAML may say, and what there is, what should be and what to do in plain words."""
 
@@ -91,8 +80,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     """A safe loader that refuses a key given twice, and reads only true and false as truth values.
 
     Plain YAML lets the last of two equal keys win in silence, and takes the words yes, no, on and off for booleans.
-    A document of more than `DEEPEST` levels or `MOST_NODES` values is refused, with aliases counted as often as they
-    are used: a few lines of aliases of aliases stand for more values than any memory holds.
+    A document of more than `DEEPEST` levels or `MOST_NODES` values is refused where it becomes too large.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (how PyYAML is told)
@@ -104,11 +92,9 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         super().__init__(stream)
         self._level = 0
         self._composed = 0
-        self._measured: dict[int, tuple[int, int]] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        is_alias = self.check_event(yaml.AliasEvent)
         self._level += 1
         self._composed += 1
         if self._level > DEEPEST:
@@ -117,27 +103,9 @@ class _UniqueKeyLoader(yaml.SafeLoader):
             raise _Refused(f"more than {MOST_NODES} values", mark)
         node = super().compose_node(parent, index)
         self._level -= 1
-        if node is None:
-            return None
         if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
             raise _Refused("half a character (a lone surrogate)", mark)
-        if is_alias and id(node) not in self._measured:
-            raise _Refused("an alias inside of what it stands for", mark)
-        size, levels = self._measured.setdefault(id(node), self._measure(node))
-        if size > MOST_NODES or levels > DEEPEST:
-            found = f"aliases that stand for more than {MOST_NODES} values or {DEEPEST} levels"
-            raise _Refused(found, mark)
         return node
-
-    def _measure(self, node: yaml.Node) -> tuple[int, int]:
-        """Values in a node and levels below it, those of its parts being known."""
-        if isinstance(node, yaml.MappingNode):
-            parts = [self._measured[id(part)] for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            parts = [self._measured[id(part)] for part in node.value]
-        else:
-            return 1, 1
-        return 1 + sum(size for size, _ in parts), 1 + max((levels for _, levels in parts), default=0)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -184,7 +152,23 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         found = "an empty file" if document is None else "a list" if isinstance(document, list) else "a value alone"
         raise ConfigError(Fault(str(path), found, "a mapping of keys to values", "write `key: value` lines"))
+    if _is_endless(document):
+        found = f"aliases that stand for more than {MOST_NODES} values or {DEEPEST} levels"
+        raise ConfigError(Fault(str(path), found, "fewer", "write out what they stand for"))
     return document
+
+
+def _is_endless(document: Any) -> bool:
+    """Whether aliases of aliases stand for more values than any memory holds; each counts as often as it is used."""
+    waiting, values = [(document, 1)], 1
+    while waiting:
+        value, level = waiting.pop()
+        parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        values += len(parts)
+        if values > MOST_NODES or level > DEEPEST:
+            return True
+        waiting += [(part, level + 1) for part in parts]
+    return False
 
 
 def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
@@ -195,14 +179,10 @@ def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
         return Fault(f"{path}, line {line + 1}", found, expected, step)
     assert isinstance(error, yaml.MarkedYAMLError)
     said, begun, mark = f"{error.context}, {error.problem}", error.context_mark, error.problem_mark
-    found, expected, step = "text that is not YAML", "`key: value`", "correct that line"
     if isinstance(error, _Refused):
-        found, expected = str(error.problem), "valid YAML"
+        found, expected, step = str(error.problem), "valid YAML", "correct that line"
     else:
-        for words, *plain in _PLAINLY:
-            if match := re.search(words, said):
-                found, expected, step = match.expand(plain[0]), plain[1], plain[2]
-                break
+        found, expected, step = next(plain for words, *plain in _PLAINLY if re.search(words, said))
         if begun is not None and re.search("not closed|without a key", found):
             mark = begun
     lines = text.splitlines()
