@@ -183,31 +183,30 @@ def cohort_by_cohort(
     import pandas as pd
 
     from afa.bundle import load_bundle
-    from afa.cohort.build import build_cohorts
+    from afa.cohort.build import assemble, read_values
     from afa.cohort.cohort import write_codes
     from afa.cohort.encode import Coding
     from afa.cohort.geo import Source
-    from afa.cohort.table_cohort import TableCohort, TableFiles, codes_by_cohort, load_cohort_file
+    from afa.cohort.table_cohort import TableCohort, TableFiles, encode_cohort, load_cohort_file
     from afa.stages.inputs import amounts
 
-    model, settings, steps = load_bundle(bundle), load_cohort_file(config), amounts("--thresholds", thresholds)
+    model, settings = load_bundle(bundle), load_cohort_file(config)
+    codings = [Coding("cohort", threshold=step) for step in amounts("--thresholds", thresholds)]
+    codes: dict[float, pd.DataFrame] = {}
     if isinstance(settings, TableCohort):
         files = TableFiles.read(source)
-        write_codes(codes_by_cohort(settings, files, steps, model.features, complete=complete), out)
-        return
-    cohorts = build_cohorts(
-        settings,
-        Source.read(source),
-        model.features,
-        model.entities,
-        [Coding(reference="cohort", threshold=value) for value in steps],
-        **_other_names(model, aliases, ensembl),
-    )
-    tables = [pd.DataFrame(each.values, each.patients, each.features) for each in cohorts]
-    write_codes(dict(zip(steps, tables, strict=True)), out)
-    for threshold, cohort in zip(steps, cohorts, strict=True):
-        flat = cohort.provenance["genes_without_spread"]
-        typer.echo(f"threshold {threshold:g}: {len(flat)} genes without spread {' '.join(flat)}".rstrip())
+        for coding in codings:
+            values = encode_cohort(settings, files, features=model.features, coding=coding, ranges=False).values
+            codes[coding.threshold] = values.dropna() if complete else values
+    else:
+        names = _other_names(model, aliases, ensembl)
+        chosen, tiers, read = read_values(settings, Source.read(source), model.features, **names)
+        for coding in codings:
+            cohort = assemble(settings, chosen, read, tiers, model.entities, coding=coding)
+            codes[coding.threshold] = pd.DataFrame(cohort.values, cohort.patients, cohort.features)
+            flat = cohort.provenance["genes_without_spread"]
+            typer.echo(f"threshold {coding.threshold:g}: {len(flat)} genes without spread {' '.join(flat)}".rstrip())
+    write_codes(codes, out)
 
 
 def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:

@@ -81,23 +81,8 @@ def build_cohort(
     and, while fetching, `DownloadError`s.
     """
     own = overridden(coding or Coding("controls"), config.encoding)
-    return build_cohorts(config, source, features, entities, [own], aliases=aliases, ensembl=ensembl)[0]
-
-
-def build_cohorts(
-    config: CohortConfig,
-    source: Source,
-    features: Sequence[str],
-    entities: Sequence[str],
-    codings: Sequence[Coding],
-    *,
-    aliases: Names | None = None,
-    ensembl: Names | None = None,
-) -> list[Cohort]:
-    """The same cohort in several codes, the series being read once; a cohort's own `encoding` is not looked at."""
     chosen, tiers, expression = read_values(config, source, features, aliases or {}, ensembl or {})
-    files = origin_files(source)
-    return [assemble(config, chosen, expression, tiers, entities, coding=coding, files=files) for coding in codings]
+    return assemble(config, chosen, expression, tiers, entities, coding=own, files=origin_files(source))
 
 
 def read_values(

@@ -25,6 +25,7 @@ FEATURES_FILE = "features.parquet"
 LABELS_FILE = "labels.parquet"
 CONTROLS_FILE = "controls.parquet"
 CARD_FILE = "cohort.yaml"
+PARTS = ("values", "labels", "controls")
 PATIENT, THRESHOLD = "patient", "encoding threshold"
 LARGEST_TABLE = 500_000_000
 """Cells of a Parquet file; a few bytes of one can stand for as many as there are numbers."""
@@ -54,25 +55,20 @@ class Cohort:
     controls: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def __post_init__(self) -> None:
-        values, labels, where = np.asarray(self.values), self.labels, f"cohort {self.name}"
-        shape, faults = (len(self.patients), len(self.features)), list[Fault]()
-        if values.shape != shape:
-            faults.append(Fault(f"{where}, values", f"shape {values.shape}", str(shape), "pass the whole table"))
-        table = pd.DataFrame(values if values.shape == shape else 0, self.patients, self.features)
-        faults += _table_faults(table, where, "feature", (-1, 0, 1))
-        faults += _value_faults(labels, f"{where}, labels", (0, 1))
-        faults += _control_faults(self.controls, self.features, f"{where}, controls")
-        if tuple(labels.index) != tuple(self.patients):
-            found, expected = "other patients than the values", "the same, in the same order"
-            faults.append(Fault(f"{where}, labels", found, expected, "align them"))
-        CohortError.raise_for(faults)
+        values, where = np.asarray(self.values), f"cohort {self.name}"
+        if values.shape != (shape := (len(self.patients), len(self.features))):
+            expected = f"{shape} of its patients and features"
+            raise CohortError(Fault(f"{where}, values", f"shape {values.shape}", expected, "pass the whole table"))
+        table, labels = pd.DataFrame(values, self.patients, self.features), self.labels
+        CohortError.raise_for(_faults(table, labels, self.controls, [f"{where}, {part}" for part in PARTS]))
         held = np.array(values, dtype=np.int8, order="C")
         held.flags.writeable = False
         object.__setattr__(self, "values", held)
         object.__setattr__(self, "features", tuple(self.features))
         object.__setattr__(self, "patients", tuple(self.patients))
         index = pd.Index(self.patients, name=PATIENT, dtype="str")
-        object.__setattr__(self, "labels", labels.astype("Int8").set_axis(index, axis=0))
+        aligned = labels.loc[list(self.patients)].astype("Int8").set_axis(index, axis=0)
+        object.__setattr__(self, "labels", aligned)
         controls = self.controls if len(self.controls) else pd.DataFrame(columns=list(self.features))
         object.__setattr__(self, "controls", controls.astype(np.int8))
 
@@ -141,7 +137,7 @@ def load_cohort(folder: str | Path) -> Cohort:
     Of `cohort.yaml` only `name` is required. Where it gives digests the Parquet files must have them. The labels may
     come in another order of patients than the features, not with other patients.
     """
-    folder = Path(folder)
+    folder, files = Path(folder), (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE)
     faults: list[Fault] = []
     card = _read_card(folder / CARD_FILE, faults)
     features = _read_table(folder / FEATURES_FILE, faults)
@@ -149,26 +145,18 @@ def load_cohort(folder: str | Path) -> Cohort:
     controls = _read_table(folder / CONTROLS_FILE, faults) if (folder / CONTROLS_FILE).exists() else None
     digests, step = card.pop("digests", {}), "restore the file, or remove the digests if you changed it on purpose"
     if isinstance(digests, Mapping):
-        faults += digest_faults(folder / CARD_FILE, digests, (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE), step)
+        faults += digest_faults(folder / CARD_FILE, digests, files, step)
     else:
         place, found = f"{folder / CARD_FILE}, key digests", f"a {type(digests).__name__}"
         faults.append(Fault(place, found, "a mapping of file name to SHA-256", "correct or remove it"))
-    if features is not None:
-        faults += _table_faults(features, str(folder / FEATURES_FILE), "feature", (-1, 0, 1))
-    if labels is not None:
-        faults += _table_faults(labels, str(folder / LABELS_FILE), "entity", (0, 1))
+    faults += _faults(features, labels, controls, [str(folder / file) for file in files])
     if features is not None and not len(features):
         faults.append(Fault(str(folder / FEATURES_FILE), "no patient", "at least one row", "add the patients"))
-    if features is not None and labels is not None:
-        faults += _patient_faults(features, labels, folder)
-    if features is not None and controls is not None:
-        faults += _control_faults(controls, list(features.columns), str(folder / CONTROLS_FILE))
     if faults or features is None or labels is None:
         raise CohortError(first_of(faults, folder))
     patients, names = tuple(features.index), tuple(features.columns)
-    values = features.to_numpy(dtype=np.int8)
     held = pd.DataFrame() if controls is None else controls
-    return Cohort(card.pop("name"), names, patients, values, labels.loc[list(patients)].astype("Int8"), card, held)
+    return Cohort(card.pop("name"), names, patients, features.to_numpy(dtype=np.int8), labels, card, held)
 
 
 def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
@@ -261,11 +249,30 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
         yield Fault(where, f"{kind} {shown} more than once", f"each {kind} once", "remove or rename the repeated ones")
 
 
-def _table_faults(table: pd.DataFrame, where: str, columns: str, allowed: tuple[int, ...]) -> Iterator[Fault]:
-    """What is wrong with the names and the values of a table of patients; `columns` says what its columns are."""
-    yield from _name_faults(table.index, where, "patient")
-    yield from _name_faults(table.columns, where, columns)
-    yield from _value_faults(table, where, allowed)
+def _faults(
+    values: pd.DataFrame | None, labels: pd.DataFrame | None, controls: pd.DataFrame | None, places: Sequence[str]
+) -> Iterator[Fault]:
+    """What is wrong with the names and the values of the tables of a cohort; `places` says where each is."""
+    controls = None if controls is None or not len(controls) else controls
+    for table, where, kinds, allowed in (
+        (values, places[0], ("patient", "feature"), (-1, 0, 1)),
+        (labels, places[1], ("patient", "entity"), (0, 1)),
+        (controls, places[2], ("control", "feature"), (-1, 0, 1)),
+    ):
+        if table is not None:
+            yield from _name_faults(table.index, where, kinds[0])
+            yield from _name_faults(table.columns, where, kinds[1])
+            yield from _value_faults(table, where, allowed)
+    if values is None:
+        return
+    if controls is not None and list(controls.columns) != list(values.columns):
+        step = "build the cohort again"
+        yield Fault(places[2], "other features than the patients'", "the same, in the same order", step)
+    for where, some, others in ((places[0], values, labels), (places[1], labels, values)):
+        extra = [] if some is None or others is None else some.index[~some.index.isin(others.index)]
+        if len(extra):
+            found = f"{len(extra)} patients that the other table lacks, such as {visible(str(extra[0]))}"
+            yield Fault(where, found, "the same patients in both", "add their rows to the other table")
 
 
 def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> Iterator[Fault]:
@@ -296,22 +303,3 @@ def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> 
             row = int(np.argmin(right))
             place = f"{where}, patient {visible(str(table.index[row]))}, column {visible(str(name))}"
             yield Fault(place, visible(str(values.iloc[row])), expected, step)
-
-
-def _control_faults(controls: pd.DataFrame, features: Sequence[str], where: str) -> Iterator[Fault]:
-    if not len(controls):
-        return
-    if list(controls.columns) != list(features):
-        yield Fault(where, "other features than the patients'", "the same, in the same order", "build the cohort again")
-    yield from _name_faults(controls.index, where, "control")
-    yield from _value_faults(controls, where, (-1, 0, 1))
-
-
-def _patient_faults(features: pd.DataFrame, labels: pd.DataFrame, folder: Path) -> Iterator[Fault]:
-    for name, extra in (
-        (FEATURES_FILE, [patient for patient in features.index if patient not in labels.index]),
-        (LABELS_FILE, [patient for patient in labels.index if patient not in features.index]),
-    ):
-        if extra:
-            found = f"{len(extra)} patients that the other table lacks, such as {visible(extra[0])}"
-            yield Fault(str(folder / name), found, "the same patients in both", "add their rows to the other table")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ConfigDict, Field
 
-from afa.cohort.archive import reading
+from afa.csvfile import name_column, read_header, read_table
 from afa.errors import CohortError, Fault, check_number
-from afa.files import read_whole
 
 Names = Mapping[str, Sequence[str]]
 Tiers = Mapping[str, Sequence[Sequence[str]]]
@@ -92,26 +89,13 @@ def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str
 
 
 def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...]]:
-    try:
-        with reading(path):
-            text = read_whole(path).decode("utf-8-sig")
-        lines = (line for line in io.StringIO(text, newline="") if not line.startswith("#"))
-        reader = csv.DictReader(lines)
-        header = reader.fieldnames or []
-        rows = list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise CohortError(Fault(str(path), f"no table ({error})", "a CSV table in UTF-8", "correct the file")) from None
-    if missing := [name for name in (key, value) if name not in header]:
-        step = f"add {' and '.join(missing)}"
-        raise CohortError(Fault(str(path), f"columns {', '.join(header)[:80]}", f"{key} and {value}", step))
-    pairs: dict[str, dict[str, None]] = {}
-    for number, row in enumerate(rows, start=2):
-        name, other = (row[key] or "").strip(), (row[value] or "").strip()
-        if not name or not other:
-            step = "fill or remove it"
-            raise CohortError(Fault(f"{path}, row {number}", "an empty field", f"{key} and {value}", step))
-        pairs.setdefault(name, {})[other] = None
-    return {name: tuple(others) for name, others in pairs.items()}
+    others = [name for name in read_header(path) if name not in (key, value)]
+    table = read_table(path, required=(key, value), optional=others, unread=others)
+    for column in (key, value):
+        name_column(table, column)
+    CohortError.raise_for(table.faults.listed())
+    pairs = pd.DataFrame(dict(table.columns)).drop_duplicates()
+    return {str(name): tuple(found) for name, found in pairs.groupby(key, sort=False)[value]}
 
 
 def log_values(

@@ -254,23 +254,6 @@ def build_table_cohort(
     return len(patients)
 
 
-def codes_by_cohort(
-    config: TableCohort,
-    files: TableFiles,
-    thresholds: Sequence[float],
-    features: Sequence[str],
-    *,
-    complete: bool = False,
-) -> dict[float, pd.DataFrame]:
-    """The patients at each threshold, all but binary features cut by themselves; with `complete` those without gaps."""
-    found = {}
-    for threshold in thresholds:
-        coding = Coding("cohort", threshold=threshold)
-        values = encode_cohort(config, files, features=features, coding=coding, ranges=False).values
-        found[threshold] = values.dropna() if complete else values
-    return found
-
-
 def write_table_cohort(
     name: str, folder: Path, *, table: Path, features: Path, labels: Path | None, controls: tuple[str, str] | None
 ) -> tuple[Path, Encoded]:

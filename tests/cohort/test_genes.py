@@ -64,9 +64,9 @@ def test_the_alias_table_gives_every_alias_of_a_symbol_in_file_order(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("feature,alias\nA,B\n", "columns feature, alias; expected symbol and alias"),
-        ("symbol,alias\nA,\n", "row 2: found an empty field"),
-        ("", "add symbol and alias"),
+        ("feature,alias\nA,B\n", "column symbol: found no such column"),
+        ("symbol,alias\nA,\n", "line 2, column alias: found nothing"),
+        ("", "write the header symbol,alias"),
     ],
 )
 def test_a_table_of_another_form_is_refused(tmp_path: Path, text: str, said: str) -> None:
