@@ -67,28 +67,24 @@ def download(
     return target
 
 
-def check_intact(path: Path) -> None:
-    """Refuse with a `DownloadError` a file that is missing, empty, an HTML page, or a gzip or tar not whole."""
+def check_intact(path: Path, sha256: str | None = None, step: str = "") -> str:
+    """The SHA-256 of a file; a `DownloadError` for one that is not there, is damaged or has another one than expected.
+
+    Damaged is an empty file, an HTML page, and a gzip or tar that is not whole. step : what to do where the SHA-256 is
+    another.
+    """
     path = Path(path)
     try:
-        damage = damage_of(path)
+        damage, actual = damage_of(path), sha256_of(path)
     except OSError as error:
-        raise DownloadError(_unreadable(path, error)) from None
+        found = error.strerror or str(error)
+        raise DownloadError(Fault(str(path), found, "a readable file", "check the path and its permissions")) from None
     if damage is not None:
         step = f"remove {path.name}, fetch it again and put it in this place"
         raise DownloadError(Fault(str(path), damage.found, damage.expected, step))
-
-
-def check_hash(path: Path, sha256: str | None) -> str:
-    """The SHA-256 of a file; a `DownloadError` if it cannot be read or is not the one expected (None: any)."""
-    try:
-        actual = sha256_of(path)
-    except OSError as error:
-        raise DownloadError(_unreadable(path, error)) from None
-    if sha256 is not None and actual != sha256:
-        step = (
-            f"remove {path.name} and fetch it again, or correct the hash in the cohort's config if GEO changed the file"
-        )
+    if sha256 not in (None, actual):
+        again = f"remove {path.name} and fetch it again"
+        step = step or f"{again}, or correct the hash in the cohort's config if GEO changed the file"
         raise DownloadError(Fault(str(path), f"SHA-256 {actual}", f"SHA-256 {sha256}", step))
     return actual
 
@@ -157,12 +153,10 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
         raise ReplyError("redirects that do not end", "the file", step) from None
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
         raise ReplyError("an address that is not http or https", "one that is", "correct the address") from None
-    except requests.exceptions.InvalidProxyURL as error:
-        raise ReplyError(f"a proxy that cannot be used ({_reason(error)})", "its address", network) from None
     except ValueError as error:
-        # Of requests and urllib3: an address, ours or that of a redirect, or a header that cannot be read.
+        # Of requests and urllib3: an address, ours, a proxy's or that of a redirect, or a header that cannot be read.
         found = f"an address or an answer that cannot be read ({_reason(error)})"
-        raise ReplyError(found, "the file", f"check the address; {BY_HAND}") from None
+        raise ReplyError(found, "the file", f"check the address and the proxy; {BY_HAND}") from None
     except requests.RequestException as error:
         raise ReplyError(f"no answer ({_reason(error)})", "the file", network, again=True) from None
     except OSError as error:
@@ -220,14 +214,13 @@ def _is_kept(target: Path, sha256: str | None) -> bool:
     """Whether `target` is there and good; of one that is there and is not, a warning says so."""
     if not target.exists():
         return False
-    if sha256 is not None:
-        found = None if sha256_of(target) == sha256 else "a file with another hash"
-    else:
-        damage = damage_of(target)
-        found = None if damage is None else damage.found
-    if found is not None:
-        log.warning("%s: found %s; fetching it again", target, found)
-    return found is None
+    target.open("rb").close()  # an error of the disk is not one of the file
+    try:
+        check_intact(target, sha256)
+    except DownloadError as error:
+        log.warning("%s: found %s; fetching it again", target, error.faults[0].found)
+        return False
+    return True
 
 
 def _disk_fault(target: Path, error: OSError) -> Fault:
@@ -238,7 +231,3 @@ def _disk_fault(target: Path, error: OSError) -> Fault:
     elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         expected, step = "a folder that can be read and written", f"correct the permissions of {target.parent}"
     return Fault(str(target), error.strerror or str(error), expected, f"{step}, or choose another folder for the cache")
-
-
-def _unreadable(path: Path, error: OSError) -> Fault:
-    return Fault(str(path), error.strerror or str(error), "a readable file", "check the path and its permissions")

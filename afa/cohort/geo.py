@@ -26,7 +26,7 @@ import yaml
 
 from afa.cohort.archive import open_binary, read_listed, reading, write_gzip
 from afa.cohort.config import CohortConfig, ExpressionSource
-from afa.cohort.download import check_hash, check_intact, download
+from afa.cohort.download import check_intact, download
 from afa.cohort.encode import Tiers, row_ids
 from afa.cohort.expression import Expression, read_gene_matrix, read_sample_files
 from afa.cohort.samples import check_accessions, normal_key, read_series_matrix, read_soft
@@ -134,7 +134,7 @@ def fetch(
     for name, sha256, _ in (choices[0] for choices in places(config)):
         target = Path(cache).absolute() / folder / name
         download(f"{base_url.rstrip('/')}/{folder}/{quote(name)}", target, sha256=sha256)
-        files.append(_described(target, sha256, "geo"))
+        files.append(_described(target, sha256_of(target), "geo"))
     return Source(config.series, *files)
 
 
@@ -185,13 +185,10 @@ def _from_extract(config: CohortConfig, folder: Path) -> Source:
     if card.series != config.series:
         expected, step = f"an extract of {config.series}", "correct the path, or `series` in the cohort's file"
         raise CohortError(Fault(str(folder / CARD_FILE), f"series {card.series}", expected, step))
-    files = [_described((folder / name).absolute(), None, "extract") for name in (SAMPLES_FILE, EXPRESSION_FILE)]
-    for file in files:
-        listed = card.digests.get(file.path.name)
-        if file.sha256 != listed:
-            expected = f"SHA-256 {listed}, as {CARD_FILE} says"
-            step = "restore the file, or make the extract again with `afa cohort extract`"
-            raise CohortError(Fault(str(file.path), f"SHA-256 {file.sha256}", expected, step))
+    files, step = [], "restore the file, or make the extract again with `afa cohort extract`"
+    for name in (SAMPLES_FILE, EXPRESSION_FILE):
+        path = (folder / name).absolute()
+        files.append(_described(path, check_intact(path, card.digests.get(name, f"in {CARD_FILE}"), step), "extract"))
     return Source(config.series, *files)
 
 
@@ -211,13 +208,12 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
     CohortError.raise_for(faults)
     files = []
     for path, sha256, form in filter(None, found):
-        check_intact(path)
-        files.append(_described(path.absolute(), sha256, form))
+        files.append(_described(path.absolute(), check_intact(path, sha256), form))
     return Source(config.series, *files)
 
 
-def _described(path: Path, sha256: str | None, form: Form) -> SourceFile:
-    return SourceFile(path, check_hash(path, sha256), path.stat().st_size, form)
+def _described(path: Path, sha256: str, form: Form) -> SourceFile:
+    return SourceFile(path, sha256, path.stat().st_size, form)
 
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:

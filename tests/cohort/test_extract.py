@@ -19,7 +19,7 @@ from afa.cohort.cohort import write_cohort
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import log_values, read_aliases, row_ids
 from afa.cohort.geo import EXPRESSION_FILE, SAMPLES_FILE, check_genes, write_extract
-from afa.errors import CohortError
+from afa.errors import CohortError, DownloadError
 from afa.files import sha256_of
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_an_extract_that_was_changed_is_refused(series: geo.Source, tmp_path: Pa
     folder = extract_of(series, tmp_path / "extract", ["MUC2"])
     path = folder / SAMPLES_FILE
     path.write_text(path.read_text().replace("hot", "HOT"))
-    with pytest.raises(CohortError, match=r"samples\.tsv: found SHA-256 .*as extract\.yaml says.*restore the file"):
+    with pytest.raises(DownloadError, match=r"samples\.tsv: found SHA-256 .*expected SHA-256 .*restore the file"):
         fetched(folder)
 
 
