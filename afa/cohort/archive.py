@@ -48,12 +48,13 @@ class Damage(NamedTuple):
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip file unpacks to; a `CohortError` once that is more than `largest_unpacked`."""
+    """What a gzip stream unpacks to; a `CohortError` once that is more than `share` of `largest_unpacked`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, where: object, packed: gzip.GzipFile, share: float) -> None:
         super().__init__()
-        self._path, self._left = path, largest_unpacked()
-        self._stream = gzip.open(path, "rb")  # noqa: SIM115 - closed with this
+        self._where, self._stream = where, packed
+        self._gigabytes = largest_unpacked() * share
+        self._left = int(self._gigabytes * 1e9)
 
     def readable(self) -> bool:
         return True
@@ -63,14 +64,20 @@ class _Unpacked(io.RawIOBase):
         data = self._stream.read1(len(target))
         self._left -= len(data)
         if self._left < 0:
-            found, expected = too_large()
-            raise CohortError(Fault(str(self._path), found, expected, "set it higher if the file is the right one"))
+            expected = f"at most that, or what the environment variable {LARGEST_UNPACKED} says"
+            step = "set it higher if the file is the right one"
+            raise CohortError(Fault(str(self._where), f"more than {self._gigabytes:g} GB unpacked", expected, step))
         target[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def unpacked(where: object, packed: gzip.GzipFile, share: float = 1.0) -> io.BufferedReader:
+    """The content of a gzip stream, of which no more than a `share` of `largest_unpacked` is read (`CohortError`)."""
+    return io.BufferedReader(_Unpacked(where, packed, share), _BLOCK)
 
 
 def open_binary(path: Path) -> BinaryIO:
@@ -80,7 +87,7 @@ def open_binary(path: Path) -> BinaryIO:
     """
     with path.open("rb") as stream:
         compressed = stream.read(2) == _GZIP_MAGIC
-    return cast(BinaryIO, io.BufferedReader(_Unpacked(path), _BLOCK)) if compressed else path.open("rb")
+    return cast(BinaryIO, unpacked(path, gzip.GzipFile(path))) if compressed else path.open("rb")
 
 
 @contextmanager
@@ -114,8 +121,8 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
         stream.writelines(line.encode() for line in lines)
 
 
-def largest_unpacked() -> int:
-    """How many bytes a compressed file may unpack to; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
+def largest_unpacked() -> float:
+    """How many GB a compressed file may unpack to; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
     text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
     try:
         gigabytes = float(text)
@@ -124,15 +131,7 @@ def largest_unpacked() -> int:
     if not 0 < gigabytes < math.inf:
         where = f"environment variable {LARGEST_UNPACKED}"
         raise ConfigError(Fault(where, repr(text), "a number of GB above 0", "correct it, or unset it"))
-    return int(gigabytes * 1e9)
-
-
-def too_large() -> tuple[str, str]:
-    """What is found, and what expected, of a file that unpacks to more than it may."""
-    return (
-        f"more than {largest_unpacked() / 1e9:g} GB unpacked",
-        f"at most that, or what the environment variable {LARGEST_UNPACKED} says",
-    )
+    return gigabytes
 
 
 def damage_of(path: Path) -> Damage | None:
@@ -161,15 +160,13 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
     if not start.startswith(_GZIP_MAGIC):
         return Damage(f"bytes that are not gzip ({start[:12]!r})", "a gzip file")
     try:
-        with gzip.open(path, "rb") as stream:
-            first = stream.read(_BLOCK)
-            if _is_html(first[:512]):
+        with open_binary(path) as stream:
+            if _is_html(stream.read(512)):
                 return Damage("a compressed HTML page", "the file itself")
-            left = largest_unpacked() - len(first)
-            while left >= 0 and (block := stream.read(_BLOCK)):
-                left -= len(block)
-            if left < 0:
-                return Damage(*too_large())
+            while stream.read(_BLOCK):
+                pass
+    except CohortError as error:
+        return Damage(error.faults[0].found, error.faults[0].expected)
     except EOFError:
         return Damage("a truncated gzip file", "a gzip file that reads to its end", truncated=True)
     except GZIP_ERRORS as error:

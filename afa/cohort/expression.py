@@ -26,7 +26,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from afa.cohort.archive import LARGEST_UNPACKED, damage_of, largest_unpacked, open_binary, reading, tar_damage
+from afa.cohort.archive import damage_of, open_binary, reading, tar_damage, unpacked
 from afa.csvfile import quoted
 from afa.errors import CohortError, Fault
 
@@ -210,7 +210,7 @@ def _acceptable(cell: str, allow_negative: bool) -> bool:
     return math.isfinite(value) and (allow_negative or value >= 0)
 
 
-_MEMBERS_SHARE = 8
+_MEMBERS_SHARE = 1 / 8
 """A member is held in memory whole, so it may unpack to this part of what a file that is streamed may."""
 _TAR_AGAIN = "fetch the archive again"
 
@@ -232,7 +232,7 @@ def read_sample_files(
     kept = np.empty(0, dtype=bool)
     values: dict[str, np.ndarray] = {}
     total: dict[str, float] = {}
-    for sample, where, text in _members(path, frozenset(samples), largest_unpacked() // _MEMBERS_SHARE):
+    for sample, where, text in _members(path, frozenset(samples)):
         if sample in values:
             raise CohortError(Fault(where, f"a second file of {sample}", "one file a sample", "remove one of them"))
         own_ids, column = _columns(where, text, allow_negative)
@@ -257,7 +257,7 @@ def read_sample_files(
     return Expression(table, pd.Series(total, name="library_size").reindex(index), len(ids))
 
 
-def _members(path: Path, samples: frozenset[str], largest: int) -> Iterator[tuple[str, str, bytes]]:
+def _members(path: Path, samples: frozenset[str]) -> Iterator[tuple[str, str, bytes]]:
     """Accession, name for messages, and unpacked text of the members that belong to `samples`."""
     with tarfile.open(path, "r:") as archive:
         for member in archive:
@@ -267,12 +267,8 @@ def _members(path: Path, samples: frozenset[str], largest: int) -> Iterator[tupl
             where = f"{path}, member {member.name}"
             stream = archive.extractfile(member)
             assert stream is not None
-            with reading(where, _TAR_AGAIN), gzip.GzipFile(fileobj=stream) as unpacked:
-                content = unpacked.read(largest + 1)
-            if len(content) > largest:
-                found = f"more than {largest} bytes unpacked"
-                step = f"{_TAR_AGAIN}, or set the environment variable {LARGEST_UNPACKED} to more"
-                raise CohortError(Fault(where, found, "a two-column table of one sample", step))
+            with reading(where, _TAR_AGAIN), unpacked(where, gzip.GzipFile(fileobj=stream), _MEMBERS_SHARE) as text:
+                content = text.read()
             yield match[1], where, content
 
 

@@ -293,7 +293,7 @@ def test_a_member_that_unpacks_beyond_an_eighth_of_the_limit_is_refused(tmp_path
     monkeypatch.setenv(LARGEST_UNPACKED, "3.2e-5")
     path = put(tmp_path / "x.tar", raw_tar(members(GSM12=b"Gene\tlab\n" + b"0" * 5000)))
     message = refusal(read_sample_files, path, GSM, ALL)
-    assert "member GSM12_01-R.txt.gz: found more than 4000 bytes unpacked" in message
+    assert "member GSM12_01-R.txt.gz: found more than 4e-06 GB unpacked" in message
 
 
 def test_a_truncated_archive_is_refused(tmp_path):
