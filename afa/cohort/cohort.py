@@ -269,8 +269,9 @@ def _faults(
         step = "build the cohort again"
         yield Fault(places[2], "other features than the patients'", "the same, in the same order", step)
     for where, some, others in ((places[0], values, labels), (places[1], labels, values)):
-        extra = [] if some is None or others is None else some.index[~some.index.isin(others.index)]
-        if len(extra):
+        if some is None or others is None:
+            continue
+        if len(extra := some.index[~some.index.isin(others.index)]):
             found = f"{len(extra)} patients that the other table lacks, such as {visible(str(extra[0]))}"
             yield Fault(where, found, "the same patients in both", "add their rows to the other table")
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from afa.cohort.archive import damage_of, open_binary, reading, tar_damage, unpacked
-from afa.csvfile import quoted
+from afa.csvfile import few, quoted
 from afa.errors import CohortError, Fault
 
 LONGEST_LINE = 64 << 20
@@ -124,7 +124,7 @@ def _positions(path: Path, column_of: Mapping[str, str], columns: list[str]) -> 
     where = f"{path}, header"
     twice = [name for name, count in Counter(columns).items() if count > 1]
     if twice:
-        raise CohortError(Fault(where, f"{len(twice)} columns twice ({_some(twice)})", "each column once", _AGAIN))
+        raise CohortError(Fault(where, f"{len(twice)} columns twice ({few(twice)})", "each column once", _AGAIN))
     shared = [name for name, count in Counter(column_of.values()).items() if count > 1]
     if shared:
         found = f"column {shared[0]} for more than one sample"
@@ -132,7 +132,7 @@ def _positions(path: Path, column_of: Mapping[str, str], columns: list[str]) -> 
     at = {name: i for i, name in enumerate(columns)}
     missing = [f"{column} ({sample})" for sample, column in column_of.items() if column not in at]
     if missing:
-        found = f"no column for {len(missing)} of {len(column_of)} samples: {_some(missing)}"
+        found = f"no column for {len(missing)} of {len(column_of)} samples: {few(missing)}"
         step = "correct `sample_column` in the cohort's config, or drop these samples in `select`"
         raise CohortError(Fault(where, found, "a column for each selected sample", step))
     return {sample: at[column] for sample, column in column_of.items()}
@@ -158,10 +158,6 @@ def _blocks(layout: Layout, opened: Callable[[], BinaryIO]) -> Iterator[tuple[li
             return
     with reading(layout.where), opened() as stream:
         raise CohortError(wrong_cell(lines_of(stream), layout))
-
-
-def _some(names: list[str], most: int = 10) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def fields(line: bytes, separator: str) -> list[str]:

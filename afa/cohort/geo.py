@@ -12,8 +12,6 @@ the same numbers as one built from the series.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,13 +22,13 @@ from urllib.parse import quote
 import pandas as pd
 import yaml
 
-from afa.cohort.archive import open_binary, read_listed, reading, write_gzip
+from afa.cohort.archive import read_listed, write_gzip
 from afa.cohort.config import CohortConfig, ExpressionSource
 from afa.cohort.download import check_intact, download
 from afa.cohort.encode import Tiers, row_ids
 from afa.cohort.expression import Expression, read_gene_matrix, read_sample_files
 from afa.cohort.samples import check_accessions, normal_key, read_series_matrix, read_soft
-from afa.csvfile import visible
+from afa.csvfile import few, read_header, read_table, visible
 from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_text
 from afa.yamlfile import Strict, load_model
@@ -173,10 +171,8 @@ def read_expression(
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     read = read_gene_matrix(path, dict(zip(samples.index, names, strict=True)), wanted, allow_negative=negative)
     if source.is_extract:
-        columns = [ACCESSION, LIBRARY_SIZE]
-        table = pd.read_csv(source.metadata.path, sep="\t", usecols=columns, index_col=ACCESSION, dtype=str)
-        sizes = table[LIBRARY_SIZE].map(float).reindex(pd.Index(list(samples.index), name="sample"))
-        return replace(read, library_size=sizes.rename(LIBRARY_SIZE))
+        sizes = _read_joined_samples(source.metadata.path)[LIBRARY_SIZE].map(float)
+        return replace(read, library_size=sizes.reindex(pd.Index(list(samples.index), name="sample")))
     return read
 
 
@@ -218,22 +214,16 @@ def _described(path: Path, sha256: str, form: Form) -> SourceFile:
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:
     """A mirror's table: accession in `sample_id`, or in `gsm`; with `gsm`, what follows `title` is not GEO's."""
-    step = "correct the table, or use the series matrix"
-    try:
-        with reading(path, step), io.TextIOWrapper(open_binary(path), encoding="utf-8-sig", newline="") as text:
-            header, *rows = filter(None, csv.reader(text, delimiter="\t"))
-    except (ValueError, csv.Error) as error:
-        raise CohortError(Fault(str(path), f"no table ({error})", "tab-separated text in UTF-8", step)) from None
-    uneven = next((i for i, row in enumerate(rows, 2) if len(row) != len(header)), None)
-    if uneven is not None:
-        found = f"{len(rows[uneven - 2])} cells"
-        raise CohortError(Fault(f"{path}, row {uneven}", found, f"{len(header)}, as in the header", step))
+    header = read_header(path)
+    read = read_table(path, required=header or ["sample_id", "title"], whole_rows=True, brief=True)
+    CohortError.raise_for(read.faults.listed())
     keys = [normal_key(name) for name in header]
     accession = next((name for name in ("gsm", "sample_id") if name in keys), None)
     if accession is None or "title" not in keys or len(set(keys)) < len(keys):
-        found = f"columns {', '.join(header[:6])} ... ({len(keys)}, {len(set(keys))} of them different)"
-        raise CohortError(Fault(f"{path}, header", found, "`title`, `sample_id` or `gsm`, and no column twice", step))
-    table = pd.DataFrame(rows, columns=keys, dtype=str)
+        found = f"columns {few(header)} ({len(keys)}, {len(set(keys))} of them different)"
+        expected, step = "`title`, `sample_id` or `gsm`, and no column twice", "correct it, or use the series matrix"
+        raise CohortError(Fault(f"{path}, header", found, expected, step))
+    table = pd.DataFrame(dict(zip(keys, read.columns.values(), strict=True)), dtype=str)
     if accession == "gsm" and keys.index("gsm") < keys.index("title"):
         table = table[keys[: keys.index("title") + 1]]
     samples = check_accessions(path, table.set_index(accession).rename_axis(index="sample"))
@@ -246,7 +236,6 @@ CARD_FILE = "extract.yaml"
 ACCESSION, LIBRARY_SIZE = "sample_id", "library_size"
 FETCH = "fetch the series instead: SOURCE=geo, or GEO_MIRROR=folder for a copy in GEO's layout"
 """What to do where an extract is not enough."""
-_SHOWN = 20
 
 
 class Card(Strict):
@@ -325,8 +314,7 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
     present = set(rows)
     outside = [feature for feature, choices in tiers.items() if not _is_known(choices, present, set(card.absent))]
     if outside:
-        more = f" and {len(outside) - _SHOWN} more" if len(outside) > _SHOWN else ""
-        found = f"no values of {len(outside)} of {len(tiers)} features: {', '.join(outside[:_SHOWN])}{more}"
+        found = f"no values of {len(outside)} of {len(tiers)} features: {few(outside)}"
         expected = f"genes of the bundle {card.genes_of}, which is all that is carried"
         step = f"{FETCH}; or try the bundle on COHORT=demo, which is simulated for any"
         raise CohortError(Fault(f"{folder}, an extract of {card.series}", found, expected, step))

@@ -127,25 +127,21 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _cells(text: str) -> list[str]:
     """The cells of a line: tabs, colons and quotes may lie inside a quoted cell; a doubled quote stands for one."""
-    cells: list[str] = []
-    position, closing = 0, 0
-    while True:
-        # A quote that closes is looked for once, not once for each cell: a line may have millions of them.
-        if text.startswith('"', position) and closing <= position:
-            closing = text.find('"\t', position + 1)
-            if closing < 0:
-                closing = len(text) - 1 if text.endswith('"') and len(text) - 1 > position else len(text)
-        if text.startswith('"', position) and closing < len(text):
-            cells.append(text[position + 1 : closing].replace('""', '"'))
-            position = closing + 1
-        else:
-            tab = text.find("\t", position)
-            end = len(text) if tab < 0 else tab
-            cells.append(text[position:end])
-            position = end
-        if position >= len(text):
-            return cells
-        position += 1
+    parts = text.split("\t")
+    ends = iter([place for place, part in enumerate(parts) if part.endswith('"')])
+    cells, place, end = list[str](), 0, -1
+    while place < len(parts):
+        last, part = place, parts[place]
+        if part.startswith('"'):
+            # A part that closes is looked for once, not once for each cell: a line may have millions of them.
+            while end < place + (part == '"'):
+                end = next(ends, len(parts))
+            last = end if end < len(parts) else place
+        whole = "\t".join(parts[place : last + 1])
+        is_quoted = len(whole) > 1 and whole.startswith('"') and whole.endswith('"')
+        cells.append(whole[1:-1].replace('""', '"') if is_quoted else whole)
+        place = last + 1
+    return cells
 
 
 def _fault(path: Path, found: str, expected: str, line: int) -> CohortError:

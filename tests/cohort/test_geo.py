@@ -261,9 +261,9 @@ def test_a_table_by_gsm_loses_what_its_author_derived(tmp_path):
         ("title\tsample_id\n", "no sample"),
         ("name\tsample_id\na\tGSM1\n", "`title`, `sample_id` or `gsm`"),
         ("title\tsample_id\tAge\tage\na\tGSM1\t1\t2\n", "no column twice"),
-        ("title\tsample_id\na\tGSM1\nb\tGSM2\tc\n", "row 3: found 3 cells; expected 2"),
-        ("title\tsample_id\na\n", "row 2: found 1 cells; expected 2"),
-        ("", "no table"),
+        ("title\tsample_id\na\tGSM1\nb\tGSM2\tc\n", "3 fields (line 3); expected 2"),
+        ("title\tsample_id\na\n", "1 fields (line 2); expected all 2"),
+        ("", "no header"),
     ],
 )
 def test_a_joined_table_that_breaks_the_form_is_refused(tmp_path, text, said):
