@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ConfigDict, Field
 
-from afa.csvfile import name_column, read_header, read_table
+from afa.csvfile import few, name_column, read_header, read_table
 from afa.errors import CohortError, Fault, check_number
 
 Names = Mapping[str, Sequence[str]]
@@ -203,10 +203,10 @@ def encode(
     chosen = np.asarray(is_control, dtype=bool)
     _refuse_cells(values, ~np.isfinite(known), "a finite number", "drop the sample")
     controls = known[:, chosen]
-    _check_controls(controls.shape[1], test, level)
-    flat = without_spread(controls)
-    if flat.any():
-        _check_flat(values.index[flat], controls.shape[1], level)
+    check_controls(controls.shape[1], test, level)
+    if flat := list(values.index[without_spread(controls)]):
+        of = f" and {len(flat)} genes without spread among them: {few(flat)}"
+        check_controls(controls.shape[1], "empirical", level, of, "leave these genes out of the bundle")
     return pd.DataFrame(_coded(known, controls, test, level), index=values.index, columns=values.columns)
 
 
@@ -311,17 +311,16 @@ def least_controls(level: float) -> int:
     return fewest
 
 
-def _check_controls(n_controls: int, test: Test, level: float) -> None:
+def check_controls(
+    n_controls: int,
+    test: Test,
+    level: float,
+    of: str = "",
+    instead: str = "set `encoding: {test: t}` in the cohort file",
+) -> None:
+    """A `CohortError` where a test cannot reach its level. of : which controls. instead : of adding more."""
     needed = least_controls(level) if test == "empirical" else 2
     if n_controls < needed:
-        step = "set `encoding: {test: t}` in the cohort file" if test == "empirical" else "add controls to the cohort"
-        found, expected = f"{n_controls} controls", f"at least {needed} for the test {test!r} to reach p < {level:g}"
-        raise CohortError(Fault("controls", found, expected, step if n_controls > 1 else "add controls to the cohort"))
-
-
-def _check_flat(genes: pd.Index[str], n_controls: int, level: float) -> None:
-    needed = least_controls(level)
-    if n_controls < needed:
-        found = f"{len(genes)} genes without spread among {n_controls} controls: {', '.join(map(str, genes))}"
-        expected = f"at least {needed} controls, such genes being tested by 'empirical' only"
-        raise CohortError(Fault("controls", found, expected, "leave these genes out of the bundle, or add controls"))
+        expected = f"at least {needed} for the test {test!r} to reach p < {level:g}"
+        step = f"{instead}, or add controls" if test == "empirical" and n_controls > 1 else "add controls"
+        raise CohortError(Fault("controls", f"{n_controls} controls{of}", expected, step))

@@ -21,14 +21,14 @@ from afa.cohort.encode import (
     Floats,
     Reference,
     Test,
+    check_controls,
     encode_controls,
-    least_controls,
     reach,
     robust_reach,
     without_spread,
 )
 from afa.cohort.tables import Cells, cells_of_frame, nearest_column, numbers_of, read_cells
-from afa.csvfile import few, quoted, visible
+from afa.csvfile import few, quoted, separator_of, visible
 from afa.errors import CohortError, ConfigError, Fault
 from afa.features import Features, features_of
 from afa.files import atomic_file
@@ -219,10 +219,6 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
     Both appear, or neither. A table without cut points beside it is none of these, and stays (`ConfigError`).
     """
     path = Path(path)
-    endings = {".csv": ",", ".tsv": "\t", ".parquet": ""}
-    if path.suffix not in endings:
-        step = "name it with one of these endings"
-        raise CohortError(Fault(str(path), f"the ending {quoted(path.suffix)}", ", ".join(endings), step))
     cuts = path.with_name(f"{path.stem}.cuts.csv")
     if path.resolve().exists() and not cuts.resolve().is_file():
         expected = "a new file, or an earlier result of this command"
@@ -233,7 +229,7 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
         if path.suffix == ".parquet":
             table.to_parquet(first, engine="pyarrow", compression="zstd", index=False)
         else:
-            table.to_csv(first, index=False, sep=endings[path.suffix], lineterminator="\n")
+            table.to_csv(first, index=False, sep=separator_of(path), lineterminator="\n")
     return cuts
 
 
@@ -260,14 +256,9 @@ def _cut_points(
 
 def _around_controls(name: str, values: Floats, coding: Coding) -> tuple[float, float]:
     """The cut points beyond which the test of `afa.cohort.encode` rejects, at its level."""
-    count = len(values)
-    test = "empirical" if count and without_spread(values[None])[0] else coding.test
-    needed = least_controls(coding.level) if test == "empirical" else 2
-    if count < needed:
-        found = f"{count} controls with a value of {visible(name)}"
-        expected = f"at least {needed} for the test {test!r} at {coding.level:g}"
-        step = "give cut points in features.csv, add controls, or set the test t" if count > 1 else "add controls"
-        raise CohortError(Fault("controls", found, expected, step))
+    test = "empirical" if len(values) and without_spread(values[None])[0] else coding.test
+    instead = "give cut points in features.csv, set the test t"
+    check_controls(len(values), test, coding.level, f" with a value of {visible(name)}", instead)
     centre, far = float(values.mean()), float(reach(values[None], test, coding.level)[0, 0])
     return centre - far, centre + far
 

@@ -28,6 +28,7 @@ import pyarrow.csv as pa_csv
 
 from afa.cohort.archive import damage_of, open_binary, reading, tar_damage, unpacked
 from afa.csvfile import few, quoted
+from afa.csvfile import number as number_of
 from afa.errors import CohortError, Fault
 
 LONGEST_LINE = 64 << 20
@@ -57,12 +58,9 @@ class Layout:
     separator: str
     columns: Sequence[str]
     read: Collection[int]
-    allow_negative: bool
 
 
-def read_gene_matrix(
-    path: Path, column_of: Mapping[str, str], wanted: Collection[str], *, allow_negative: bool = False
-) -> Expression:
+def read_gene_matrix(path: Path, column_of: Mapping[str, str], wanted: Collection[str]) -> Expression:
     """Read the samples of `column_of` (sample accession -> column name) from a table, gzip or plain, tab or one space.
 
     Columns are found by name. A `CohortError` names columns that are missing or come twice, and the first bad line.
@@ -72,7 +70,7 @@ def read_gene_matrix(
     # In file order: taken in the samples' order, a block of GSE193677 takes four times as long to convert.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
-    layout = Layout(str(path), separator, columns, in_file_order, allow_negative)
+    layout = Layout(str(path), separator, columns, in_file_order)
     keep = frozenset(wanted)
     ids: list[str] = []
     kept: list[np.ndarray] = []
@@ -151,7 +149,7 @@ def _blocks(layout: Layout, opened: Callable[[], BinaryIO]) -> Iterator[tuple[li
         )
         for batch in reader:
             values = np.column_stack([column.to_numpy() for column in batch.columns[1:]])
-            if not np.isfinite(values).all() or not (layout.allow_negative or (values >= 0).all()):
+            if not np.isfinite(values).all():
                 break
             yield batch.column(0).to_pylist(), values
         else:
@@ -173,7 +171,6 @@ def lines_of(stream: BinaryIO) -> Iterator[bytes]:
 
 def wrong_cell(lines: Iterable[bytes], layout: Layout) -> Fault:
     """The first line or cell below the header that cannot be read, found by plain Python after the fast reader."""
-    number_expected = f"a finite number{'' if layout.allow_negative else ', not negative'}"
     for number, line in enumerate(lines, 1):
         if number == 1 or not line.strip():
             continue
@@ -187,9 +184,9 @@ def wrong_cell(lines: Iterable[bytes], layout: Layout) -> Fault:
             expected = f"{len(layout.columns) + 1} fields"
             return Fault(where, f"{len(cells) + 1} fields", expected, "fetch the file again, or correct that line")
         for i in layout.read:
-            if not _acceptable(cells[i], layout.allow_negative):
+            if not math.isfinite(number_of(cells[i])):
                 at = f"{where}, column {layout.columns[i]}"
-                return Fault(at, quoted(cells[i]), number_expected, "correct that cell, or fetch the file again")
+                return Fault(at, quoted(cells[i]), "a finite number", "correct that cell, or fetch the file again")
     return Fault(layout.where, "text that cannot be read as a table", "rows of numbers", "fetch the file again")
 
 
@@ -198,26 +195,16 @@ def endless(where: str) -> Fault:
     return Fault(where, "values whose sum is not finite", "numbers of a sensible size", "fetch the file again")
 
 
-def _acceptable(cell: str, allow_negative: bool) -> bool:
-    try:
-        value = float(cell)
-    except ValueError:
-        return False
-    return math.isfinite(value) and (allow_negative or value >= 0)
-
-
 _MEMBERS_SHARE = 1 / 8
 """A member is held in memory whole, so it may unpack to this part of what a file that is streamed may."""
 _TAR_AGAIN = "fetch the archive again"
 
 
-def read_sample_files(
-    path: Path, samples: Sequence[str], wanted: Collection[str], *, allow_negative: bool = False
-) -> Expression:
+def read_sample_files(path: Path, samples: Sequence[str], wanted: Collection[str]) -> Expression:
     """Read the members of `samples` (GSM accessions) from a tar; members of other samples are passed over.
 
     Rows are those of the first member read; another order is joined by id. A `CohortError` names the member and row of
-    a value that is no finite number (or, unless allowed, negative), a damaged member, one that unpacks to
+    a value that is no finite number, a damaged member, one that unpacks to
     more than an eighth of `largest_unpacked` bytes, other row ids, and samples that are missing or come twice.
     """
     with reading(path):
@@ -231,7 +218,7 @@ def read_sample_files(
     for sample, where, text in _members(path, frozenset(samples)):
         if sample in values:
             raise CohortError(Fault(where, f"a second file of {sample}", "one file a sample", "remove one of them"))
-        own_ids, column = _columns(where, text, allow_negative)
+        own_ids, column = _columns(where, text)
         if ids is None:
             ids, kept = own_ids, own_ids.isin(list(wanted))
         elif not own_ids.equals(ids):
@@ -268,7 +255,7 @@ def _members(path: Path, samples: frozenset[str]) -> Iterator[tuple[str, str, by
             yield match[1], where, content
 
 
-def _columns(where: str, text: bytes, allow_negative: bool) -> tuple[pd.Index[str], np.ndarray]:
+def _columns(where: str, text: bytes) -> tuple[pd.Index[str], np.ndarray]:
     """Row ids and values (rows,) of one member."""
     try:
         header = fields(text[: text.find(b"\n") + 1], "\t")
@@ -279,7 +266,7 @@ def _columns(where: str, text: bytes, allow_negative: bool) -> tuple[pd.Index[st
         raise CohortError(Fault(f"{where}, line 1", f"{len(header)} fields", "two: row id and sample", _TAR_AGAIN))
     if not text[text.find(b"\n") + 1 :].strip():
         raise CohortError(Fault(where, "no row after the header", "at least one", _TAR_AGAIN))
-    layout = Layout(where, "\t", header[1:], (0,), allow_negative)
+    layout = Layout(where, "\t", header[1:], (0,))
     blocks = list(_blocks(layout, lambda: io.BytesIO(text)))
     ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
     return pd.Index(ids, dtype=str), np.concatenate([block[:, 0] for _, block in blocks])

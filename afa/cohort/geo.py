@@ -162,14 +162,13 @@ def read_expression(
     if not len(samples):
         step = "loosen the selection in the cohort's config"
         raise CohortError(Fault(f"samples of {source.series}", "none selected", "at least one", step))
-    negative = config.unit == "log2"
     joined = source.expression.form in {"mirror_joined", "extract"}
     if config.layout == "sample_files" and not joined:
-        return read_sample_files(path, list(samples.index), wanted, allow_negative=negative)
+        return read_sample_files(path, list(samples.index), wanted)
     # A table that a mirror has joined names its columns by accession, whatever GEO's own matrix does.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
-    read = read_gene_matrix(path, dict(zip(samples.index, names, strict=True)), wanted, allow_negative=negative)
+    read = read_gene_matrix(path, dict(zip(samples.index, names, strict=True)), wanted)
     if source.is_extract:
         sizes = _read_joined_samples(source.metadata.path)[LIBRARY_SIZE].map(float)
         return replace(read, library_size=sizes.reindex(pd.Index(list(samples.index), name="sample")))

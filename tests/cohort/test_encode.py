@@ -160,7 +160,7 @@ def test_a_gene_without_spread_among_the_controls_is_tested_by_rank(test: str) -
 
 
 def test_a_gene_without_spread_is_refused_where_rank_cannot_reach_the_level() -> None:
-    with pytest.raises(CohortError, match="1 genes without spread among 12 controls: G0"):
+    with pytest.raises(CohortError, match="12 controls and 1 genes without spread among them: G0"):
         coded([0.1] * 12, [5.0], test="t")
 
 

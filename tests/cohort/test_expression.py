@@ -142,12 +142,12 @@ def test_negative_values_are_read_where_the_unit_is_log2(tmp_path):
     assert result.values.loc["a"].tolist() == [-1.5, 2, 3]
 
 
-@pytest.mark.parametrize("cell", ["NA", "", "nan", "inf", "-1", "1,5", "1e400", '"x"'])
+@pytest.mark.parametrize("cell", ["NA", "", "nan", "inf", "1,5", "1e400", '"x"'])
 def test_a_bad_cell_is_refused_with_line_row_and_column(tmp_path, cell):
     text = gene_matrix(SHORT, [*ROWS, ("ENSG09", (1, cell, 3))])
     message = refusal(read_matrix, tmp_path, text)
     assert "counts.txt.gz, line 6, row 'ENSG09', column P_1_Biopsy_2" in message
-    assert "expected a finite number, not negative" in message
+    assert "expected a finite number" in message
 
 
 @pytest.mark.parametrize(("values", "fields"), [((1, 2), 3), ((1, 2, 3, 4), 5)])
@@ -261,7 +261,7 @@ def test_other_row_ids_are_refused_naming_member_and_row(tmp_path):
     assert "member GSM12_01-R.txt.gz, row '3/1/2018': found other row ids" in message
 
 
-@pytest.mark.parametrize("cell", ["NA", "", "nan", "-0.5", "inf", "1\t2"])
+@pytest.mark.parametrize("cell", ["NA", "", "nan", "inf", "1\t2"])
 def test_a_bad_value_is_refused_naming_member_and_row(tmp_path, cell):
     message = refusal(read_tar, tmp_path, members(GSM12=sample_text("lab1", [("5S", 1), ("X", cell)])))
     assert "member GSM12_01-R.txt.gz, line 3, row 'X'" in message
