@@ -40,7 +40,7 @@ _PLAINLY = (
         r"",
         "what does not go with the lines before it",
         "`key: value`, indented as the lines that belong with it",
-        "indent it as those, or put all of a text with ': ' or quotes in quotes",
+        "indent it as those, or put a text with ': ' in quotes, all of it",
     ),
 )
 """What PyYAML may say, and what there is, what should be and what to do in plain words."""

@@ -75,7 +75,7 @@ def write_bundle(
     }
     for file, values, order in (("priors.csv", priors, entities), ("costs.csv", costs, features)):
         if values is not None:
-            rows = [(key, _number_text(values[key])) for key in _in_order(values, order)]
+            rows = [(key, _cell(values[key])) for key in _in_order(values, order)]
             tables[file] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS[file]))
     if aliases:
         rows = [(key, alias) for key in _in_order(aliases, features) for alias in aliases[key]]
@@ -169,16 +169,16 @@ def stamp_bundle(path: str | Path) -> None:
         document = read_mapping(header)
     except ConfigError as error:
         raise BundleError(error.faults) from None
-    digests = digests_of(path)
-    stamped = document | {"digests": digests}
-    text = _with_digests(header.read_text(encoding="utf-8"), digests)
+    stamped = document | {"digests": digests_of(path)}
+    block, text = _yaml_text({"digests": stamped["digests"]}), header.read_text(encoding="utf-8").rstrip("\n") + "\n"
+    edited, found = re.subn(r"^digests:.*\n(?:[ \t]+\S.*\n)*", block, text, count=1, flags=re.MULTILINE)
+    edited = edited if found else text + block
     try:
-        edited = yaml.safe_load(text)
+        is_sound = yaml.safe_load(edited) == stamped
     except yaml.YAMLError:
-        edited = None
-    if edited != stamped:  # a layout that the edit does not understand, such as one mapping in braces
-        text = _yaml_text(stamped)
-    write_text(header, text)
+        is_sound = False
+    # A layout that the edit does not understand, such as one mapping in braces, is written anew.
+    write_text(header, edited if is_sound else _yaml_text(stamped))
 
 
 def _potential_rows(
@@ -192,13 +192,8 @@ def _potential_rows(
     written = pd.DataFrame({"entity": table["entity"].to_numpy(dtype=object)[order]})
     written[columns] = names[order]
     said = [column for column in where_said if column in table and any(_cell(value) for value in table[column])]
-    may_be_empty = np.zeros(len(table), dtype=bool) if "scope" in said or not said else table[said].notna().any(axis=1)
-    written["potential"] = [
-        "" if empty and pd.isna(value) else _number_text(value)
-        for value, empty in zip(table["potential"].to_numpy()[order], np.asarray(may_be_empty)[order], strict=True)
-    ]
-    for column in (*said, *ANNOTATIONS):
-        texts = [""] * len(table) if column not in table else [_cell(value) for value in table[column]]
+    for column in ("potential", *said, *ANNOTATIONS):
+        texts = [_cell(value) for value in table[column]] if column in table else [""] * len(table)
         written[column] = np.array(texts, dtype=object)[order]
     return written
 
@@ -221,19 +216,14 @@ def _in_order(values: Mapping[str, Any], order: Sequence[str]) -> Iterable[str]:
 
 
 def _cell(value: Any) -> str:
-    """Text of an annotation; line ends are unified, a missing value as nothing."""
+    """A value as text: line ends are unified, what is missing is nothing, a number the shortest that reads back as it.
+
+    Whole numbers have no decimal point. What is not a number is written as it is, for the validation to name.
+    """
     if isinstance(value, str):
         return value.replace("\r\n", "\n").replace("\r", "\n")
     if pd.isna(value):
         return ""
-    return _number_text(value)
-
-
-def _number_text(value: Any) -> str:
-    """The shortest text that reads back as the same float; whole numbers without a decimal point.
-
-    What is not a number is written as it is, for the validation to name.
-    """
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -244,17 +234,6 @@ def _number_text(value: Any) -> str:
 def _yaml_text(document: Mapping[str, Any]) -> str:
     text: str = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110)
     return text
-
-
-def _with_digests(text: str, digests: Mapping[str, str]) -> str:
-    """The text of a header with its `digests` entry replaced, or added at the end."""
-    block = _yaml_text({"digests": dict(digests)})
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
-        if key.value == "digests":
-            last = value.value[-1][1] if isinstance(value, yaml.MappingNode) and value.value else value
-            return text[: key.start_mark.index] + block.rstrip("\n") + text[last.end_mark.index :]
-    return text.rstrip("\n") + "\n" + block
 
 
 def _renamed(fault: Fault, old: str, new: str) -> Fault:

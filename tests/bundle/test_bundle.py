@@ -206,7 +206,7 @@ def test_nothing_is_written_where_the_result_would_be_faulty(tmp_path: Path) -> 
     with pytest.raises(BundleError) as caught:
         write_small(tmp_path / "b", unary=unary)
     assert f"{tmp_path / 'b' / 'unary.csv'}, line 2, column feature: found 'g9'" in str(caught.value)
-    assert "found 'nan'; expected a finite number" in str(caught.value)
+    assert "found nothing; expected a finite number" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
