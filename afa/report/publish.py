@@ -49,14 +49,15 @@ def publish(
     The paper's tables with ours beside, and `data_dictionary`, which also describes `summary.csv` and the Parquet files
     of `of_stages`, the folders that the experiments wrote. What stands in the summary is not written again.
     """
-    lines, names = Lines(summary), TABLES if paper else ()
-    tables = {name: paper_table(name, paper[name], lines, n_features=n_features) for name in names}
+    lines = Lines(summary)
+    tables = {name: paper_table(name, paper[name], lines, n_features=n_features) for name in TABLES if paper}
     files = [path for stage in of_stages for path in sorted(stage.glob("*.parquet"))]
     schemas = {f"{path.parent.name}/{path.stem}": pq.read_schema(path) for path in files}
     parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
     schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in (parts | tables).items()}
     tables[DICTIONARY] = dictionary_of(schemas)
-    with atomic_folder(folder, [f"{name}.csv" for name in (*tables, *TABLES)]) as temporary:
+    names = {*tables, *TABLES, "binary_form", "binary_form_support"}  # the last two are of an earlier version
+    with atomic_folder(folder, [f"{name}.csv" for name in names]) as temporary:
         for name, table in tables.items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
 

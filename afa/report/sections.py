@@ -36,7 +36,7 @@ TITLES = {
 }
 """What each printed table is about, in our words."""
 GAP = {"gap": "value", "low": "low", "high": "high"}
-TINTS = {HOLDS: "same", REVERSES: "other", UNCLEAR: "unclear", NEAR: "same", CLOSE: "near", FAR: "other"}
+TINTS = {NEAR: "same", CLOSE: "near", FAR: "other"}
 
 
 class Shown(NamedTuple):
@@ -157,7 +157,7 @@ def _cell(cell: Mapping[Any, Any]) -> Shown:
     ours = f"{cell['ours']:.{digits}f}"
     if pd.notna(cell["low"]):
         ours += f" ±{(cell['high'] - cell['low']) / 2:.{digits}f}"
-    return Shown(cell["paper"], ours, TINTS.get(cell["size"] or cell["verdict"], ""))
+    return Shown(cell["paper"], ours, TINTS.get(cell["size"], ""))
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:

@@ -1,3 +1,19 @@
+// The contents: a line for each chapter, and in the appendix for each figure.
+function entry(id, heading) {
+  const item = document.createElement("li");
+  const link = item.appendChild(document.createElement("a"));
+  link.href = `#${id}`;
+  link.textContent = heading.firstChild.textContent;
+  return item;
+}
+
+for (const chapter of document.querySelectorAll("main > section")) {
+  const item = entry(chapter.id, chapter.querySelector("h2"));
+  document.getElementById("contents").append(item);
+  const figures = [...chapter.querySelectorAll("details h3")].map((h3) => entry(h3.closest("article").id, h3));
+  if (figures.length) item.appendChild(document.createElement("ul")).append(...figures);
+}
+
 // The table of all lines: words, or the verdict and kind of a count, choose what is shown.
 if (document.getElementById("lines")) choosing();
 
