@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,14 +35,6 @@ JUDGED = CellRule(table="", answer="judged")
 
 SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
 """Metrics that are shares; `gap` is a difference of two."""
-
-
-class Outcome(NamedTuple):
-    """What came of a claim: the verdict, what answers it, and the patients behind the paper's number."""
-
-    verdict: Verdict
-    ours: Number | None = None
-    patients: int | None = None
 
 
 @dataclass(frozen=True)
@@ -194,7 +186,7 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
             verdict = verdicts.judge(Printed(text, unit, patients), ours, reader.facts.numbers["patients"])
         line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
         line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
-        yield _beside(line, text, Outcome(verdict, ours, patients))
+        yield _beside(line, text, verdict, ours, patients)
 
 
 def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -203,23 +195,25 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
     where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)
     line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
     line |= {"unit": unit, "see": " ".join(answer.see), "by_definition": answer.definition, "where": where}
+    cell = cells[answer.cell] if answer.cell else None
+    patients = reader.answers.patients.get(cell["table"]) if cell else answer.patients
     if answer.holds:
-        outcome = _statement(answer, reader, unit, has_number=claim.kind == NUMBER)
+        verdict, ours = _statement(answer, reader, unit, has_number=claim.kind == NUMBER)
     elif where:
-        outcome = _number(answer, claim.value, unit, reader, cells)
+        verdict, ours = _number(answer, Printed(claim.value, unit, patients, answer.bound), reader, cell)
     else:
-        outcome = Outcome(Verdict(verdicts.NOTHING))
+        verdict, ours = Verdict(verdicts.NOTHING), None
     reason = reader.answers.reason(answer.why)
     if answer.answer in ANSWERED:
-        outcome = outcome._replace(verdict=Verdict(ANSWERED[answer.answer], reason=reason))
-    elif answer.definition and outcome.verdict.direction != verdicts.NOT_RUN:
-        outcome = outcome._replace(verdict=Verdict(verdicts.IDENTITY, reason=reason))
+        verdict = Verdict(ANSWERED[answer.answer], reason=reason)
+    elif answer.definition and verdict.direction != verdicts.NOT_RUN:
+        verdict = Verdict(verdicts.IDENTITY, reason=reason)
     else:
         line |= {"note": reason}
-    return _beside(line, claim.value, outcome)
+    return _beside(line, claim.value, verdict, ours, None if answer.holds or not claim.value else patients)
 
 
-def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -> Outcome:
+def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
     """Unit : of the claim, in which what is read is shown where the claim has a number, or where a part is missing."""
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
@@ -228,38 +222,37 @@ def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -
     if first is not None and (missing or has_number):
         first = replace(first, unit=unit)
     if missing:
-        return Outcome(Verdict(verdicts.NOT_RUN, reason="; ".join(dict.fromkeys(missing))), first)
-    return Outcome(verdicts.judge_statement(whole), first)
+        return Verdict(verdicts.NOT_RUN, reason="; ".join(dict.fromkeys(missing))), first
+    return verdicts.judge_statement(whole), first
 
 
-def _number(answer: Answer, text: str, unit: str, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> Outcome:
-    patients, cell, missing = answer.patients, None, ""
-    found: Number | None
-    if answer.cell is not None:
-        cell = cells[answer.cell]
-        patients, missing = reader.answers.patients.get(cell["table"]), NO_LINE
+def _number(
+    answer: Answer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
+) -> tuple[Verdict, Number | None]:
+    """Cell : the line of the printed cell that answers the claim, if one does."""
+    if cell is not None:
+        missing = NO_LINE
         found = None if cell["ours"] is None else Number(*(cell[name] for name in ("ours", "low", "high", "unit", "n")))
         if found is not None and found.unit == "share":
             found = replace(found.scaled(100), unit="percent")
     elif answer.line is not None:
         found, missing = reader.line(answer.line, complement=answer.complement), reader.missing(answer.line)
     else:
-        found = reader.fact(answer.fact or "", unit)
+        found, missing = reader.fact(answer.fact or "", printed.unit), ""
     if found is None:
-        return Outcome(Verdict(verdicts.NOT_RUN, reason=missing), patients=patients)
-    if not text:
-        return Outcome(Verdict(verdicts.NOTHING), found)
-    ours = found.in_unit(unit)
+        return Verdict(verdicts.NOT_RUN, reason=missing), None
+    if not printed.text:
+        return Verdict(verdicts.NOTHING), found
+    ours = found.in_unit(printed.unit)
     if cell is not None and cell["verdict"] in verdicts.UNJUDGED:
-        verdict = Verdict(cell["verdict"], reason=cell["reason"])
-    else:
-        verdict = verdicts.judge(Printed(text, unit, patients, answer.bound), ours, reader.facts.numbers["patients"])
-    return Outcome(verdict, ours, patients)
+        return Verdict(cell["verdict"], reason=cell["reason"]), ours
+    return verdicts.judge(printed, ours, reader.facts.numbers["patients"]), ours
 
 
-def _beside(line: dict[str, Any], paper: str, outcome: Outcome) -> dict[str, Any]:
+def _beside(
+    line: dict[str, Any], paper: str, verdict: Verdict, ours: Number | None, patients: int | None
+) -> dict[str, Any]:
     """The line with both numbers, their difference where they compare, and the verdict."""
-    verdict, ours, patients = outcome
     line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
     line |= {"size": verdict.size, "reason": verdict.reason}
     if ours is None:
