@@ -23,9 +23,7 @@ from afa.files import check_place
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from afa.baselines import Abstracts, Briefing, Trial
-    from afa.config import Baselines
-    from afa.elicit.study import Study
+    from afa.baselines import Briefing, Trial
 
 app = typer.Typer()
 
@@ -242,7 +240,7 @@ def experiment_baselines(
     from afa.baselines.stage import TABLES, Setting, run_baselines
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms, shown
-    from afa.elicit.record import Record
+    from afa.elicit.record import Question, Record
     from afa.elicit.study import Endpoint, load_study
     from afa.stages.inputs import check_duels, load_inputs, top_k_size
     from afa.stats.tables import write_tables
@@ -264,6 +262,14 @@ def experiment_baselines(
     else:
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
+    abstracts = None
+    if "rag_llm" in chosen.methods:  # from the cache in the record's folder, and live from the services too
+        from afa.elicit.retrieval import literature
+
+        with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))
+        found = literature(with_most, chosen.study, record, online=asks.live)
+        abstracts = lambda phenotype: found.shown(Question("unary", {"phenotype": phenotype}, ""))  # noqa: E731
+
     def before(trials: Sequence[tuple[Trial, Briefing]]) -> None:
         if source.client is not None:
             typer.echo(f"left to ask: {shown(estimate(trials, plan, source.client), prices)}")
@@ -272,23 +278,13 @@ def experiment_baselines(
         Setting(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
         source,
         disease=about.settings.disease,
-        abstracts=_abstracts(about, chosen, record, online=asks.live) if "rag_llm" in chosen.methods else None,
+        abstracts=abstracts,
         before=before,
         progress=asks.live,
     )
     if source.client is not None:
         typer.echo(f"the record has used: {shown(source.client.budget.used, prices)}")
     write_tables(tables, out)
-
-
-def _abstracts(study: Study, chosen: Baselines, record: Path, *, online: bool) -> Abstracts:
-    """What is retrieved on a phenotype: from the cache in the record's folder, and live from the services too."""
-    from afa.elicit.record import Question
-    from afa.elicit.retrieval import literature
-
-    settings = study.settings.model_copy(update={"abstracts": chosen.abstracts})
-    found = literature(replace(study, settings=settings), chosen.study, record, online=online)
-    return lambda phenotype: found.shown(Question("unary", {"phenotype": phenotype}, ""))
 
 
 @summaries.command("baselines")

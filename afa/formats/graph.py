@@ -13,19 +13,22 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter, ValidationError
 
 from afa.bundle import Bundle
 from afa.bundle.format import REQUIRED_COLUMNS, REQUIRED_FILES
 from afa.bundle.read import bundle_of_tables
 from afa.errors import AfaError, BundleError, Fault
 from afa.files import write_text
+from afa.yamlfile import first_error
 
 FORMAT = "afa-bundle"
+Kind = TypeVar("Kind")
 UNARY, COUPLING, ENTITY, COST = "unary", "coupling", "entity", "cost"
 
 
@@ -87,16 +90,10 @@ def from_networkx(
     if odd:
         step = "rename the nodes with networkx.relabel_nodes"
         raise BundleError(Fault(f"{where}, node {odd[0]!r}", type(odd[0]).__name__, "names of features as text", step))
-    aliases = _parsed(stated, "aliases", dict, where)
-    faults = [
-        Fault(f"{where}, aliases of {feature}", repr(names)[:80], "a list of names", "write each as text in a list")
-        for feature, names in aliases.items()
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names)
-    ]
-    BundleError.raise_for(faults)
+    aliases = _parsed(stated, "aliases", dict[str, list[str]], where)
     only = entities[0] if len(entities) == 1 else ""
     header = {"name": named or entities[0], "version": version or str(stated.get("version") or "1")}
-    header |= {"licence": stated.get("licence"), "provenance": _parsed(stated, "provenance", dict, where)}
+    header |= {"licence": stated.get("licence"), "provenance": _parsed(stated, "provenance", dict[str, Any], where)}
     costs = {feature: cost for feature, cost in graph.nodes(data=COST) if cost is not None}
     rows: dict[str, list[tuple[Any, ...]]] = {
         "unary.csv": [
@@ -114,7 +111,7 @@ def from_networkx(
             )
             for a, b, held in graph.edges(data=True)
         ],
-        "priors.csv": list(_parsed(stated, "priors", dict, where).items()),
+        "priors.csv": list(_parsed(stated, "priors", dict[str, Any], where).items()),
         "costs.csv": list(costs.items()),
         "aliases.csv": [(feature, alias) for feature, names in aliases.items() for alias in names],
     }
@@ -151,7 +148,7 @@ def _graph_attributes(bundle: Bundle) -> dict[str, str]:
 
 def _entities(stated: Mapping[str, Any], entity: str | None, where: str) -> list[str]:
     """The entities that the graph lists, or the one that the caller names."""
-    listed = list(map(str, _parsed(stated, "entities", list, where)))
+    listed = _parsed(stated, "entities", list[str], where)
     if not listed and entity is None:
         step = "name the one entity that the graph describes: entity='...'"
         raise BundleError(Fault(where, "no list of entities", "the graph attribute entities", step))
@@ -161,19 +158,17 @@ def _entities(stated: Mapping[str, Any], entity: str | None, where: str) -> list
     return listed or [str(entity)]
 
 
-def _parsed(stated: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+def _parsed(stated: Mapping[str, Any], key: str, kind: type[Kind], where: str) -> Kind:
     """A graph attribute that holds a list or mapping as JSON text; empty where there is none."""
-    text = stated.get(key)
-    if text is None:
+    given = stated.get(key)
+    if given is None:
         return kind()
     try:
-        value = json.loads(text) if isinstance(text, str) else text
-    except json.JSONDecodeError:
-        value = text
-    if not isinstance(value, kind):
-        expected = f"a JSON {'list' if kind is list else 'object'} as text"
-        raise BundleError(Fault(f"{where}, attribute {key}", repr(text)[:80], expected, "correct or remove it"))
-    return value
+        return TypeAdapter(kind).validate_json(given if isinstance(given, str) else json.dumps(given, default=str))
+    except ValidationError as error:
+        expected = f"a JSON {'list' if kind == list[str] else 'object'} as text ({first_error(error, 'the whole')})"
+        fault = Fault(f"{where}, attribute {key}", repr(given)[:80], expected, "correct or remove it")
+        raise BundleError(fault) from None
 
 
 GRAPHML = ".graphml"

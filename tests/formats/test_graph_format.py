@@ -150,7 +150,7 @@ def with_node(name, **attributes):
         (changed(priors='{"moss": 1}'), "log_odds of moss, column entity: found 'moss'"),
         (changed(priors='{"rust": "high"}'), "log_odds of rust, column log_odds: found 'high'"),
         (changed(aliases='{"a": ["b"]}'), "alias of a, column alias: found b, the name of a feature"),
-        (changed(aliases='{"a": "old"}'), "aliases of a: found 'old'; expected a list of names"),
+        (changed(aliases='{"a": "old"}'), r"attribute aliases: found .*; expected a JSON object as text \(a: Input"),
         (changed(aliases='{"z": ["y"]}'), "alias of z, column feature: found 'z'"),
         (changed(name=" rust"), "key name"),
     ],
