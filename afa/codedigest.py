@@ -54,7 +54,10 @@ class Code:
         self._kept = kept
         self._before = _read(kept) if kept is not None else {}
         self._used: dict[str, _Facts] = {}
-        self._files: dict[str, Path | None] = {}
+        self._files = {
+            ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+            for path in PACKAGE.rglob("*.py")
+        }
         self._modules: dict[str, tuple[str, set[str]]] = {}
 
     def digest(self, root: str) -> str:
@@ -83,7 +86,7 @@ class Code:
         module, _, function = root.partition(":")
         if not function:
             return self._with_imported({}, {module})
-        source = self._source(module)
+        source = self._files[module].read_bytes()
         if home := re.search(rf"^from (\S+) import {function} as {function}$", source.decode(), re.MULTILINE):
             return self.parts(f"{home[1]}:{function}")
         facts = self._facts(source, function)
@@ -113,7 +116,7 @@ class Code:
             current = pending.pop()
             if current not in parts:
                 if current not in self._modules:
-                    facts = self._facts(self._source(current))
+                    facts = self._facts(self._files[current].read_bytes())
                     self._modules[current] = facts.digest, self._imported(facts) | self._folder(current)
                 parts[current], imported = self._modules[current]
                 pending |= imported - parts.keys()
@@ -126,28 +129,15 @@ class Code:
         return self._used[key]
 
     def _imported(self, facts: _Facts) -> set[str]:
-        found = (next((name for name in names if self._file(name)), "") for names in facts.imports)
+        found = (next((name for name in names if name in self._files), "") for names in facts.imports)
         return set(found) - {""}
 
     def _folder(self, package: str) -> set[str]:
         """The modules of a package that imports whatever is in its folder, by its own name."""
-        if b'import_module(f"{__name__}.' not in self._source(package):
+        if b'import_module(f"{__name__}.' not in self._files[package].read_bytes():
             return set()
-        return {f"{package}.{path.stem}" for path in (PACKAGE / package.partition(".")[2]).glob("[!_]*.py")}
-
-    def _source(self, module: str) -> bytes:
-        file = self._file(module)
-        if file is None:
-            raise KeyError(f"no module {module}")
-        return file.read_bytes()
-
-    def _file(self, module: str) -> Path | None:
-        if module not in self._files:
-            base = PACKAGE.joinpath(*module.split(".")[1:])
-            # The package first: a module may have a folder of data with its name beside it.
-            places = (base / "__init__.py", base.with_suffix(".py"))
-            self._files[module] = next((path for path in places if path.is_file()), None)
-        return self._files[module]
+        inside = {name: path for name, path in self._files.items() if name.rpartition(".")[0] == package}
+        return {name for name, path in inside.items() if not path.stem.startswith("_")}
 
 
 def _read(kept: Path) -> dict[str, _Facts]:
