@@ -99,7 +99,7 @@ def patients(folder: Path, known: DiseaseTerms, ontology: Ontology) -> list[Pati
 def test_a_newer_sign_counts_as_its_known_ancestor_only_where_it_was_seen(
     patients: list[Patient], known: DiseaseTerms
 ) -> None:
-    large, deaf, seizure = (known.terms.index(f"HP:000000{n}") for n in (2, 3, 4))
+    large, deaf, seizure = (known.features.index(f"HP:000000{n}") for n in (2, 3, 4))
     assert [patient.name for patient in patients] == ["p", "q", "r"], "the disease of s has no annotation"
     p, _, r = patients
     assert p.present == (large,)
@@ -113,11 +113,11 @@ def test_ranks_share_the_middle_of_their_places() -> None:
 
 
 def test_likelihood_ratios_by_hand(known: DiseaseTerms) -> None:
-    model = known.hierarchy
-    large, seizure = known.terms.index("HP:0000002"), known.terms.index("HP:0000004")
+    model = known.closed()
+    large, seizure = known.features.index("HP:0000002"), known.features.index("HP:0000004")
     p, b = model.probabilities.toarray(), model.background
     found = likelihood_ratio_score(model, [large], [seizure])
-    ear = known.terms.index("HP:0000001")
+    ear = known.features.index("HP:0000001")
     with_ear = p[1, ear] * b[large] / b[ear]  # b has another sign of the ear
     expected = np.log([p[0, large] / b[large], with_ear / b[large], 1.0])
     expected += np.log([(1 - p[0, seizure]), 1 - b[seizure], 1 - p[2, seizure]]) - np.log(1 - b[seizure])
@@ -127,7 +127,7 @@ def test_likelihood_ratios_by_hand(known: DiseaseTerms) -> None:
 def test_a_walk_asks_each_open_sign_once_and_ends_with_all_that_is_reported(
     patients: list[Patient], known: DiseaseTerms
 ) -> None:
-    model = known.hierarchy
+    model = known.closed()
     for patient in patients:
         reported = [*patient.present, *patient.absent]
         final = rank_of(Answers.of(model, patient.present, patient.absent).posterior, patient.disease)
@@ -140,18 +140,18 @@ def test_a_walk_asks_each_open_sign_once_and_ends_with_all_that_is_reported(
 def test_a_sign_that_the_paper_does_not_report_costs_a_question_and_moves_nothing(
     patients: list[Patient], known: DiseaseTerms
 ) -> None:
-    model, q = known.hierarchy, patients[1]
-    seizure = known.terms.index("HP:0000004")
-    others = [term for term in range(len(known.terms)) if term != seizure]
-    ranks = walk(model, q, [*others, seizure], "paper", most=len(known.terms))
+    model, q = known.closed(), patients[1]
+    seizure = known.features.index("HP:0000004")
+    others = [term for term in range(len(known.features)) if term != seizure]
+    ranks = walk(model, q, [*others, seizure], "paper", most=len(known.features))
     before = rank_of(Answers.of(model).posterior, q.disease)
-    assert ranks[:-1] == [before] * len(known.terms)
+    assert ranks[:-1] == [before] * len(known.features)
     assert ranks[-1] == rank_of(Answers.of(model, [seizure]).posterior, q.disease) == 1.0
 
 
 def test_the_planner_asks_first_what_tells_most(patients: list[Patient], known: DiseaseTerms) -> None:
-    model = known.hierarchy
-    every = np.arange(len(known.terms))
+    model = known.closed()
+    every = np.arange(len(known.features))
     information = Answers.of(model).information(every)
     assert Answers.of(model).most_informative(every) == int(np.argmax(information))
 
@@ -191,13 +191,13 @@ def test_patients_are_chosen_by_paper(patients: list[Patient], known: DiseaseTer
     assert [patient.name for patient in chosen(patients, 1, 9)] == ["r"]
     with pytest.raises(CohortError, match="none later"):
         chosen(patients, 2, 9)
-    every = acquisition(known.hierarchy, patients[:1], questions="every", most=2)
+    every = acquisition(known.closed(), patients[:1], questions="every", most=2)
     assert set(every["order"]) == set(ORDERS) - {"paper"}
     assert every["asked"].max() == 2
 
 
 def test_what_no_paper_notes_can_count_as_absent(patients: list[Patient], known: DiseaseTerms) -> None:
-    model, every = known.hierarchy, range(len(known.terms))
+    model, every = known.closed(), range(len(known.features))
     q = patients[1]
     noted = walk(model, q, every, "most_frequent")
     absent = walk(model, q, every, "most_frequent", noted=False)
@@ -209,8 +209,8 @@ def test_what_no_paper_notes_can_count_as_absent(patients: list[Patient], known:
 def test_the_summary_compares_the_same_patients_and_names_its_subsets(
     patients: list[Patient], known: DiseaseTerms
 ) -> None:
-    full = at_full_observation(known.hierarchy, patients)
-    walked = acquisition(known.hierarchy, patients, questions="reported")
+    full = at_full_observation(known.closed(), patients)
+    walked = acquisition(known.closed(), patients, questions="reported")
     late = summary(full.assign(paper="PMID:30000000"), walked, {"p"})
     subsets = {"all", "later", "later, with frequencies", "later, 1 to 4 signs", "walked"}
     assert set(late["subset"]) == subsets

@@ -12,13 +12,11 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.models import CommandInfo
 
 import afa
 from afa.cli import bundle, cohort, elicit, options, plan, report, simulate, stage
@@ -47,18 +45,10 @@ app.add_typer(stage.summaries, name="summary", rich_help_panel=WORKFLOW)
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):
     inner.rich_help_panel = WORKFLOW
     app.registered_commands.append(inner)
-
-
-def _commands(group: typer.Typer) -> Iterator[CommandInfo]:
-    yield from group.registered_commands
-    for inner in group.registered_groups:
-        if inner.typer_instance is not None:
-            yield from _commands(inner.typer_instance)
-
-
-for each in _commands(app):
-    if each.callback is not None:
-        each.callback = options.prepared(each.callback)
+for group in (app, *(each.typer_instance for each in app.registered_groups if each.typer_instance)):
+    for inner in group.registered_commands:
+        if inner.callback is not None:
+            inner.callback = options.prepared(inner.callback)
 
 DEBUG = "--debug"
 

@@ -179,6 +179,6 @@ def bundle_from_hpo(
 
     known = bundle_from_hpo(annotations, ontology, date, out, unstated=unstated, costs=costs, panels=panels)
     lost = sum(known.unknown.values())
-    typer.echo(f"{len(known.diseases)} diseases, {len(known.terms)} signs into {out}")
+    typer.echo(f"{len(known.entities)} diseases, {len(known.features)} signs into {out}")
     if lost:
         typer.echo(f"note: {lost} annotations name a term that the ontology lacks")

@@ -275,8 +275,8 @@ def phenotypes(
     known = disease_terms(read, terms, unstated=unstated)
     everybody = read_patients(patients, known, terms, read_ontology(newer))
     kept = chosen(everybody, later_than, of_each_paper)
-    model, told = known.hierarchy, set(read.loc[read["frequency"] > 0, "disease"])
-    stated = [each.name for each in everybody if known.diseases[each.disease] in told]
+    model, told = known.closed(), set(read.loc[read["frequency"] > 0, "disease"])
+    stated = [each.name for each in everybody if known.entities[each.disease] in told]
     counts = f"{len(everybody)} patients, {len(kept)} of them asked"
     typer.echo(f"{len(model.entities)} diseases, {len(model.features)} signs, {counts}")
     full = at_full_observation(model, everybody)

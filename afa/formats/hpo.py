@@ -11,8 +11,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -73,35 +72,21 @@ SEEN, TESTED = 1.0, 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class DiseaseTerms:
-    """How often each term occurs in each disease, closed under the hierarchy: `P(ancestor) >= P(term)`.
+class DiseaseTerms(Hierarchy):
+    """How often each term is said to occur in each disease, one disease a patient: `P(ancestor) >= P(term)`.
+
+    Entities are ids of diseases, features current ids of terms. The background is the mean over diseases, silence being
+    0; it and P are within [floor, 1 - floor], and the floor is 1 / (2 N). `closed` is what inference takes.
 
     Parameters
     ----------
-    diseases, names : (N,) ids and names
-    terms : (T,) current ids, each after all its ancestors
-    probabilities : (N, T) CSR in [floor, 1 - floor]; nothing where a disease is silent, which follows the background
-    background : (T,) the mean over diseases, silence being 0, within [floor, 1 - floor]
-    parents : (T, T) CSR, 1 where the column is a direct parent of the row
-    floor : 1 / (2 N)
+    names : (N,) of the diseases
     unknown : annotated terms that the ontology lacks, with their rows
 
     """
 
-    diseases: tuple[str, ...]
-    names: tuple[str, ...]
-    terms: tuple[str, ...]
-    probabilities: sparse.csr_array
-    background: npt.NDArray[np.float64]
-    parents: sparse.csr_array
-    floor: float
-    unknown: Mapping[str, int]
-
-    @cached_property
-    def hierarchy(self) -> Hierarchy:
-        """The same for inference, one disease a patient, all alike before."""
-        stated = self.probabilities, self.background, self.parents, self.floor
-        return Hierarchy(self.diseases, self.terms, *stated).closed()
+    names: tuple[str, ...] = ()
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_annotations(path: str | Path) -> pd.DataFrame:
@@ -217,18 +202,18 @@ def disease_terms(annotations: pd.DataFrame, ontology: Ontology, *, unstated: fl
     means = np.bincount(known["column"], weights=known["p"], minlength=size) / len(diseases)
     edges = [(column_of[t], column_of[parent]) for t in terms for parent in ontology.parents[t] if parent in column_of]
     return DiseaseTerms(
-        diseases,
-        tuple(present.drop_duplicates("disease")["name"]),
-        terms,
-        sparse.csr_array(
+        entities=diseases,
+        features=terms,
+        probabilities=sparse.csr_array(
             (whole["p"].clip(floor, 1.0 - floor), (whole["row"], whole["column"])), shape=(len(diseases), size)
         ),
-        np.clip(means, floor, 1.0 - floor),
-        sparse.csr_array(
+        background=np.clip(means, floor, 1.0 - floor),
+        parents=sparse.csr_array(
             (np.ones(len(edges), np.int8), np.array(edges, np.int64).reshape(-1, 2).T), shape=(size, size)
         ),
-        floor,
-        dict(unknown),
+        floor=floor,
+        names=tuple(present.drop_duplicates("disease")["name"]),
+        unknown=dict(unknown),
     )
 
 
@@ -303,17 +288,17 @@ def bundle_from_hpo(
     read, terms = read_annotations(annotations), read_ontology(ontology)
     known = disease_terms(read, terms, unstated=unstated)
     depth, organ = _places(known)
-    features = tuple(_name(term, terms.names[term]) for term in known.terms)
-    entities = tuple(_name(disease, known.names[i]) for i, disease in enumerate(known.diseases))
+    features = tuple(_name(term, terms.names[term]) for term in known.features)
+    entities = tuple(_name(disease, known.names[i]) for i, disease in enumerate(known.entities))
     rows = known.probabilities.tocoo()
     child, parent = known.parents.nonzero()
     prices = {"depth": depth, "organ": np.where(np.isin(organ, VISIBLE), SEEN, TESTED)}.get(costs)
     space = np.array(features, dtype=object)
-    labels = [terms.names[term] for term in known.terms]
+    labels = [terms.names[term] for term in known.features]
     counted = Counter(labels)
     aliases = {
         name: (term, *terms.ids_of[term], *([label] if label and counted[label] == 1 else []))
-        for name, term, label in zip(features, known.terms, labels, strict=True)
+        for name, term, label in zip(features, known.features, labels, strict=True)
     }
     unread = read[(read["said"] != "") & read["frequency"].isna()]
     table = pd.DataFrame({"feature": features, "kind": "binary", "p_low": 0.0, "p_high": known.background})
@@ -368,8 +353,8 @@ def _name(identifier: str, label: str) -> str:
 
 def _places(known: DiseaseTerms) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_]]:
     """(T,) steps below the root along the hierarchy's one parent a term, and the organ system at its end."""
-    parent = known.hierarchy.parent
-    depth, organ = np.ones(len(parent), dtype=np.int64), np.array(known.terms)
+    parent = known.parent
+    depth, organ = np.ones(len(parent), dtype=np.int64), np.array(known.features)
     for term, above in enumerate(parent):
         if above >= 0:
             depth[term], organ[term] = depth[above] + 1, organ[above]

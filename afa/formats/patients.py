@@ -118,7 +118,7 @@ COLUMNS = ("patient", "pmid", "disease_id", "observed", "excluded")
 
 @dataclass(frozen=True, eq=False)
 class Patient:
-    """A patient with one diagnosis: signs by their place in `DiseaseTerms.terms`, in the paper's order.
+    """A patient with one diagnosis: signs by their place in `DiseaseTerms.features`, in the paper's order.
 
     present : observed. absent : looked for and not found; none of them is implied by a present one.
     """
@@ -152,8 +152,8 @@ def read_patients(path: str | Path, known: DiseaseTerms, ontology: Ontology, new
     read.wrong(unknown, "pmid", "a PubMed number, such as PMID:15266616", "correct the number or remove the row")
     CohortError.raise_for(read.faults.listed())
     table = pd.DataFrame(dict(read.columns), columns=list(COLUMNS))
-    rows = {disease: row for row, disease in enumerate(known.diseases)}
-    columns = {term: column for column, term in enumerate(known.terms)}
+    rows = {disease: row for row, disease in enumerate(known.entities)}
+    columns = {term: column for column, term in enumerate(known.features)}
 
     @cache
     def place(term: str, *, near: bool) -> tuple[int, ...]:
@@ -163,7 +163,7 @@ def read_patients(path: str | Path, known: DiseaseTerms, ontology: Ontology, new
             ids = tuple(one for each in ids for one in ontology.lowest(ontology.ancestors[each] & columns.keys()))
         return tuple(sorted({columns[one] for one in ids if one in columns and (near or how != "ancestor")}))
 
-    ancestors, found = known.hierarchy.ancestors, []
+    ancestors, found = known.ancestors, []
     table = table[table["disease_id"].isin(list(rows))]
     for name, paper, disease, observed, excluded in zip(*(table[column] for column in COLUMNS), strict=True):
         present = dict.fromkeys(at for term in split_ids(observed) for at in place(term, near=True))

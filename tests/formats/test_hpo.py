@@ -270,11 +270,11 @@ def test_an_ancestor_has_the_largest_of_its_descendants_and_silence_follows_the_
     annotations: pd.DataFrame, ontology: Ontology
 ) -> None:
     made = disease_terms(annotations, ontology, unstated=0.5)
-    assert made.diseases == ("OMIM:1", "OMIM:2", "OMIM:3")
+    assert made.entities == ("OMIM:1", "OMIM:2", "OMIM:3")
     assert made.unknown == {hp(999): 1}
     assert made.floor == pytest.approx(1 / 6)
-    order = [made.terms.index(hp(number)) for number in (3, 5, 4, 6)]
-    assert len(made.terms) == 4
+    order = [made.features.index(hp(number)) for number in (3, 5, 4, 6)]
+    assert len(made.features) == 4
     floor = 1 / 6
     # One: large ear 1/4 carries ear and head, sense is 0.895 by its own row. Two: the replaced id has 0.5 where nothing
     # is stated, head is 3/4. Three: sense 0.5; ear is negated, and so is large ear below it; head is silent.
@@ -285,16 +285,16 @@ def test_an_ancestor_has_the_largest_of_its_descendants_and_silence_follows_the_
     np.testing.assert_allclose(made.background[order], means)
     ear, head, sense = order[2], order[0], order[1]
     assert made.parents.toarray()[ear].nonzero()[0].tolist() == sorted([head, sense])
-    assert made.hierarchy.parent[ear] == head  # 1/3 against 0.63
-    assert made.hierarchy.parent[head] == -1
+    assert made.closed().parent[ear] == head  # 1/3 against 0.63
+    assert made.closed().parent[head] == -1
 
 
 def test_an_ancestor_comes_by_each_of_its_signs_or_by_the_background(ontology: Ontology, tmp_path: Path) -> None:
     rows = ["disease_id,disease_label,hpo_id,negated,frequency", "a,A,HP:0000006,0,1/2", "a,A,HP:0000003,0,3/4"]
     (tmp_path / "a.csv").write_text("\n".join([*rows, "b,B,HP:0000005,0,1/4", ""]))
     made = disease_terms(read_annotations(tmp_path / "a.csv"), ontology, unstated=0.5)
-    head, ear, large = (made.terms.index(hp(number)) for number in (3, 4, 6))
-    b, found = made.background, made.hierarchy.probabilities.toarray()
+    head, ear, large = (made.features.index(hp(number)) for number in (3, 4, 6))
+    b, found = made.background, made.closed().probabilities.toarray()
     assert found[0, large] == pytest.approx(1 - (1 - 0.5) * (1 - b[large]))
     assert found[0, ear] == pytest.approx(1 - (1 - 0.5) * (1 - b[ear]))
     some = 1 - (1 - 0.75) * (1 - 0.5)  # head by its own row, or by the ear
@@ -305,12 +305,12 @@ def test_what_does_not_occur_leaves_what_nothing_is_said_of_to_the_background(
     annotations: pd.DataFrame, ontology: Ontology
 ) -> None:
     made = disease_terms(annotations, ontology, unstated=0.5)
-    model = made.hierarchy
-    head, ear, large = (made.terms.index(hp(number)) for number in (3, 4, 6))
+    model = made.closed()
+    head, ear, large = (made.features.index(hp(number)) for number in (3, 4, 6))
     found = model.probabilities.toarray()[2]  # Three: no abnormal ear, nothing of the head
     assert found[head] == pytest.approx(model.background[head])
     assert found[[ear, large]].tolist() == pytest.approx([made.floor] * 2)
-    others = disease_terms(annotations[~annotations["negated"]], ontology, unstated=0.5).hierarchy
+    others = disease_terms(annotations[~annotations["negated"]], ontology, unstated=0.5).closed()
     np.testing.assert_allclose(model.probabilities.toarray()[:2], others.probabilities.toarray()[:2])
 
 
@@ -331,8 +331,8 @@ def test_a_bundle_says_what_its_files_say(tmp_path: Path) -> None:
     assert (bundle.rates.holds, bundle.floor, bundle.version) == ("one", known.floor, "2020-01-01")
     assert bundle.entities == ("OMIM:1 One", "OMIM:2 Two", "OMIM:3 Three")
     made, place = hierarchy_of(bundle)
-    assert [bundle.features[i].split(" ", 1)[0] for i in np.argsort(place)] == list(known.terms)
-    np.testing.assert_allclose(made.probabilities.toarray(), known.hierarchy.probabilities.toarray(), atol=1e-12)
+    assert [bundle.features[i].split(" ", 1)[0] for i in np.argsort(place)] == list(known.features)
+    np.testing.assert_allclose(made.probabilities.toarray(), known.closed().probabilities.toarray(), atol=1e-12)
     ear = next(name for name in bundle.features if name.startswith(hp(4)))
     assert "acknowledged and cited" in bundle.licence
     assert bundle.aliases[next(name for name in bundle.features if name.startswith(hp(3)))] == (hp(3), hp(33), "Head")
@@ -360,7 +360,7 @@ def test_the_annotations_of_2015_close_within_a_minute_and_terms_are_placed_as_t
     assert time.process_time() - began < 60
     assert (len(annotations), annotations["disease"].nunique()) == (80_317, 6_843)
     assert unread(annotations) == ["hallamark"]
-    assert made.probabilities.shape == (len(made.diseases), len(made.terms))
+    assert made.probabilities.shape == (len(made.entities), len(made.features))
     child, parent = made.parents.nonzero()
     held = made.probabilities.toarray()
     clear = held[:, child] > made.floor
