@@ -7,6 +7,7 @@ evidence, which stay in the files.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -309,44 +310,45 @@ class Bundle:
         A `BundleError` names the features that are unknown or given twice. The result's provenance holds the digest of
         this bundle as `restricted_from`.
         """
-        chosen = tuple(features)
-        if chosen == self.features:
-            return self
-        _check_selection(self, chosen, "feature", self.features)
-        place = {name: j for j, name in enumerate(self.features)}
-        return self._chosen(list(range(len(self.entities))), [place[name] for name in chosen])
+        return self._chosen(self.entities, features)
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
         """The bundle of these entities alone, in this order, on all features; errors and provenance as `restrict`."""
-        chosen = tuple(entities)
-        if chosen == self.entities:
-            return self
-        _check_selection(self, chosen, "entity", self.entities)
-        return self._chosen([self.index(name) for name in chosen], list(range(len(self.features))))
+        return self._chosen(entities, self.features)
 
-    def _chosen(self, entities: list[int], features: list[int]) -> Bundle:
-        """The bundle of some entities on some features, both by index, in this order."""
-        numbers = _new_indices(entities, len(self.entities)), _new_indices(features, len(self.features))
-        names = tuple(self.features[j] for j in features)
+    def _chosen(self, entities: Sequence[str], features: Sequence[str]) -> Bundle:
+        """The bundle of some entities on some features, in this order; itself where that is all of them as they are."""
+        if (tuple(entities), tuple(features)) == (self.entities, self.features):
+            return self
+        where, faults, kept, numbers = f"bundle {self.name}, restricted", list[Fault](), [], []
+        for kind, chosen, known in (("entity", entities, self.entities), ("feature", features, self.features)):
+            place = {name: index for index, name in enumerate(known)}
+            for name in dict.fromkeys(name for name in chosen if name not in place):
+                expected = f"one of the bundle's {len(known)}"
+                faults.append(Fault(where, f"no {kind} {name!r}", expected, suggestion(str(name), known)))
+            if twice := sorted({str(name) for name, count in Counter(chosen).items() if count > 1}):
+                found, expected = f"{', '.join(twice)} more than once", f"each {kind} once"
+                faults.append(Fault(where, found, expected, "remove the others"))
+            if not chosen:
+                step = "check that names match those of the bundle"
+                faults.append(Fault(where, f"no {kind}", "at least one", step))
+            kept.append([place[name] for name in chosen if name in place])
+            numbers.append(np.full(len(known), -1, dtype=np.int64))
+            numbers[-1][kept[-1]] = np.arange(len(kept[-1]))
+        BundleError.raise_for(faults)
+        rows, columns = kept
         return replace(
             self,
-            entities=tuple(self.entities[v] for v in entities),
-            features=names,
-            unary=self.unary[np.ix_(entities, features)],
-            packed=self.packed.renumbered(*numbers),
-            priors=self.priors[entities],
-            costs=None if self.costs is None else self.costs[features],
-            aliases={name: others for name, others in self.aliases.items() if name in set(names)},
+            entities=tuple(entities),
+            features=tuple(features),
+            unary=self.unary[np.ix_(rows, columns)],
+            packed=self.packed.renumbered(numbers[0], numbers[1]),
+            priors=self.priors[rows],
+            costs=None if self.costs is None else self.costs[columns],
+            aliases={name: others for name, others in self.aliases.items() if name in set(features)},
             provenance={**self.provenance, "restricted_from": self.digest},
-            rates=None if self.rates is None else self.rates.renumbered(*numbers),
+            rates=None if self.rates is None else self.rates.renumbered(numbers[0], numbers[1]),
         )
-
-
-def _new_indices(kept: Sequence[int], n: int) -> NDArray[np.int64]:
-    """(n,) the place of each index among those kept, -1 for the others."""
-    new = np.full(n, -1, dtype=np.int64)
-    new[kept] = np.arange(len(kept))
-    return new
 
 
 def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
@@ -378,18 +380,3 @@ def _digest(bundle: Bundle) -> str:
         state.update(len(part).to_bytes(8, "little"))
         state.update(part)
     return state.hexdigest()
-
-
-def _check_selection(bundle: Bundle, chosen: tuple[str, ...], kind: str, known: tuple[str, ...]) -> None:
-    where = f"bundle {bundle.name}, restricted"
-    faults = [
-        Fault(where, f"no {kind} {name!r}", f"one of the bundle's {len(known)}", suggestion(str(name), known))
-        for name in dict.fromkeys(chosen)
-        if name not in set(known)
-    ]
-    if len(set(chosen)) < len(chosen):
-        twice = sorted({str(name) for name in chosen if chosen.count(name) > 1})
-        faults.append(Fault(where, f"{', '.join(twice)} more than once", f"each {kind} once", "remove the others"))
-    if not chosen:
-        faults.append(Fault(where, f"no {kind}", "at least one", "check that names match those of the bundle"))
-    BundleError.raise_for(faults)

@@ -247,20 +247,16 @@ def _cut_points(
             column = patients[np.isfinite(patients[:, place]), place]
             centre = float(np.median(column)) if column.size else 0.0
             far = float(robust_reach(column[None], coding.threshold)[0, 0]) if column.size else np.inf
-            low[place], high[place] = centre - far, centre + far
         else:
             column = controls[:, place]
-            low[place], high[place] = _around_controls(name, column[np.isfinite(column)], coding)
+            known = column[np.isfinite(column)]
+            # As the test of `afa.cohort.encode` rejects, at its level.
+            test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
+            instead = "give cut points in features.csv, set the test t"
+            check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)
+            centre, far = float(known.mean()), float(reach(known[None], test, coding.level)[0, 0])
+        low[place], high[place] = centre - far, centre + far
     return low, high, by
-
-
-def _around_controls(name: str, values: Floats, coding: Coding) -> tuple[float, float]:
-    """The cut points beyond which the test of `afa.cohort.encode` rejects, at its level."""
-    test = "empirical" if len(values) and without_spread(values[None])[0] else coding.test
-    instead = "give cut points in features.csv, set the test t"
-    check_controls(len(values), test, coding.level, f" with a value of {visible(name)}", instead)
-    centre, far = float(values.mean()), float(reach(values[None], test, coding.level)[0, 0])
-    return centre - far, centre + far
 
 
 def _coded(

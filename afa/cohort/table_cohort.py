@@ -232,23 +232,48 @@ def build_table_cohort(
     """
     gaps = encoded.values.isna().any(axis=1)
     if complete and gaps.all():
-        found, step = (
-            f"a missing value in each of {len(gaps):,} patients",
-            "leave out the features that are seldom measured",
-        )
-        raise CohortError(Fault(str(files.table), found, "patients of whom everything was measured", step))
+        found = f"a missing value in each of {len(gaps):,} patients"
+        expected, step = "patients of whom everything was measured", "leave out the features that are seldom measured"
+        raise CohortError(Fault(str(files.table), found, expected, step))
     everybody = list(encoded.values.index)
     if complete:
         encoded = replace(encoded, values=encoded.values[~gaps])
     patients = list(encoded.values.index)
     labels = pd.DataFrame(index=pd.Index(patients, name=PATIENT))
-    unused: list[str] = []
+    told: dict[str, dict[str, object]] = {}
     if files.labels is not None:
         read = read_table_labels(files.labels, everybody, list(encoded.controls.index)).loc[patients]
-        unused = [name for name in read.columns if name not in entities]
         labels = read[[name for name in entities if name in read.columns]]
-    card = _record(config, files, encoded, labels, unused)
-    card |= {"incomplete_patients_left_out": int(gaps.sum())} if complete else {}
+        for name in labels.columns:
+            told[name] = {"rule": f"column {name} of {files.labels.name}", **label_counts(labels[name])}
+        told |= {name: {"unused": "the bundle has no such entity"} for name in read.columns if name not in entities}
+    cuts = encoded.cuts
+    reference = next(iter(sorted({*cuts["by"]} - {"range", "binary"})), "ranges")
+    coding: dict[str, Any] = {"threshold": config.encoding.threshold} if reference == "cohort" else {}
+    if reference == "controls":
+        coding = {"test": config.encoding.test, "level": config.encoding.level}
+        others = int(encoded.controls[cuts.loc[cuts["by"] == "controls", "feature"]].notna().sum().min()) - 1
+        if config.encoding.test == "empirical" and others < least_controls(config.encoding.level):
+            coding["test_of_controls"] = "t"
+    flat = cuts[(cuts["by"].isin(["cohort", "controls"])) & (cuts["low"].isna() | (cuts["low"] == cuts["high"]))]
+    total = max(1, int(cuts[["down", "zero", "up"]].to_numpy().sum()))
+    card: dict[str, Any] = {
+        "title": config.title,
+        "origin": "table",
+        "files": files.digests,
+        "encoding": {"reference": reference} | coding,
+        "controls": len(encoded.controls),
+        "controls_with_gaps": int(encoded.controls.isna().any(axis=1).sum()),
+        "patients": len(encoded.values),
+        "ignored_columns": list(encoded.ignored),
+        "dropped_features": [],
+        "genes_without_spread": [str(name) for name in flat["feature"]],
+        "labels": told,
+        "shares": {name: round(float(cuts[name].sum()) / total, 6) for name in ("down", "zero", "up")},
+        "missing": cuts[cuts["missing"] > 0].set_index("feature")["missing"].to_dict(),
+        "all_zero_patients": int((encoded.values.fillna(0) == 0).all(axis=1).sum()),
+        **({"incomplete_patients_left_out": int(gaps.sum())} if complete else {}),
+    }
     held = encoded.controls.dropna().astype(np.int8).rename_axis(None)
     write_cohort_tables(config.name, encoded.values, labels, card, out, controls=held)
     return len(patients)
@@ -280,45 +305,3 @@ def write_table_cohort(
         read_table_labels(labels, list(encoded.values.index), list(encoded.controls.index))
     write_text(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100))
     return path, encoded
-
-
-def _record(
-    config: TableCohort, files: TableFiles, encoded: Encoded, labels: pd.DataFrame, unused: Sequence[str]
-) -> dict[str, Any]:
-    """What `cohort.yaml` says beside the name and the digests."""
-    cuts = encoded.cuts
-    told: dict[str, dict[str, object]] = {
-        str(name): {
-            "rule": f"column {name} of {files.labels.name if files.labels else ''}",
-            **label_counts(labels[name]),
-        }
-        for name in labels.columns
-    }
-    reference = next(iter(sorted({*cuts["by"]} - {"range", "binary"})), "ranges")
-    coding: dict[str, Any] = {"threshold": config.encoding.threshold} if reference == "cohort" else {}
-    if reference == "controls":
-        coding = {"test": config.encoding.test, "level": config.encoding.level}
-        others = int(encoded.controls[cuts.loc[cuts["by"] == "controls", "feature"]].notna().sum().min()) - 1
-        if config.encoding.test == "empirical" and others < least_controls(config.encoding.level):
-            coding["test_of_controls"] = "t"
-    flat = cuts[(cuts["by"].isin(["cohort", "controls"])) & (cuts["low"].isna() | (cuts["low"] == cuts["high"]))]
-    total = max(1, int(cuts[["down", "zero", "up"]].to_numpy().sum()))
-    shares = {name: round(float(cuts[name].sum()) / total, 6) for name in ("down", "zero", "up")}
-    return {
-        "title": config.title,
-        "origin": "table",
-        "files": files.digests,
-        "encoding": {"reference": reference} | coding,
-        "controls": len(encoded.controls),
-        "controls_with_gaps": int(encoded.controls.isna().any(axis=1).sum()),
-        "patients": len(encoded.values),
-        "ignored_columns": list(encoded.ignored),
-        "dropped_features": [],
-        "genes_without_spread": [str(name) for name in flat["feature"]],
-        "labels": {**told, **{name: {"unused": "the bundle has no such entity"} for name in unused}},
-        "shares": shares,
-        "missing": {
-            name: count for name, count in zip(cuts["feature"], map(int, cuts["missing"]), strict=True) if count
-        },
-        "all_zero_patients": int((encoded.values.fillna(0) == 0).all(axis=1).sum()),
-    }
