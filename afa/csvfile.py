@@ -194,11 +194,9 @@ def read_table(
                     if name in columns:
                         columns[name].extend(map(shared.setdefault, values, values))
     except csv.Error as error:
-        _add_unreadable(faults, 1, error)
-    whole = min((len(column) for column in columns.values() if column), default=0)
-    for name, column in columns.items():
-        columns[name] = column[:whole] if column else [""] * whole
-    return CsvTable(np.array(lines[:whole], dtype=np.int64), columns, faults)
+        faults.add(1, "", *_no_csv(error))
+    texts = {name: column or [""] * len(lines) for name, column in columns.items()}
+    return CsvTable(np.array(lines, dtype=np.int64), texts, faults)
 
 
 def table_of_frame(
@@ -372,28 +370,24 @@ def _rows(
 ) -> Iterator[list[str]]:
     """Rows of exactly `width` fields, up to one that is not CSV; appends the line on which each begins to `lines`."""
     begin = reader.line_num + 1  # type: ignore[attr-defined]
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            _add_unreadable(faults, begin, error)
-            return
-        if row is None:
-            return
-        if len(row) > width or (row and whole and len(row) < width):
-            expected, step = f"all {width} of the header", "complete the row: the file may have been cut short"
-            if len(row) > width:
-                expected, step = f"{width}, as in the header", "put a text that holds a comma in quotes"
-            faults.add(begin, "", f"{len(row)} fields", expected, step)
-        elif row:
-            lines.append(begin)
-            yield row if len(row) == width else row + [""] * (width - len(row))
-        begin = reader.line_num + 1  # type: ignore[attr-defined]
+    try:
+        for row in reader:
+            if len(row) > width or (row and whole and len(row) < width):
+                expected, step = f"all {width} of the header", "complete the row: the file may have been cut short"
+                if len(row) > width:
+                    expected, step = f"{width}, as in the header", "put a text that holds a comma in quotes"
+                faults.add(begin, "", f"{len(row)} fields", expected, step)
+            elif row:
+                lines.append(begin)
+                yield row if len(row) == width else row + [""] * (width - len(row))
+            begin = reader.line_num + 1  # type: ignore[attr-defined]
+    except csv.Error as error:
+        # By the line on which the row begins: an open quote is noticed at the end of the file.
+        faults.add(begin, "", *_no_csv(error))
 
 
-def _add_unreadable(faults: RowFaults, begin: int, error: csv.Error) -> None:
-    """Name a row by the line on which it begins: an open quote is noticed at the end of the file."""
-    faults.add(begin, "", f"text that is not CSV ({error})", "CSV rows", "check the quotes of that row")
+def _no_csv(error: csv.Error) -> tuple[str, str, str]:
+    return f"text that is not CSV ({error})", "CSV rows", "check the quotes of that row"
 
 
 def number(text: str) -> float:
