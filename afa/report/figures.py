@@ -89,7 +89,6 @@ QUESTIONS = {
 STYLE: Any = {
     "svg.hashsalt": "afa",
     "svg.fonttype": "none",
-    "text.parse_math": False,  # names of cohorts and features may have dollars
     "pdf.fonttype": 42,
     "font.family": "DejaVu Sans",
     "font.size": 9,
