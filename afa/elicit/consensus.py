@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle.rates import pool, three_values
-from afa.csvfile import earlier_row, number_column, read_table
+from afa.csvfile import number_column, read_table
 from afa.elicit.record import UNKNOWN
 from afa.elicit.study import Kind, Study
 from afa.elicit.tables import DROPPED_COLUMNS, KEPT_COLUMNS, REFERENCE_COLUMNS, SIGN
@@ -27,19 +26,9 @@ SUPPORTS = "supports"
 SAME_MODEL = "The voters are runs of one model, so that their agreement is weak evidence."
 
 
-@dataclass(frozen=True)
-class ConsensusResult:
-    """What survived and what did not, one row per phenotype and gene, sorted by phenotype (as asked) and gene.
-
-    `kept` has the columns phenotype, gene, potential (+1 or -1), confidence in [0, 1], n_runs; `dropped` has
-    phenotype, gene, reason.
-    """
-
-    kept: pd.DataFrame
-    dropped: pd.DataFrame
-
-
-def consensus(answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None) -> ConsensusResult:
+def consensus(
+    answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Keep a gene for a phenotype where at least `min_agree` runs name it and all that name it agree on direction.
 
     The potential is +1 for Upregulated and -1 for Downregulated, the confidence the mean `lit_prob` of the naming runs.
@@ -54,6 +43,11 @@ def consensus(answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | 
         Number of runs that must name a gene, from 1 to the number of runs.
     runs
         All runs that were asked; those in `answers` where not given.
+
+    Returns
+    -------
+    DataFrame : what is kept: phenotype, gene, potential (+1 or -1), confidence in [0, 1], n_runs
+    DataFrame : what is dropped: phenotype, gene, reason
 
     Raises
     ------
@@ -73,9 +67,7 @@ def consensus(answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | 
             else:
                 confidence = math.fsum(votes["lit_prob"]) / len(votes)
                 kept.append((phenotype, gene, SIGN[votes["direction"].iloc[0]], confidence, len(votes)))
-    return ConsensusResult(
-        kept=pd.DataFrame(kept, columns=KEPT_COLUMNS), dropped=pd.DataFrame(dropped, columns=DROPPED_COLUMNS)
-    )
+    return pd.DataFrame(kept, columns=KEPT_COLUMNS), pd.DataFrame(dropped, columns=DROPPED_COLUMNS)
 
 
 def check_voters(models: Mapping[str, str], study: Study) -> None:
@@ -156,15 +148,13 @@ def evidence_filter(
     own = references[_among(references, kept)].reset_index(drop=True)
     own = own.assign(verdict=[_verdict(row, kinds) for row in own.itertuples()])
     stays = _among(kept, own[own["verdict"] == SUPPORTS])
-    verdicts = {name: Counter(rows["verdict"]) for name, rows in own.groupby(gene, sort=False)}
+    reasons = {
+        name: "; ".join(f"{count} x {verdict}" for verdict, count in sorted(Counter(rows["verdict"]).items()))
+        for name, rows in own.groupby(gene, sort=False)
+    }
     dropped = kept.loc[~stays, gene]
-    reasons = [
-        "; ".join(
-            f"{count} x {verdict}" for verdict, count in sorted(verdicts.get((row.phenotype, row.gene), {}).items())
-        )
-        for row in dropped.itertuples()
-    ]
-    dropped = dropped.assign(reason=[f"no supported reference ({reason or 'none cited'})" for reason in reasons])
+    why = [reasons.get(name, "none cited") for name in dropped.itertuples(index=False, name=None)]
+    dropped = dropped.assign(reason=[f"no supported reference ({reason})" for reason in why])
     return kept[stays].reset_index(drop=True), dropped.reset_index(drop=True), own[[*REFERENCE_COLUMNS, "verdict"]]
 
 
@@ -301,8 +291,7 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
         rows = np.array([known.get(pair, -1) for pair in pairs], dtype=np.int64)
         texts, step = list(map(" ".join, pairs)), "remove the row, or correct the names"
         table.wrong(rows < 0, "gene", "a phenotype and a gene of the bundle", step, texts.__getitem__)
-        step, again = "remove one of the two rows", [f"{text} again" for text in texts]
-        table.wrong(earlier_row(rows) >= 0, "gene", "each pair once", step, again.__getitem__)
+        table.once(rows, "each pair once")
         for state in ("with", "without"):
             total = shares[f"p_low_{state}"] + shares[f"p_high_{state}"]
             for row in np.flatnonzero(total > 1.0 + 1e-9):

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -89,11 +89,6 @@ class Live:
         keys = [self.clients[each.question.run].key(each) for each in self._requests(questions)]
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
-    def left(self, questions: Sequence[Question]) -> Used:
-        """The most that asking the questions still uses, where each is answered at the first call."""
-        runs = dict.fromkeys(question.run for question in questions)
-        return sum((estimate(self._requests(questions, run), self.clients[run]) for run in runs), Used())
-
     def outlook(self, *, min_agree: int) -> pd.DataFrame:
         """What asking for the study still uses at most, a row per prompt, with the columns of `OUTLOOK_COLUMNS`.
 
@@ -104,23 +99,20 @@ class Live:
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
         unary, study = unary_questions(self.study), self.study
-        rows = [_row(UNARY, "", len(unary), self.left(unary), EXACT)]
-        known = self._answered(unary)
+        rows, known = [self._row(UNARY, unary)], self._answered(unary)
+        kept = self._most_kept(min_agree)
         if known is not None:
             named, _ = usable_genes(genes_named(known), **study.usable)
-            kept = consensus(named, min_agree=min_agree, runs=study.settings.voters).kept
-        else:
-            kept = self._most_kept(min_agree)
+            kept, _ = consensus(named, min_agree=min_agree, runs=study.settings.voters)
         modes: tuple[PairMode, ...] = get_args(PairMode)
         for mode in modes:
             questions = pair_questions(study, kept, mode)
             name = mode + ("*" if mode == study.settings.pairs else "")
             if known is not None:
-                rows.append(_row(PAIR_PROMPTS[mode], name, len(questions), self.left(questions), EXACT))
+                rows.append(self._row(PAIR_PROMPTS[mode], questions, name))
             elif questions:
-                one, count = self.left(questions[:1]), len(questions) * len(study.names)
-                used = Used(count, one.prompt_tokens * count, one.answer_tokens * count, one.money * count)
-                rows.append(_row(PAIR_PROMPTS[mode], name, count, used, MOST.format("genes")))
+                times = len(questions) * len(study.names)
+                rows.append(self._row(PAIR_PROMPTS[mode], questions[:1], name, MOST.format("genes"), times))
         return pd.DataFrame(rows, columns=OUTLOOK_COLUMNS)
 
     def _outlook_of_rates(self, features: Features) -> pd.DataFrame:
@@ -130,8 +122,15 @@ class Live:
         if known is None:
             ends = {voter: dict.fromkeys(features.names, (LONGEST_NUMBER, LONGEST_NUMBER)) for voter in voters}
         rates, how = rate_questions(self.study, ends), EXACT if known is not None else MOST.format("cut points")
-        rows = [_row(CUTS, "", len(cuts), self.left(cuts), EXACT), _row(RATES, "", len(rates), self.left(rates), how)]
-        return pd.DataFrame(rows, columns=OUTLOOK_COLUMNS)
+        return pd.DataFrame([self._row(CUTS, cuts), self._row(RATES, rates, how=how)], columns=OUTLOOK_COLUMNS)
+
+    def _row(
+        self, prompt: str, questions: Sequence[Question], pairs: str = "", how: str = EXACT, times: int = 1
+    ) -> tuple[object, ...]:
+        """The row of a prompt, whose questions are asked so many times."""
+        runs = dict.fromkeys(question.run for question in questions)
+        left = [estimate(self._requests(questions, run), self.clients[run]) for run in runs]
+        return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Used())), how
 
     def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
         """The recorded answers, or None where one is missing."""
@@ -179,8 +178,8 @@ def live(
         client = by_endpoint.get((own, own.key)) or Client(own, budget, study.settings.manner)
         clients[run] = by_endpoint[own, own.key] = client
     if endpoint is None:
-        asked = {run: (clients[run].endpoint.base_url, clients[run].endpoint.model) for run in study.settings.voters}
-        check_voters({run: f"{model} at {address}" for run, (address, model) in asked.items()}, study)
+        asked = {run: clients[run].endpoint for run in study.settings.voters}
+        check_voters({run: f"{own.model} at {own.base_url}" for run, own in asked.items()}, study)
     return Live(study, clients, budget, abstracts, terms.concurrency, say)
 
 
@@ -291,7 +290,3 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
         for thread in threads:
             if thread.is_alive():
                 thread.join(max(0.0, min(end - time.monotonic(), threading.TIMEOUT_MAX)))
-
-
-def _row(prompt: str, pairs: str, questions: int, used: Used, how: str) -> tuple[object, ...]:
-    return prompt, pairs, questions, used.calls, used.prompt_tokens, used.answer_tokens, used.money, how

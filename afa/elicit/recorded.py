@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, field_validator
 
-from afa.csvfile import LONGEST_NAME, earlier_row, first_of, is_name, name_column, number_column, quoted, read_table
+from afa.csvfile import LONGEST_NAME, first_of, is_name, name_column, number_column, quoted, read_table
 from afa.elicit.answers import RecordedGene, RecordedUnary, unique_keys
 from afa.elicit.record import (
     ENTRIES,
@@ -125,13 +125,12 @@ def _pairs(path: Path, phenotype: str, faults: list[Fault]) -> Iterator[Entry]:
     codes = np.column_stack([name_column(table, column, known) for column in ("gene1", "gene2")])
     codes.sort(axis=1)
     sound = (codes >= 0).all(axis=1)
-    same, step = sound & (codes[:, 0] == codes[:, 1]), "remove the row"
-    table.wrong(same, "gene2", "two different genes", step, lambda row: f"{genes[0][row]} paired with itself")
-    earlier = earlier_row(np.where(sound, codes[:, 0] * (len(known) + 1) + codes[:, 1], -1))
-    expected, step = "each pair once, in either order", "remove one of the two rows"
-    table.wrong(earlier >= 0, "", expected, step, lambda row: f"the same pair as line {table.lines[earlier[row]]}")
-    strange = [row for row, direction in enumerate(table.columns["lit_direction"]) if direction not in PAIR_SIGN]
-    table.wrong(strange, "lit_direction", ", ".join(PAIR_SIGN), "correct the answer")
+    same = sound & (codes[:, 0] == codes[:, 1])
+    table.wrong(
+        same, "gene2", "two different genes", "remove the row", lambda row: f"{genes[0][row]} paired with itself"
+    )
+    table.once(np.where(sound, codes[:, 0] * len(known) + codes[:, 1], -1), "each pair once, in either order")
+    table.words("lit_direction", tuple(PAIR_SIGN))
     probability = number_column(table, "lit_prob", low=0.0, high=1.0).tolist()
     faults += table.faults.listed()
     for gene1, gene2, *texts, number in zip(*(table.columns[name] for name in PAIR_COLUMNS), probability, strict=True):
@@ -169,26 +168,20 @@ class Recorded:
         """
         found = [self._entries.get(question.name, []) for question in questions]
         for entries in found:
-            self._check_one(entries)
+            answered = {entry.key: entry for entry in entries if entry.outcome == "answered"}
+            if len(answered) < 2:
+                continue
+            models = sorted({entry.model for entry in answered.values()})
+            run, expected = entries[0].question.run, "answers of one model"
+            told, step = f"answers of {', '.join(models)}", f"name the model of voter {run} under models in study.yaml"
+            if len(models) == 1:
+                told, expected = f"{told} to {len(answered)} wordings or manners of asking", "answers to one"
+                step = (
+                    "let `afa elicit merge --prompt` write the answers to one wording into a record of their own, or "
+                    "ask live, which knows its wording"
+                )
+            raise ElicitationError(Fault(f"{self.place}, {entries[0].question}", told, expected, step))
         return [first_answer(entries) for entries in found]
-
-    def _check_one(self, entries: Sequence[Entry]) -> None:
-        """Refuse answers of which nothing says which one counts."""
-        answered = [entry for entry in entries if entry.outcome == "answered"]
-        if len({entry.key for entry in answered}) < 2:
-            return
-        question, models = answered[0].question, sorted({entry.model for entry in answered})
-        where = f"{self.place}, {question}"
-        if len(models) > 1:
-            step = f"name the model of voter {question.run} under models in study.yaml"
-            raise ElicitationError(Fault(where, f"answers of {', '.join(models)}", "answers of one model", step))
-        count = len({entry.key for entry in answered})
-        step = (
-            "let `afa elicit merge --prompt` write the answers to one wording into a record of their own, or ask live, "
-            "which knows its wording"
-        )
-        found = f"answers of {models[0]} to {count} wordings or manners of asking"
-        raise ElicitationError(Fault(where, found, "answers to one", step))
 
 
 def write_record(entries: Iterable[Entry], folder: str | Path, name: str) -> int:

@@ -138,9 +138,9 @@ def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tab
     ElicitationError : no gene is kept.
 
     """
-    result = consensus(named, min_agree=min_agree, runs=study.settings.voters)
-    _check_kept(result.kept, "the consensus", "ask for more genes, or let fewer voters agree")
-    return {"kept": result.kept, "dropped": result.dropped, "agreement": agreement(named, study)}
+    kept, dropped = consensus(named, min_agree=min_agree, runs=study.settings.voters)
+    _check_kept(kept, "the consensus", "ask for more genes, or let fewer voters agree")
+    return {"kept": kept, "dropped": dropped, "agreement": agreement(named, study)}
 
 
 def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, references: pd.DataFrame) -> Tables:

@@ -52,7 +52,7 @@ BY_HAND = pd.DataFrame(
 
 def test_two_of_three_keeps_what_two_runs_name_with_one_direction() -> None:
     result = consensus(BY_HAND, min_agree=2)
-    assert list(result.kept.itertuples(index=False, name=None)) == [
+    assert list(result[0].itertuples(index=False, name=None)) == [
         ("late", "ALL", -1, pytest.approx(0.8), 3),
         ("late", "TWO", 1, pytest.approx(0.65), 2),
         ("early", "ONE", -1, pytest.approx(0.45), 2),
@@ -61,7 +61,7 @@ def test_two_of_three_keeps_what_two_runs_name_with_one_direction() -> None:
 
 def test_every_dropped_gene_has_its_reason() -> None:
     result = consensus(BY_HAND, min_agree=2)
-    assert list(result.dropped.itertuples(index=False, name=None)) == [
+    assert list(result[1].itertuples(index=False, name=None)) == [
         ("late", "ONE", "named by 1 of 3 runs, 2 needed"),
         ("late", "SPLIT", "directions disagree"),
     ]
@@ -69,19 +69,19 @@ def test_every_dropped_gene_has_its_reason() -> None:
 
 def test_three_of_three_drops_what_two_runs_name() -> None:
     result = consensus(BY_HAND, min_agree=3)
-    assert result.kept["gene"].tolist() == ["ALL"]
-    assert ("early", "ONE", "named by 2 of 3 runs, 3 needed") in result.dropped.itertuples(index=False, name=None)
+    assert result[0]["gene"].tolist() == ["ALL"]
+    assert ("early", "ONE", "named by 2 of 3 runs, 3 needed") in result[1].itertuples(index=False, name=None)
 
 
 def test_a_gene_named_in_two_directions_is_dropped_even_where_one_run_is_enough() -> None:
     result = consensus(BY_HAND, min_agree=1)
-    assert "SPLIT" not in set(result.kept["gene"])
+    assert "SPLIT" not in set(result[0]["gene"])
 
 
 def test_no_survivor_gives_empty_tables_with_their_columns() -> None:
     result = consensus(BY_HAND[BY_HAND["gene"] == "SPLIT"], min_agree=2)
-    assert result.kept.empty
-    assert list(result.kept.columns) == ["phenotype", "gene", "potential", "confidence", "n_runs"]
+    assert result[0].empty
+    assert list(result[0].columns) == ["phenotype", "gene", "potential", "confidence", "n_runs"]
 
 
 @settings(deadline=None)
@@ -90,7 +90,7 @@ def test_the_order_of_answers_does_not_matter(order: list[int]) -> None:
     first, second = consensus(BY_HAND, min_agree=2), consensus(BY_HAND.iloc[order], min_agree=2)
     by = ["phenotype", "gene"]
     pd.testing.assert_frame_equal(
-        first.kept.sort_values(by, ignore_index=True), second.kept.sort_values(by, ignore_index=True)
+        first[0].sort_values(by, ignore_index=True), second[0].sort_values(by, ignore_index=True)
     )
 
 
@@ -116,12 +116,12 @@ def test_each_named_gene_is_either_kept_or_dropped_and_a_stricter_rule_keeps_a_s
     n_runs = answers["run"].nunique()
     min_agree = data.draw(st.integers(1, n_runs))
     result = consensus(answers, min_agree=min_agree)
-    kept = set(zip(result.kept["phenotype"], result.kept["gene"], strict=True))
-    dropped = set(zip(result.dropped["phenotype"], result.dropped["gene"], strict=True))
+    kept = set(zip(result[0]["phenotype"], result[0]["gene"], strict=True))
+    dropped = set(zip(result[1]["phenotype"], result[1]["gene"], strict=True))
     assert kept | dropped == {row[1:3] for row in rows}
     assert not kept & dropped
-    assert result.kept["confidence"].between(0, 1).all()
-    stricter = consensus(answers, min_agree=n_runs).kept
+    assert result[0]["confidence"].between(0, 1).all()
+    stricter = consensus(answers, min_agree=n_runs)[0]
     assert set(zip(stricter["phenotype"], stricter["gene"], strict=True)) <= kept
 
 
@@ -147,14 +147,14 @@ def test_a_run_that_names_a_gene_twice_is_refused() -> None:
 def test_the_record_gives_the_known_number_of_features(min_agree: int, n_features: int) -> None:
     named = genes_named([each for each in imported(RECORD) if each.question.prompt == "unary"])
     result = consensus(named, min_agree=min_agree)
-    assert result.kept["gene"].nunique() == n_features
+    assert result[0]["gene"].nunique() == n_features
 
 
 def test_the_pairs_asked_in_the_record_are_all_pairs_of_the_two_of_three_survivors() -> None:
     entries = imported(RECORD)
     named = genes_named([each for each in entries if each.question.prompt == "unary"])
     pairs = pairs_judged([each for each in entries if each.question.prompt == "pairwise"])
-    kept = consensus(named, min_agree=2).kept
+    kept = consensus(named, min_agree=2)[0]
     for phenotype in named["phenotype"].unique():
         survivors = set(kept.loc[kept["phenotype"] == phenotype, "gene"])
         asked = pairs[pairs["phenotype"] == phenotype]

@@ -197,9 +197,9 @@ def test_a_gene_named_twice_in_one_answer_is_refused(record: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("A,C,same", "A,C,equal", "line 3, column lit_direction: found 'equal'; expected same, opposite, unclear"),
+        ("A,C,same", "A,C,equal", "line 3, column lit_direction: found 'equal'; expected one of same, opposite, unclear"),
         ("0.8", "1.8", "line 3, column lit_prob: found '1.8'; expected a number in [0, 1]"),
-        ("A,C,same", "A,B,same", "line 3: found the same pair as line 2; expected each pair once, in either order"),
+        ("A,C,same", "A,B,same", "line 3: found the same as line 2; expected each pair once, in either order"),
         ("A,C,same", "C,C,same", "line 3, column gene2: found C paired with itself"),
         ("A,C,same", ",C,same", "line 3, column gene1: found nothing; expected a name"),
         ("they part", "they, part", "line 2: found 7 fields; expected 6, as in the header"),
@@ -352,7 +352,7 @@ def test_probabilities_stand_beside_the_potentials_of_the_record(built, tmp_path
         ("colitis,A,0.5,0.2,0.6,0.2,0.3", "line 2, column p_high_with: found 1.1 low and high together"),
         ("colitis,Z,0.5,0.2,0.1,0.2,0.3", "line 2, column gene: found colitis Z"),
         ("colitis,A,half,0.2,0.1,0.2,0.3", "line 2, column p_high_with: found 'half'"),
-        ("colitis,A,.5,.2,.1,.2,\ncolitis,A,.5,.2,.1,.2,", "line 3, column gene: found colitis A again"),
+        ("colitis,A,.5,.2,.1,.2,\ncolitis,A,.5,.2,.1,.2,", "line 3: found the same as line 2; expected each pair once"),
     ],
 )
 def test_voters_are_checked_row_by_row(record: Path, tmp_path: Path, row: str, expected: str) -> None:
