@@ -331,7 +331,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
             while True:
                 if client.recorded(question) is None:
                     used += client.expected(question)
-                asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.digest)
+                asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.messages.digest)
                 question = course.send(Entry(*asked, "answered", answer, "", 1, UNKNOWN, UNKNOWN))
         except StopIteration:
             pass

@@ -150,7 +150,7 @@ def elicit_estimate(
 ) -> None:
     """Show what a live run would still use at most. Nothing is asked."""
     from afa.elicit.budget import Prices
-    from afa.elicit.live import Terms, live
+    from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
     from afa.elicit.study import MODEL, RECORD_FOLDER, Endpoint, load_study
 
@@ -160,7 +160,7 @@ def elicit_estimate(
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
     # Nothing is asked: without an endpoint and a key.
     nowhere = Endpoint("http://localhost/v1", os.environ.get(MODEL, "").strip() or "a model to be named", "no-key")
-    table = live(settings, answers, terms, abstracts, nowhere).outlook(min_agree=min_agree)
+    table = Live(settings, answers, terms, abstracts, nowhere).outlook(min_agree=min_agree)
     typer.echo(options.as_json(table) if json else table.to_string(index=False))
 
 
@@ -198,7 +198,7 @@ def elicit_merge(
 def _opened(study: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
     """The study, where answers come from (models that are asked live, or the record), and what it retrieves."""
     from afa.elicit.budget import Caps, Prices
-    from afa.elicit.live import Terms, live
+    from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
     from afa.elicit.record import Record
     from afa.elicit.recorded import Recorded
@@ -212,7 +212,7 @@ def _opened(study: Path, record: Path | None, asks: options.Asks) -> tuple[Study
     terms = Terms(caps, prices, asks.no_caps, asks.at_once)
     literature = _literature(settings, study, answers, online=True)
     abstracts = no_abstracts if literature is None else literature.shown
-    return settings, live(settings, answers, terms, abstracts, say=typer.echo), literature
+    return settings, Live(settings, answers, terms, abstracts, say=typer.echo), literature
 
 
 def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> Literature | None:

@@ -6,7 +6,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -51,16 +51,8 @@ class Reply:
 class Client:
     """Asks one model, and writes every attempt, its wording and its tries to the record; safe from threads."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        budget: Budget,
-        manner: Manner,
-        *,
-        sleep: Callable[[float], None] | None = None,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, budget: Budget, manner: Manner) -> None:
         self.endpoint, self.budget, self.record, self.manner = endpoint, budget, budget.record, manner
-        self._sleep = sleep
         self._lock = threading.Lock()
         self._failures, self._closed_until = 0, 0.0
         self._bounds = Bounds(timeout=manner.timeout, deadline=manner.deadline, largest=LARGEST)
@@ -220,10 +212,7 @@ class Client:
         return {**document, "messages": [{"role": role, "content": content} for role, content in parts]}
 
     def _pause(self, seconds: float, stop: threading.Event) -> None:
-        if self._sleep is None:
-            stop.wait(seconds)
-        else:
-            self._sleep(seconds)
+        stop.wait(seconds)
 
     def _recorded(self, request: Request, attempt: int, outcome: Outcome, detail: str, reply: Reply) -> Entry:
         entry = Entry(
@@ -231,7 +220,7 @@ class Client:
             model=self.endpoint.model,
             parameters=self.manner.parameters,
             prompt_digest=prompt_digest(request.question.prompt),
-            messages=request.digest,
+            messages=request.messages.digest,
             outcome=outcome,
             raw=reply.text,
             detail=self._writable(detail),

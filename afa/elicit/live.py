@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -57,19 +57,46 @@ class Terms:
             raise ElicitationError(Fault("the cap on money", "no prices", "the prices of the model", step))
 
 
-@dataclass(frozen=True)
 class Live:
     """The models of a study's voters, which share a record and a budget, as a source of answers.
 
-    say : hears the estimate before a voter is asked, and what the record has used after.
+    They are those of `models` of study.yaml and the environment; `endpoint` stands in for all addresses. say : hears
+    the estimate before a voter is asked, and what the record has used after.
+
+    Raises
+    ------
+    ElicitationError : an environment without address, model or key; voters that are one model, which the study does
+    not say; a record with answers of an unknown model, which live ones must not lie among.
+
     """
 
-    study: Study
-    clients: Mapping[str, Client]
-    budget: Budget
-    abstracts: Abstracts
-    concurrency: int = 4
-    say: Callable[[str], None] = lambda _: None
+    def __init__(
+        self,
+        study: Study,
+        record: Path,
+        terms: Terms,
+        abstracts: Abstracts,
+        endpoint: Endpoint | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.study, self.abstracts, self.say, self.concurrency = study, abstracts, say, terms.concurrency
+        self.budget = Budget(Record(record), terms.caps, terms.prices)
+        if any(entry.model == UNKNOWN for entry in self.budget.record.entries()):
+            step = "name a folder of its own for the answers of a live run, with --record"
+            raise ElicitationError(Fault(str(record), "a record made elsewhere", "a record of live answers", step))
+        self.clients: dict[str, Client] = {}
+        by_endpoint: dict[tuple[Endpoint, str], Client] = {}
+        for run in (*study.settings.voters, PAIR_RUN):
+            voter = study.settings.voter(run)
+            if endpoint is None:
+                own = Endpoint.from_environment(model=voter.model, address=voter.address, key=voter.key)
+            else:
+                own = Endpoint(endpoint.base_url, voter.model or endpoint.model, endpoint.key)
+            client = by_endpoint.get((own, own.key)) or Client(own, self.budget, study.settings.manner)
+            self.clients[run] = by_endpoint[own, own.key] = client
+        if endpoint is None:
+            asked = {run: self.clients[run].endpoint for run in study.settings.voters}
+            check_voters({run: f"{own.model} at {own.base_url}" for run, own in asked.items()}, study)
 
     @property
     def place(self) -> str:
@@ -147,40 +174,6 @@ class Live:
 
     def _requests(self, questions: Sequence[Question], run: str | None = None) -> list[Request]:
         return [request(each, self.study, self.abstracts) for each in questions if run in (None, each.run)]
-
-
-def live(
-    study: Study,
-    record: Path,
-    terms: Terms,
-    abstracts: Abstracts,
-    endpoint: Endpoint | None = None,
-    say: Callable[[str], None] = lambda _: None,
-) -> Live:
-    """The voters of a study, by `models` of study.yaml and the environment; `endpoint` stands in for all addresses.
-
-    Raises
-    ------
-    ElicitationError : an environment without address, model or key; voters that are one model, which the study does
-    not say; a record with answers of an unknown model, which live ones must not lie among.
-
-    """
-    store = Record(record)
-    if any(entry.model == UNKNOWN for entry in store.entries()):
-        step = "name a folder of its own for the answers of a live run, with --record"
-        raise ElicitationError(Fault(str(record), "a record made elsewhere", "a record of live answers", step))
-    budget, by_endpoint = Budget(store, terms.caps, terms.prices), dict[tuple[Endpoint, str], Client]()
-    clients = {}
-    for run in (*study.settings.voters, PAIR_RUN):
-        voter = study.settings.voter(run)
-        own = endpoint and Endpoint(endpoint.base_url, voter.model or endpoint.model, endpoint.key)
-        own = own or voter.endpoint
-        client = by_endpoint.get((own, own.key)) or Client(own, budget, study.settings.manner)
-        clients[run] = by_endpoint[own, own.key] = client
-    if endpoint is None:
-        asked = {run: clients[run].endpoint for run in study.settings.voters}
-        check_voters({run: f"{own.model} at {own.base_url}" for run, own in asked.items()}, study)
-    return Live(study, clients, budget, abstracts, terms.concurrency, say)
 
 
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:

@@ -95,7 +95,7 @@ def check_wording(question: Question, entry: Entry, study: Study, abstracts: Abs
     """
     if entry.prompt_digest != prompt_digest(question.prompt):
         return
-    if request(question, study, abstracts).digest != entry.messages:
+    if request(question, study, abstracts).messages.digest != entry.messages:
         found = "an answer to another wording, with other abstracts"
         step = "restore the searches that lie in the record, or ask live"
         raise ElicitationError(Fault(f"the record, {question}", found, "the wording of study and abstracts", step))
@@ -135,7 +135,7 @@ def prompt_digest(name: str) -> str:
 def key_of(request: Request, model: str, manner: Manner) -> str:
     """Key, in a record, of what a model is asked in a manner."""
     digest = prompt_digest(request.question.prompt)
-    return request_key(request.question, model, manner.parameters, digest, request.digest)
+    return request_key(request.question, model, manner.parameters, digest, request.messages.digest)
 
 
 def answer_schema(name: str, *, bounds: bool = True) -> dict[str, Any]:

@@ -175,11 +175,6 @@ class Request:
     question: Question
     messages: Messages
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the rendered prompt."""
-        return self.messages.digest
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -155,7 +155,7 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
     path = folder / KEYWORDS_FILE
     return Literature(
         # Offline the address that NCBI asks for is not sent.
-        (PubMed.from_environment() if online else PubMed(""), EuropePmc.from_environment()),
+        (PubMed.from_environment() if online else PubMed(""), EuropePmc()),
         AbstractCache(record / RETRIEVED),
         read_keywords(path) if path.exists() else Keywords({}),
         study.settings.disease,

@@ -236,17 +236,13 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+", re.ASCII)
 
 
 class EuropePmc:
-    """Europe PMC as a source of preprints."""
+    """Europe PMC as a source of preprints, at `AFA_EUROPEPMC_URL` where that is set and no other address is given."""
 
     name: SourceName = "preprint"
 
-    def __init__(self, url: str = EUROPEPMC, *, bounds: Bounds = USUAL, clock: Clock = time) -> None:
-        self._url, self._web = url.rstrip("/"), Web(PER_SECOND, bounds, clock=clock)
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> EuropePmc:
-        """At `AFA_EUROPEPMC_URL` where that is set."""
-        return cls(environment.get(EUROPEPMC_URL, "") or EUROPEPMC)
+    def __init__(self, url: str = "", *, bounds: Bounds = USUAL, clock: Clock = time) -> None:
+        self._url = (url or os.environ.get(EUROPEPMC_URL) or EUROPEPMC).rstrip("/")
+        self._web = Web(PER_SECOND, bounds, clock=clock)
 
     def written(self, query: Query) -> str:
         """The query in Europe PMC's syntax, over titles and abstracts of preprints."""

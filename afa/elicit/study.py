@@ -201,11 +201,6 @@ class Voter(Strict):
     address: str = Field("", description="of the endpoint; AFA_LLM_BASE_URL where empty")
     key: str = Field(KEY, description="name of the environment variable that holds the key")
 
-    @property
-    def endpoint(self) -> Endpoint:
-        """By the environment; an `ElicitationError` names what is missing there."""
-        return Endpoint.from_environment(model=self.model, address=self.address, key=self.key)
-
 
 class Settings(Strict):
     """`study.yaml`."""

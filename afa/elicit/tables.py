@@ -150,15 +150,8 @@ def usable_genes(
     both = pd.MultiIndex.from_frame(named[["phenotype", "gene"]]).isin(pd.MultiIndex.from_frame(torn))
     drop(pd.Series(both, index=named.index), "an answer names it with both directions")
     drop(named.index.isin(sound.index) & named.duplicated([*answer, "gene"]), "named twice in one answer")
-    lost = named[reasons != ""]
-    dropped = pd.DataFrame(
-        {
-            "phenotype": lost["phenotype"],
-            "gene": lost["gene"].map(_shown),
-            "reason": "run " + lost["run"] + ": " + reasons[reasons != ""],
-        },
-        columns=DROPPED_COLUMNS,
-    )
+    told = named.assign(gene=named["gene"].map(_shown), reason="run " + named["run"] + ": " + reasons)
+    dropped = told.loc[reasons != "", DROPPED_COLUMNS]
     return named[reasons == ""].reset_index(drop=True), dropped.reset_index(drop=True)
 
 

@@ -211,24 +211,6 @@ def tried(
     raise AssertionError("unreachable")
 
 
-class Pace:
-    """Keeps the requests of all threads of this process `SLACK / per_second` seconds apart."""
-
-    def __init__(self, per_second: float, clock: Clock = time) -> None:
-        self._apart, self._clock = SLACK / per_second, clock
-        self._next = -math.inf
-        self._lock = threading.Lock()
-
-    def wait(self) -> None:
-        """Return when the next request may be sent."""
-        with self._lock:
-            now = self._clock.monotonic()
-            start = max(now, self._next)
-            self._next = start + self._apart
-        if start > now:
-            self._clock.sleep(start - now)
-
-
 class Web:
     """One service: what is asked of it, and what is said of it where that fails.
 
@@ -238,7 +220,17 @@ class Web:
     def __init__(
         self, per_second: float, bounds: Bounds = USUAL, *, transient: frozenset[int] = TRANSIENT, clock: Clock = time
     ) -> None:
-        self._pace, self._bounds, self._transient, self._clock = Pace(per_second, clock), bounds, transient, clock
+        self._apart, self._bounds, self._transient, self._clock = SLACK / per_second, bounds, transient, clock
+        self._lock, self._next = threading.Lock(), -math.inf
+
+    def wait(self) -> None:
+        """Return when the next request may be sent: all threads share one pace."""
+        with self._lock:
+            now = self._clock.monotonic()
+            start = max(now, self._next)
+            self._next = start + self._apart
+        if start > now:
+            self._clock.sleep(start - now)
 
     def asked(
         self, method: Literal["GET", "POST"], url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]
@@ -255,7 +247,7 @@ class Web:
         bounds = self._bounds
 
         def once(_: float) -> Parsed:
-            self._pace.wait()
+            self.wait()
             sent = {"params" if method == "GET" else "data": fields}
             reply = called(method, url, bounds, headers={"User-Agent": "afa"}, **sent)
             if reply.status == requests.codes.ok:

@@ -32,7 +32,8 @@ class Asking:
         self.waits: list[float] = []
         self.budget, self.server = Budget(Record(folder), caps, Prices(1e6, 1e6)), server
         endpoint = Endpoint.from_environment(server.environment)
-        self.client = Client(endpoint, self.budget, manner, sleep=self.waits.append)
+        self.client = Client(endpoint, self.budget, manner)
+        self.client._pause = lambda seconds, _: self.waits.append(seconds)  # type: ignore[method-assign]
         self.ask = self.client.ask
 
 

@@ -283,7 +283,7 @@ def test_a_question_that_is_repeated_carries_what_was_wrong_with_the_answer(tmp_
         entry = Asking(server, tmp_path).ask(a_request())
     first, second = (asked.document["messages"][1]["content"] for asked in server.asked)
     assert second == f"{first}\nYour last answer was not taken: phenotype: Field required. Answer again.\n"
-    assert (entry.outcome, entry.attempt, entry.messages) == ("answered", 2, a_request().digest)
+    assert (entry.outcome, entry.attempt, entry.messages) == ("answered", 2, a_request().messages.digest)
 
 
 def test_a_refusal_is_repeated_as_it_was(tmp_path):

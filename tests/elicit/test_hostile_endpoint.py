@@ -64,7 +64,7 @@ from afa.elicit.live import ask_all
 import time
 count, calls = map(int, sys.argv[2:4])
 client = a_client(Path(sys.argv[1]), calls)
-client._sleep = lambda seconds: time.sleep(min(seconds, 0.05))
+client._pause = lambda seconds, stop: time.sleep(min(seconds, 0.05))
 ask_all(questions(count), client, concurrency=8, progress=False)
 """
 

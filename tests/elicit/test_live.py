@@ -38,7 +38,9 @@ def requests_for(count: int) -> list[Request]:
 
 def client_of(server: Server, folder: Path, caps: Caps = FREE) -> Client:
     endpoint = Endpoint.from_environment(server.environment)
-    return Client(endpoint, Budget(Record(folder), caps, PRICES), USUAL, sleep=lambda _: None)
+    client = Client(endpoint, Budget(Record(folder), caps, PRICES), USUAL)
+    client._pause = lambda seconds, stop: None
+    return client
 
 
 def _numbers(server: Server) -> list[int]:

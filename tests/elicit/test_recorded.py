@@ -197,7 +197,11 @@ def test_a_gene_named_twice_in_one_answer_is_refused(record: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ("A,C,same", "A,C,equal", "line 3, column lit_direction: found 'equal'; expected one of same, opposite, unclear"),
+        (
+            "A,C,same",
+            "A,C,equal",
+            "line 3, column lit_direction: found 'equal'; expected one of same, opposite, unclear",
+        ),
         ("0.8", "1.8", "line 3, column lit_prob: found '1.8'; expected a number in [0, 1]"),
         ("A,C,same", "A,B,same", "line 3: found the same as line 2; expected each pair once, in either order"),
         ("A,C,same", "C,C,same", "line 3, column gene2: found C paired with itself"),

@@ -36,7 +36,7 @@ from afa.elicit.search import (
     query_on,
     read_keywords,
 )
-from afa.elicit.web import SLACK, Pace
+from afa.elicit.web import SLACK, Web
 from afa.errors import ElicitationError
 
 
@@ -192,8 +192,9 @@ def test_a_record_without_its_parts_is_left_out_and_counted(site: Site) -> None:
     assert dict(pubmed(site).search(QUERY, 1).left_out) == {"another form": 1}
 
 
-def test_europe_pmc_stands_where_the_environment_says(site: Site) -> None:
-    assert len(EuropePmc.from_environment({"AFA_EUROPEPMC_URL": site.europepmc}).search(QUERY, 5).abstracts) == 1
+def test_europe_pmc_stands_where_the_environment_says(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFA_EUROPEPMC_URL", site.europepmc)
+    assert len(EuropePmc().search(QUERY, 5).abstracts) == 1
 
 
 def test_numbers_that_are_none_do_not_reach_the_next_request(site: Site) -> None:
@@ -222,7 +223,7 @@ def test_requests_keep_the_distance_that_the_limit_asks_for(key: str, per_second
 
 
 def test_threads_share_one_pace() -> None:
-    pace, times = Pace(50), list[float]()
+    pace, times = Web(50), list[float]()
 
     def run() -> None:
         for _ in range(3):
