@@ -163,14 +163,11 @@ def briefings(
     made: dict[tuple[str, str, str], Briefing] = {}
     for method, task in product(protocol.asked.methods, protocol.asked.tasks):
         prompt, features = f"{PROMPTS[task]}_{KNOWLEDGE[method]}", tuple(sorted(bundle.features))
-        if task == TOP_K:
-            told = {"disease": disease, **_told(bundle, method, bundle.entities, abstracts)}
-            told |= {"labels": list(bundle.entities), "k": protocol.k}
-            made[method, task, ""] = Briefing(prompt, told, bundle.entities, protocol.k, features)
-        for entity in protocol.entities_of(bundle) if task == BINARY else ():
-            told = {"disease": disease, **_told(bundle, method, [entity], abstracts)}
-            told |= {"condition": entity, "text_length": TEXT_LENGTH}
-            made[method, task, entity] = Briefing(prompt, told, (CONTROL, entity), 1, features)
+        for entity in protocol.entities_of(bundle) if task == BINARY else [""]:
+            labels, size = ((CONTROL, entity), 1) if entity else (bundle.entities, protocol.k)
+            told = {"disease": disease, **_told(bundle, method, [entity] if entity else labels, abstracts)}
+            told |= {"condition": entity, "text_length": TEXT_LENGTH} if entity else {"labels": list(labels), "k": size}
+            made[method, task, entity] = Briefing(prompt, told, labels, size, features)
     return made
 
 
@@ -191,8 +188,8 @@ def _told(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstract
 def _literature(entities: Sequence[str], abstracts: Abstracts | None) -> list[Mapping[str, str]]:
     """The abstracts on one phenotype, or the best few on each of several, none twice."""
     found: dict[str, Mapping[str, str]] = {}
-    for entity in entities if abstracts is not None else ():
-        own = list(abstracts(entity)) if abstracts is not None else []
+    for entity in entities:
+        own = [] if abstracts is None else list(abstracts(entity))
         found |= {each["source"]: each for each in (own if len(entities) == 1 else own[:PER_PHENOTYPE])}
     if not found:
         about = entities[0] if len(entities) == 1 else "any phenotype"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -327,14 +328,12 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     for trial, briefing in counted:
         course = Course(trial, briefing, replace(protocol, answers=1)).follow()
         answer, question = _stand_in(trial, briefing), next(course)
-        try:
+        with suppress(StopIteration):
             while True:
                 if client.recorded(question) is None:
                     used += client.expected(question)
                 asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.messages.digest)
                 question = course.send(Entry(*asked, "answered", answer, "", 1, UNKNOWN, UNKNOWN))
-        except StopIteration:
-            pass
     return used if protocol.at_checkpoints else sum((used for _ in patients), Used())
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from afa.baselines import BINARY, KNOWLEDGE, PLANNER, TASKS, TOP_K
 from afa.baselines.course import STANDS
 from afa.baselines.stage import BINARY_RULE, GAIN
-from afa.elicit.budget import Prices
+from afa.elicit.budget import NO_PRICES, Prices
 from afa.errors import ElicitationError, Fault
 from afa.stages.binary import truth_of
 from afa.stats.accuracy import Part, Resampled
@@ -61,7 +61,6 @@ SCRIPTED = "scripted"
 SAME_ORDER = "same_order"
 DEFAULT_SCORE = {BINARY: "two_elbo", TOP_K: "linearity"}
 """The planner's own score of each task, under which it is counted what the planner asks: nothing."""
-NO_PRICES = Prices()
 
 
 def summarise_baselines(
@@ -175,22 +174,18 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
     """Calls, tokens and cost of the models, and beside them the planner's, which asks nobody."""
+    used: list[tuple[str, str, dict[str, int]]] = []
     for (method, task), rows in calls.groupby(["method", "task"], sort=False):
-        prompt, answer = (int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens"))
-        uncounted = int(rows["prompt_tokens"].isna().sum())
-        counts = {"calls": len(rows), "prompt_tokens": prompt, "answer_tokens": answer, "calls_uncounted": uncounted}
-        yield _counts(str(method), str(task), counts, len(rows))
-        if prices.of(1, 1) > 0:
-            yield _cost(str(method), str(task), prices.of(prompt, answer), len(rows), prices)
-    for task in TASKS:
-        if (calls["task"] == task).any():
-            yield _counts(DEFAULT_SCORE[task], task, {"calls": 0, "prompt_tokens": 0, "answer_tokens": 0}, 0)
-            yield _cost(DEFAULT_SCORE[task], task, 0.0, 0, prices)
-
-
-def _cost(method: str, task: str, value: float, n: int, prices: Prices) -> pd.DataFrame:
-    row = {"metric": "cost", "quantity": prices.currency, "method": method, "stratum": task, "value": value, "n": n}
-    return pd.DataFrame([row])
+        counts = {"calls": len(rows)} | {name: int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens")}
+        used.append((str(method), str(task), counts | {"calls_uncounted": int(rows["prompt_tokens"].isna().sum())}))
+    nothing = {"calls": 0, "prompt_tokens": 0, "answer_tokens": 0}
+    used += [(DEFAULT_SCORE[task], task, nothing) for task in TASKS if (calls["task"] == task).any()]
+    for method, task, counts in used:
+        n, cost = counts["calls"], prices.of(counts["prompt_tokens"], counts["answer_tokens"])
+        yield _counts(method, task, counts, n)
+        if prices.of(1, 1) > 0 or not n:
+            row = {"metric": "cost", "quantity": prices.currency, "method": method, "stratum": task}
+            yield pd.DataFrame([{**row, "value": cost, "n": n}])
 
 
 def _counts(method: str, task: str, counts: Mapping[str, int], n: int) -> pd.DataFrame:

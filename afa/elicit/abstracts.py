@@ -233,11 +233,6 @@ class AbstractCache:
             raise _damaged(path, "another search")
         return Search(**{**vars(kept), "abstracts": tuple(map(self._abstract, kept.abstracts))})
 
-    def lacks(self, source: SourceName, query: str) -> ElicitationError:
-        """The error for a search that is not here and may not be made."""
-        step = "run once with retrieval switched on, or copy a cache that has it"
-        return ElicitationError(Fault(str(self.folder), f"no search of {source} for {query}", "one", step))
-
     def _abstract(self, digest: str) -> Abstract:
         path = self._abstract_path(digest)
         abstract = _read(path, STORED)

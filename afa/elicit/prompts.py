@@ -22,6 +22,8 @@ from afa.errors import ElicitationError, Fault
 
 BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"})
 """Keywords that some endpoints refuse in a strict schema; every answer is checked against them."""
+OF_A_STUDY = {"disease", "tissue", "most_genes", "bibliography", "exactly", "snippet_length"}
+"""The settings that prompts call by their own names."""
 Abstracts = Callable[[Question], Sequence[Mapping[str, Any]]]
 """The abstracts of a question: title, source and text of each, the best first."""
 _LINE_BREAK = re.compile("[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\\s\x1c-\x1e]*")
@@ -31,15 +33,10 @@ def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
     """A question of a study, rendered."""
     settings, phenotype = study.settings, question.values.get("phenotype", "")
     values = {
-        "disease": settings.disease,
-        "tissue": settings.tissue,
+        **settings.model_dump(include=OF_A_STUDY),
         "word": settings.words.model_dump(),
         "vocabulary": study.vocabulary,
         "definition": study.definition(phenotype) if phenotype else "",
-        "most_genes": settings.most_genes,
-        "bibliography": settings.bibliography,
-        "exactly": settings.exactly,
-        "snippet_length": settings.snippet_length,
         "text_length": TEXT_LENGTH,
         "scope": ", ".join(settings.scope),
         "exclusions": ", ".join(settings.exclusions),

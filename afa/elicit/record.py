@@ -14,7 +14,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -210,8 +210,7 @@ class Entry:
     @property
     def document(self) -> dict[str, Any]:
         """Its fields as they are written, an endpoint only where it is known: earlier records have none."""
-        document = {each.name: getattr(self, each.name) for each in fields(self)}
-        document["question"] = self.question.document
+        document = {**vars(self), "question": self.question.document}
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
 
     @property

@@ -20,7 +20,7 @@ from afa.elicit.prompts import check_wording
 from afa.elicit.record import ASKED, RETRIEVED, Entry, Question
 from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, Source, query_on, read_keywords
 from afa.elicit.study import KEYWORDS_FILE, Study
-from afa.errors import ElicitationError
+from afa.errors import ElicitationError, Fault
 
 ABSTRACT_COLUMNS = [*ASKED, "number", "source", "id", "year", "journal", "title", "score"]
 SEARCH_COLUMNS = [*ASKED, "source", "query", "retrieved", "total", "taken", "left_out"]
@@ -127,7 +127,11 @@ class Literature:
         if (kept := self.cache.latest(source.name, text, self.candidates)) is not None:
             return kept
         if not self.online:
-            raise self.cache.lacks(source.name, text)
+            lacking, step = (
+                f"no search of {source.name} for {text}",
+                "run once with retrieval, or copy a cache that has it",
+            )
+            raise ElicitationError(Fault(str(self.cache.folder), lacking, "one", step))
         found = source.search(query, self.candidates)
         search = Search(source.name, text, self.candidates, self.today.isoformat(), *found)
         self.cache.keep(search)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,10 @@ from afa.errors import ElicitationError, Fault
 from afa.files import atomic_folder, check_place, write_csv
 
 if TYPE_CHECKING:
+    from afa.elicit.live import Live
     from afa.elicit.retrieval import Literature
+
+    Source = Live | Recorded
 
 
 Tables = Mapping[str, pd.DataFrame]
@@ -57,17 +60,6 @@ COUPLINGS: Mapping[PairMode, str] = {
     "by_anchor": f"{SIGNS}; all pairs of an anchor gene were judged in one answer",
     "conditional": "ln of P(gene_b shifts as gene_a does) with the phenotype over that without it",
 }
-
-
-class Source(Protocol):
-    """Gives for each question its answer, or the last attempt without one, or None where nothing was ever asked.
-
-    place : what an error names.
-    """
-
-    @property
-    def place(self) -> str: ...
-    def answers(self, questions: Sequence[Question]) -> list[Entry | None]: ...
 
 
 def unary_stage(study: Study, source: Source, literature: Literature | None) -> Tables:

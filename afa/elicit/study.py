@@ -201,6 +201,11 @@ class Voter(Strict):
     address: str = Field("", description="of the endpoint; AFA_LLM_BASE_URL where empty")
     key: str = Field(KEY, description="name of the environment variable that holds the key")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        return {"model": given} if isinstance(given, str) else given
+
 
 class Settings(Strict):
     """`study.yaml`."""
@@ -228,13 +233,6 @@ class Settings(Strict):
     references: bool = Field(False, description="keep only genes with a supported reference")
     sources: tuple[Kind, ...] = Field(("article", "preprint"), min_length=1, description="kinds that support a gene")
     provenance: Mapping[str, Any] = Field({}, description="what is known of a record made elsewhere")
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _by_name(cls, models: Any) -> Any:
-        if not isinstance(models, Mapping):
-            return models
-        return {voter: {"model": given} if isinstance(given, str) else given for voter, given in models.items()}
 
     @field_validator("voters")
     @classmethod
