@@ -113,13 +113,12 @@ def reference_table(
             symbol = gene.gene_symbol.strip()
             named = (entry.question.run, entry.question.values["phenotype"], plain(symbol), gene.evidence_source)
             for number in dict.fromkeys(gene.reference_indices) or [0]:
-                abstract = own[number - 1] if 1 <= number <= len(own) else None
-                shown = str(number or "")
-                if abstract is None:
-                    rows.append((*named, shown, "", "", ""))
-                else:
-                    speaks = "yes" if names_gene(abstract, study.names_of(symbol)) else "no"
-                    rows.append((*named, shown, abstract.kind, abstract.id, speaks))
+                about = ("", "", "")
+                if 1 <= number <= len(own):
+                    abstract = own[number - 1]
+                    speaks = names_gene(abstract, study.names_of(symbol))
+                    about = abstract.kind, abstract.id, "yes" if speaks else "no"
+                rows.append((*named, str(number or ""), *about))
     return pd.DataFrame(rows, columns=REFERENCE_COLUMNS)
 
 

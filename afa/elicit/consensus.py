@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -158,18 +159,17 @@ def evidence_filter(
     return kept[stays].reset_index(drop=True), dropped.reset_index(drop=True), own[[*REFERENCE_COLUMNS, "verdict"]]
 
 
-def _verdict(row: object, kinds: Sequence[Kind]) -> str:
+def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
     """Whether a reference supports its gene, or what it lacks first."""
-    source, number, kind = (getattr(row, name) for name in ("evidence_source", "number", "kind"))
-    if source != "literature":
-        return f"the answer says {source}"
-    if not number:
+    if row.evidence_source != "literature":
+        return f"the answer says {row.evidence_source}"
+    if not row.number:
         return "none cited"
-    if not kind:
+    if not row.kind:
         return "not retrieved"
-    if kind not in kinds:
-        return f"of a kind that does not count ({kind})"
-    return SUPPORTS if row.names_gene == "yes" else "does not name the gene"  # type: ignore[attr-defined]
+    if row.kind not in kinds:
+        return f"of a kind that does not count ({row.kind})"
+    return SUPPORTS if row.names_gene == "yes" else "does not name the gene"
 
 
 def _among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:

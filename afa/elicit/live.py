@@ -193,16 +193,8 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
         raise ElicitationError(Fault("concurrency", str(concurrency), "at least 1", "raise it"))
     keys = [client.key(request) for request in requests]
     entries, waiting = _split(zip(keys, requests, strict=True), client)
-    with (
-        closing(_asked(waiting, client, concurrency)) as asked,
-        tqdm(
-            total=len(entries) + len(waiting),
-            initial=len(entries),
-            desc=client.endpoint.model,
-            unit="question",
-            disable=None if progress else True,
-        ) as bar,
-    ):
+    shown_as = {"desc": client.endpoint.model, "unit": "question", "disable": None if progress else True}
+    with closing(_asked(waiting, client, concurrency)) as asked, tqdm(total=len(waiting), **shown_as) as bar:
         for key, entry in asked:
             entries[key] = entry
             if not bar.disable:

@@ -75,7 +75,7 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
     """
     questions = unary_questions(study)
     entries, asked = _asked(source, questions)
-    _check_voters(entries, study)
+    check_voters({entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries}, study)
     abstracts, cited = _cited(literature, questions, entries, study)
     named, dropped = usable_genes(genes_named(entries, source.place), **study.usable)
     shown = {question.values["phenotype"]: len(own) for question, own in zip(questions, abstracts, strict=True)}
@@ -103,7 +103,7 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
     cuts, asked = _asked(source, cut_questions(study))
     ends = {voter: cut_points(features, voter, cuts, source.place) for voter in study.settings.voters}
     entries, found = _asked(source, rate_questions(study, ends))
-    _check_voters(entries, study)
+    check_voters({entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries}, study)
     given = [
         {"voter": entry.question.run, "entity": entry.question.values["phenotype"], **rate.model_dump()}
         for entry in entries
@@ -298,10 +298,6 @@ def _cited(
         return abstracts, {}
     tables = {"citations": citation_table(judged), "citation_counts": citation_counts(judged)}
     return abstracts, tables if literature is None else {**tables, **literature.tables(retrieved)}
-
-
-def _check_voters(entries: Sequence[Entry], study: Study) -> None:
-    check_voters({entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries}, study)
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:

@@ -312,8 +312,8 @@ def test_a_bar_is_shown_on_a_terminal_alone(tmp_path, monkeypatch, terminal, pro
     written = screen.getvalue()
     assert bool(written) is shown
     if shown:
-        assert "2/3" in written
-        assert "3/3" in written
+        assert "0/1" in written
+        assert "1/1" in written
         assert "3 calls, 0.00 USD" in written
 
 
