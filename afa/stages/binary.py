@@ -17,16 +17,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.bundle.rates import bundle_models, exclusive_log_odds
 from afa.closure import Closure
 from afa.cohort.cohort import Cohort
-from afa.engine.compile import in_threads
 from afa.engine.layout import Models
 from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, follow_gain, follow_orders, task_of
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS, random_orders
 from afa.stages.base import Stage, columns
+from afa.stages.inputs import each_in_threads
 from afa.stats.accuracy import Part, Resampled, Signs, auroc, by_t, right_of
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
 from afa.stats.tables import Cube, groups
@@ -42,7 +41,7 @@ STAGE = Stage(
             "patient allocation gain guide seed step t wald two_elbo stack_a l1_tight l1_paper hanson_wright entity"
             " cohort bundle"
         ),
-        "targets": columns("patient entity likelihood clinical score unary_part cohort bundle"),
+        "targets": columns("patient entity likelihood clinical score cohort bundle"),
         "tasks": columns("entity features support shift cohort bundle"),
     },
     rows={
@@ -101,38 +100,30 @@ def run(
     entity's support, reached with the t-th observation; it holds until the next. `wald` and `two_elbo` in nats,
     `stack_a` in [-1, 1]; `l1_tight`, `l1_paper`, `hanson_wright`: the sign each bracket has settled on, 0 while open.
 
-    `targets`, by (patient, entity): `likelihood`, the sign of S(x), 0 for a tie; `clinical`, 0, 1 or missing; S(x) and
-    its unary part in nats.
+    `targets`, by (patient, entity): `likelihood`, the sign of S(x), 0 for a tie; `clinical`, 0, 1 or missing; S(x) in
+    nats.
 
     `tasks`, by entity: `features`, how many there are, and `support`, how many of them its model has; `shift`,
     F_1 - F_0 at no observation less the prior, in nats.
     """
     seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
     orders = random_orders(bundle.features, cohort.patients, seeds)
-    parts: list[dict[str, pd.DataFrame]] = [{} for _ in bundle.entities]
 
-    def work(first: int, last: int) -> None:
-        for i, entity in enumerate(bundle.entities[first:last], start=first):
-            task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
-            steps = [table.assign(entity=entity) for table in _steps(task, bundle, cohort, entity, seeds, orders)]
-            mrf = bundle.mrf(entity)
-            row = {"entity": entity, "features": mrf.n_features, "support": len(mrf.support), "shift": task.shift}
-            targets = targets_of(bundle, cohort, entity, coupling, task.tie)
-            parts[i] = {"steps": pd.concat(steps, ignore_index=True), "targets": targets, "tasks": pd.DataFrame([row])}
+    def followed(entity: str) -> dict[str, pd.DataFrame]:
+        task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
+        steps = [table.assign(entity=entity) for table in _steps(task, bundle, cohort, entity, seeds, orders)]
+        mrf = bundle.mrf(entity)
+        row = {"entity": entity, "features": mrf.n_features, "support": len(mrf.support), "shift": task.shift}
+        targets = targets_of(bundle, cohort, entity, coupling, task.tie)
+        return {"steps": pd.concat(steps, ignore_index=True), "targets": targets, "tasks": pd.DataFrame([row])}
 
-    in_threads(work, len(parts), threads)
+    parts = each_in_threads(followed, bundle.entities, threads)
     return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
 
 
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
     """The table `targets` of one entity under one closure; tie : that of its `Task`."""
     score = bundle.energies_of(entity, cohort.values, coupling)
-    if coupling == "explicit":
-        terms = [np.where(model.possible, model.terms, 0.0) for model in bundle_models(bundle, entity)]
-        unary = (terms[0] - terms[1])[np.arange(len(bundle.features)), cohort.values + 1].sum(axis=1)
-        unary += exclusive_log_odds(bundle, entity, cohort.values)
-    else:
-        unary = cohort.values @ bundle.unary[bundle.index(entity)]
     sign = np.sign(np.where(np.abs(score) <= 2 * tie, 0.0, score)).astype(np.int8)
     return pd.DataFrame(
         {
@@ -141,7 +132,6 @@ def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, t
             "likelihood": sign,
             "clinical": cohort.labels.reindex(columns=[entity])[entity].astype("Int8").array,
             "score": score,
-            "unary_part": unary,
         }
     )
 

@@ -35,7 +35,6 @@ COLUMNS = {
     "draws": "entity draw label step t inference probability rank iterations capped ascended bundle",
     "left_out": "entity reason bundle",
     "histogram": "inference step bin count",
-    "uniformity": "inference step draws chi_square p_value gap ece brier",
 }
 STAGE = Stage(
     inputs=("bundle",),
@@ -66,13 +65,15 @@ def run(
 
     It is asked after `COUNTS` observed features of the support, as many as there are, and after the whole support.
 
-    Returns the tables of `rank_uniformity`, and two more.
+    Returns three tables.
 
     `draws`, by (entity, draw, step, inference): the true `label`; `t`, features of the support observed; `probability`
     of class 1 in [0, 1]; `rank` of the label among 99 drawn from that probability, 0 to 99, ties broken at random; what
     the two mean-field solves took. `step` is the count as text, or `whole`; inference is `exact` or `mean_field`.
 
     `left_out`, by entity: those too dense for exact inference, and the reason.
+
+    `histogram`, by (inference, step, bin), over all entities: `count` of the ranks in each of 20 bins of 5.
     """
     tables, left_out, solver = [], [], Solver(**dict(inference))
     for entity in bundle.entities:
@@ -81,7 +82,8 @@ def run(
         except InferenceError as error:
             left_out.append({"entity": entity, "reason": error.faults[0].found})
     draws = joined(tables, COLUMNS["draws"].split()[:-1])
-    return {"draws": draws, "left_out": pd.DataFrame(left_out, columns=["entity", "reason"]), **rank_uniformity(draws)}
+    lacking = pd.DataFrame(left_out, columns=["entity", "reason"])
+    return {"draws": draws, "left_out": lacking, "histogram": histogram(draws)}
 
 
 def _simulate(bundle: Bundle, entity: str, draws: int, solver: Solver, threads: int | None) -> pd.DataFrame:
@@ -144,12 +146,11 @@ def summed(draws: pd.DataFrame, unit: NDArray[np.int64], n_units: int) -> tuple[
     return ProbabilitySums.of(probability, label, unit, n_units), counts
 
 
-def uniformity(counts: Floats) -> tuple[NDArray[np.int64], float, float]:
-    """Histogram of the ranks (P, 100) in 20 bins, its chi-square against uniform, and the p-value of that."""
+def p_value_of(counts: Floats) -> float:
+    """The p-value of ranks (P, 100) against uniform: chi-square of 20 bins, 19 degrees of freedom."""
     binned = counts.sum(axis=0).reshape(RANK_BINS, -1).sum(axis=1)
     expected = binned.sum() / RANK_BINS
-    chi_square = float(((binned - expected) ** 2 / expected).sum())
-    return binned.astype(np.int64), chi_square, float(chdtrc(RANK_BINS - 1, chi_square))
+    return float(chdtrc(RANK_BINS - 1, ((binned - expected) ** 2 / expected).sum()))
 
 
 def gap_to_uniform(counts: Floats) -> Floats:
@@ -160,24 +161,13 @@ def gap_to_uniform(counts: Floats) -> Floats:
     return largest
 
 
-def rank_uniformity(draws: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """What the ranks and probabilities of all entities together say, by inference and step.
-
-    `histogram`, by (inference, step, bin): `count` of ranks in each of 20 bins of 5. `uniformity`, by (inference,
-    step): `draws`; `chi_square` of the histogram against uniform, 19 degrees of freedom, and its `p_value`; `gap`, the
-    largest absolute difference between the distribution functions of the ranks and of the uniform; `ece`, expected
-    calibration error in ten bins; `brier` score.
-    """
-    histograms, rows, one = [], [], np.ones((1, 1))
+def histogram(draws: pd.DataFrame) -> pd.DataFrame:
+    """The table `histogram` of the table `draws`."""
+    tables = []
     for (inference, step), part in groups(draws, "inference", "step"):
-        label = {"inference": inference, "step": step}
-        sums, counts = summed(part, np.zeros(len(part), dtype=np.int64), 1)
-        binned, chi_square, p_value = uniformity(counts)
-        test = {"draws": len(part), "chi_square": chi_square, "p_value": p_value, "gap": gap_to_uniform(counts)[0]}
-        rows.append({**label, **test, "ece": sums.calibration_error(one)[0], "brier": sums.brier(one)[0]})
-        histograms.append(pd.DataFrame({"bin": range(RANK_BINS), "count": binned}).assign(**label))
-    found = {"histogram": histograms, "uniformity": [pd.DataFrame(rows)]}
-    return {name: joined(parts, COLUMNS[name].split()) for name, parts in found.items()}
+        count = np.bincount(part["rank"] * RANK_BINS // (LABELS_DRAWN + 1), minlength=RANK_BINS)
+        tables.append(pd.DataFrame({"inference": inference, "step": step, "bin": range(RANK_BINS), "count": count}))
+    return joined(tables, COLUMNS["histogram"].split())
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -204,7 +194,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
             ece.assign(metric="ece"),
             brier.assign(metric="brier"),
             pd.DataFrame({"metric": "gap", "value": gap, "n": n}),
-            pd.DataFrame({"metric": "rate", "quantity": "uniformity_p", "value": [uniformity(counts)[2]], "n": n}),
+            pd.DataFrame({"metric": "rate", "quantity": "uniformity_p", "value": [p_value_of(counts)], "n": n}),
         ]
         rows.append(pd.concat(found, ignore_index=True).assign(stratum=stratum, reference=inference, t=t))
         if inference == "exact":

@@ -171,13 +171,10 @@ def test_a_rule_that_is_not_there_is_refused_with_its_name(name, found):
         rule_of(name)
 
 
-def test_each_cell_reports_its_time_and_memory(capsys):
+def test_each_cell_is_noted(capsys):
     bundle, cohort = made()
     grid(bundle, cohort, ["greedy"])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("greedy cmi every: 5 patients, ")
-    assert "MiB" in lines[0]
+    assert capsys.readouterr().out.splitlines() == ["greedy cmi every"]
 
 
 def test_random_orders_are_those_of_the_other_stages():

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 from oracle import posterior
+from scipy.stats import chi2
 
 from afa.bundle import Bundle
 from afa.closure import two_elbo
@@ -18,7 +19,7 @@ from afa.inference.meanfield import Solver
 from afa.stages import sections
 from afa.stages.base import chosen
 from afa.stages.settings import Bootstrap, Calibration, Inference
-from afa.stages.simulated_calibration import rank_uniformity, ranks, run, summarise, uniform_gap
+from afa.stages.simulated_calibration import histogram, ranks, run, summarise, uniform_gap
 from afa.stats.tables import gather_tables, read_table, write_tables
 
 
@@ -26,6 +27,14 @@ def drawn(bundle: Bundle, n: int, threads: int = 1) -> dict[str, pd.DataFrame]:
     """The tables that are made entity by entity."""
     tables = run(bundle, calibration=Calibration(simulated=n), inference=Inference(), threads=threads)
     return {name: tables[name] for name in ("draws", "left_out")}
+
+
+def measures(draws: pd.DataFrame) -> pd.DataFrame:
+    """`ece`, `brier`, `gap` and `rate` (the p-value) by inference and step, of the summary."""
+    nothing = pd.DataFrame(columns=["entity", "reason"])
+    rows = summarise({"draws": draws, "left_out": nothing}, bootstrap=Bootstrap(resamples=100))
+    rows = rows[rows["reference"].isin(["exact", "mean_field"])].assign(step=rows["t"].fillna(-1).astype(int))
+    return rows.pivot(index=["reference", "step"], columns="metric", values="value")
 
 
 def coupled(n: int, strength: float) -> np.ndarray:
@@ -114,9 +123,9 @@ def test_ranks_by_hand() -> None:
 
 
 def test_exact_inference_has_uniform_ranks_at_every_step(many: pd.DataFrame) -> None:
-    uniformity = rank_uniformity(many)["uniformity"].query("inference == 'exact'")
+    uniformity = measures(many).loc["exact"]
     assert len(uniformity) == 5
-    assert (uniformity["p_value"] > 1e-3).all()
+    assert (uniformity["rate"] > 1e-3).all()
     assert (uniformity["ece"] < 0.03).all()
 
 
@@ -126,9 +135,8 @@ def test_a_posterior_that_is_too_sure_fails_uniformity(many: pd.DataFrame) -> No
     sure = (1 / (1 + np.exp(-3 * odds))).to_numpy()[:, None]
     uniforms = np.random.default_rng(5).random((len(part), 100))
     rank = ranks(sure, part["label"].to_numpy(np.int8), uniforms)[:, 0]
-    right = rank_uniformity(part)["uniformity"].iloc[0]
-    wrong = rank_uniformity(part.assign(probability=sure[:, 0], rank=rank))["uniformity"].iloc[0]
-    assert wrong["p_value"] < 1e-6 < right["p_value"]
+    right, wrong = (measures(draws).loc["exact", 2] for draws in (part, part.assign(probability=sure[:, 0], rank=rank)))
+    assert wrong["rate"] < 1e-6 < right["rate"]
     assert wrong["gap"] > uniform_gap(len(part), resamples=500, confidence=0.99) > right["gap"]
     assert wrong["ece"] > right["ece"]
     assert wrong["brier"] > right["brier"]
@@ -136,14 +144,15 @@ def test_a_posterior_that_is_too_sure_fails_uniformity(many: pd.DataFrame) -> No
 
 def test_measures_by_hand() -> None:
     cases = {"probability": [0.05, 0.05, 0.95, 1.0], "label": [0, 1, 1, 1], "rank": [0, 0, 49, 99]}
-    found = rank_uniformity(pd.DataFrame(cases).assign(inference="exact", step="1"))
-    row = found["uniformity"].iloc[0]
+    draws = pd.DataFrame(cases).assign(inference="exact", step="1", draw=range(4))
+    row = measures(draws).loc["exact", 1]
     assert row["ece"] == pytest.approx((abs(0.1 - 1) + abs(1.95 - 2)) / 4)
     assert row["brier"] == pytest.approx((0.05**2 + 0.95**2 + 0.05**2) / 4)
     assert row["gap"] == pytest.approx(0.5 - 0.01)
-    assert row["chi_square"] == pytest.approx(20 / 4 * (2**2 + 1 + 1) - 4)
-    assert found["histogram"].query("count > 0")[["bin", "count"]].to_numpy().tolist() == [[0, 2], [9, 1], [19, 1]]
-    assert len(found["histogram"]) == 20
+    assert row["rate"] == pytest.approx(chi2.sf(20 / 4 * (2**2 + 1 + 1) - 4, 19))
+    found = histogram(draws)
+    assert found.query("count > 0")[["bin", "count"]].to_numpy().tolist() == [[0, 2], [9, 1], [19, 1]]
+    assert len(found) == 20
 
 
 def test_shards_of_entities_and_threads_give_the_same_bytes(
@@ -178,17 +187,15 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 def test_the_summary_holds_the_measures_of_both_inferences(tables: dict[str, pd.DataFrame]) -> None:
     summary = summarise(tables, bootstrap=Bootstrap(resamples=200, confidence=0.95))
-    uniformity = rank_uniformity(tables["draws"])["uniformity"].set_index(["inference", "step"])
     assert set(summary["table"]) == {"calibration"}
-    for (inference, step), row in uniformity.iterrows():
+    for (inference, step), part in tables["draws"].groupby(["inference", "step"]):
         rows = summary[summary["reference"] == inference]
         rows = rows[rows["t"].isna() if step == "whole" else rows["t"] == float(step)].set_index("metric")
         assert set(rows["stratum"]) == {"simulated_whole" if step == "whole" else "simulated"}
         for metric in ("ece", "brier", "gap"):
-            assert rows.loc[metric, "value"] == pytest.approx(row[metric])
-            assert rows.loc[metric, "n"] == row["draws"]
+            assert rows.loc[metric, "n"] == len(part) == 80
+        assert rows.loc["brier", "value"] == pytest.approx(((part["probability"] - part["label"]) ** 2).mean())
         assert rows.loc["rate", "quantity"] == "uniformity_p"
-        assert rows.loc["rate", "value"] == pytest.approx(row["p_value"])
     limits = summary[summary["reference"] == "uniform"]
     assert (limits["value"] == uniform_gap(80, resamples=200, confidence=0.95)).all()
     assert summary[summary["quantity"] == "left_out"]["value"].tolist() == [0]
@@ -206,6 +213,6 @@ def test_truly_uniform_ranks_stay_below_the_limit_as_often_as_said() -> None:
 def test_where_all_entities_are_too_dense_the_tables_are_empty_and_the_count_is_there() -> None:
     n = 21
     tables = drawn(bundle_of(np.ones((1, n)), np.ones((1, n, n))), 20)
-    assert all(table.empty for table in rank_uniformity(tables["draws"]).values())
+    assert histogram(tables["draws"]).empty
     found = summarise(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert found[["metric", "value"]].to_numpy().tolist() == [["count", 1.0]]

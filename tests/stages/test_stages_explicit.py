@@ -9,7 +9,6 @@ import rated as random_bundles
 from codes import label_tables, needed_tables
 from rated import rated
 
-from afa.bundle.rates import bundle_models
 from afa.cohort.cohort import Cohort
 from afa.errors import BundleError
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
@@ -91,9 +90,6 @@ def test_the_binary_task_and_its_calibration_decide_by_the_log_odds(case):
     for (entity, name), row in targets.iterrows():
         values = cohort.values[cohort.patients.index(name)]
         assert row["score"] == pytest.approx(log_odds(found.bundle, entity, values), abs=1e-6)
-        one, zero = bundle_models(found.bundle, entity)
-        told = sum(one.terms[j, x + 1] - zero.terms[j, x + 1] for j, x in enumerate(values))
-        assert row["unary_part"] == pytest.approx(told, abs=1e-9)
     assert set(tables["steps"]["gain"]) == {"", "cmi"}
     made = run(found.bundle, cohort, tables, **ASKED, closure=Closure(coupling="explicit"))
     explicit = made["odds"].query("coupling == 'explicit'")
