@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,6 +23,8 @@ from afa.mrf import Floats, PairwiseMRF
 from afa.orders import generator_of
 from afa.preference import tie_of
 
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 Reference = Literal["controls", "ranges", "cohort"]
 """What values are encoded against; the first two are of a run's own cohort."""
 
@@ -146,6 +150,12 @@ def drawn_patients(mrf: PairwiseMRF, labels: NDArray[np.int8], *names: object) -
         generator = generator_of(*names, label)
         values[chosen] = sample(model, None, int(chosen.sum()), generator=generator)
     return values
+
+
+def each_in_threads(make: Callable[[Item], Made], items: Iterable[Item], threads: int | None) -> list[Made]:
+    """What `make` gives for each item, in their order, in at most `threads` threads; all cores where None."""
+    with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(make, items))
 
 
 def note(text: str) -> None:

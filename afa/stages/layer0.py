@@ -18,7 +18,6 @@ from afa.bundle import Bundle
 from afa.cluster import paper_clusters, parameters
 from afa.cohort.cohort import Cohort
 from afa.copeland import ranking
-from afa.engine.compile import in_threads
 from afa.engine.paths import first_signs
 from afa.inference.meanfield import Solver
 from afa.layer0 import (
@@ -34,7 +33,7 @@ from afa.layer0 import (
 from afa.mrf import Floats
 from afa.preference import tie_of
 from afa.stages.base import LAYER0, Column, Stage, columns
-from afa.stages.inputs import final_differences, top_k_size
+from afa.stages.inputs import each_in_threads, final_differences, top_k_size
 from afa.stats.accuracy import Part, Resampled, by_t, right_of
 from afa.stats.summary import Labelled, labelled, summary_rows
 from afa.stats.tables import rows_of
@@ -199,18 +198,15 @@ def layer0_lift(
     """
     rounds = min(rounds, len(bundle.features))
     target = np.sign(final_differences(bundle, cohort.values)).astype(np.int8)
+
+    def calls_without(names: tuple[str, ...]) -> Part:
+        left = [name for name in bundle.entities if name not in names]
+        looked_at = bundle.restrict_entities(left) if names else bundle
+        signs = first_signs(bundle, looked_at, cohort.values, rounds, solver=solver)
+        return right_of(np.moveaxis(signs, 1, 2), target, np.ones(target.shape, dtype=np.bool_))
+
     distinct = list(dict.fromkeys([(), *removed.values()]))
-    parts: list[Part] = [(np.empty(0), np.empty(0))] * len(distinct)
-
-    def work(first: int, last: int) -> None:
-        for i in range(first, last):
-            left = [name for name in bundle.entities if name not in distinct[i]]
-            looked_at = bundle.restrict_entities(left) if distinct[i] else bundle
-            signs = first_signs(bundle, looked_at, cohort.values, rounds, solver=solver)
-            parts[i] = right_of(np.moveaxis(signs, 1, 2), target, np.ones(target.shape, dtype=np.bool_))
-
-    in_threads(work, len(distinct), threads)
-    found = dict(zip(distinct, parts, strict=True))
+    found = dict(zip(distinct, each_in_threads(calls_without, distinct, threads), strict=True))
     everyone, _ = found[()]
     tables = []
     for (n_clusters, criterion, rule), names in removed.items():

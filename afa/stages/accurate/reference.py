@@ -27,7 +27,7 @@ from afa.inference.annealed import Annealed, annealed
 from afa.inference.exact import estimate, pair_moments
 from afa.mrf import LOG3, Evidence, Floats, PairwiseMRF
 from afa.orders import generator_of, random_order, random_orders
-from afa.stages.inputs import rounds_up_to
+from afa.stages.inputs import each_in_threads, rounds_up_to
 from afa.stats.tables import rows_of
 
 if TYPE_CHECKING:
@@ -65,23 +65,21 @@ def log_z(
     _, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     row = row.reshape(-1)
     seen, known = observed[first], values[first]
-    value, error = np.empty((len(RUNS), len(first))), np.zeros(len(first))
-    effective = np.full(len(first), np.nan)
+    error, effective = np.zeros(len(first)), np.full(len(first), np.nan)
     exactly = partial(log_partitions, mrf, factors=(1.0,), plan=elimination_plan(mrf), limit=effort.limit)
 
-    def one_by_one(begin: int, end: int) -> None:
-        for i in range(begin, end):
-            try:
-                value[:, i] = exactly(seen[[i]], known[[i]], threads=1)[0, 0]
-            except InferenceError:
-                sampled = sampled_state(mrf, name, seen[i], known[i], effort)
-                value[:, i] = log_partitions_of(sampled)
-                error[i], effective[i] = sampled.error, sampled.effective
+    def of_state(i: int) -> list[float]:
+        try:
+            return [float(exactly(seen[[i]], known[[i]], threads=1)[0, 0])] * len(RUNS)
+        except InferenceError:
+            sampled = sampled_state(mrf, name, seen[i], known[i], effort)
+            error[i], effective[i] = sampled.error, sampled.effective
+            return log_partitions_of(sampled)
 
     try:
-        value[:] = exactly(seen, known, threads=threads)[:, 0]
+        value = np.tile(exactly(seen, known, threads=threads)[:, 0], (len(RUNS), 1))
     except InferenceError:  # of one state or more: each is judged by itself
-        in_threads(one_by_one, len(first), threads)
+        value = np.transpose(each_in_threads(of_state, range(len(first)), threads))
     uniform = (~observed).sum(axis=1)
     return LogZ(value[:, row] + LOG3 * (uniform - uniform[first][row]), error[row], effective[row])
 

@@ -7,8 +7,6 @@ planner does: slower than the compiled rules by one or two orders of magnitude, 
 
 from __future__ import annotations
 
-import resource
-import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -67,7 +65,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients (row indices of the cohort) through every cell; `random` once for each seed.
 
-    One line a cell is noted: its time, and the largest memory that the process has had so far.
+    Each cell is noted when it is done.
 
     Returns two tables, by (patient, allocation, gain, schedule, seed, t), patient by patient.
 
@@ -88,7 +86,6 @@ def run(
     targets = Targets.of(truth, labels[list(patients)], k, clinical_k(labels, k))
     parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
     for cell in cells_of(allocation.rules, allocation.gains, allocation.schedules):
-        began = time.perf_counter()
         options: dict[str, Any] = {"gain": cell.gain or None, "target": TARGET.get(cell.gain), "k": k, "solver": solver}
         options["rescoring"] = SCHEDULES[cell.schedule]
         for seed in allocation.seeds if cell.allocation == "random" else (0,):
@@ -102,9 +99,7 @@ def run(
             keys: dict[str, Any] = {**cell._asdict(), "seed": seed}
             parts["rounds"].append(_rounds(paths, targets, names, threads).assign(**keys))
             parts["choices"].append(_choices(paths, names, bundle.features).assign(**keys))
-        seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        label = " ".join(filter(None, (cell.allocation, cell.gain, cell.schedule)))
-        note(f"{label}: {len(names)} patients, {seconds:.2f} s, peak {peak:.0f} MiB")
+        note(" ".join(filter(None, cell)))
     return {name: by_patient(tables, names) for name, tables in parts.items()}
 
 
