@@ -121,7 +121,6 @@ def described(own: Mapping[str, Column], **tables: str) -> dict[str, Columns]:
 
 LAYER0 = described(
     {
-        "clusters.score": Column("nats", "score of the centroid at no observation"),
         "clusters.gap": Column("nats", "smallest l1 distance between centroids"),
         "lift.right": Column(
             "count", "right decisions where greedy chooses for the entities left, a tie counting one half"
@@ -129,8 +128,8 @@ LAYER0 = described(
         "patients.duels": Column("count", "dominations of entities that have a winner at full observation"),
     },
     clusters=(
-        "cohort bundle n_clusters cluster members radius spread score converged contraction eligible_f2"
-        " lipschitz_f2 gap separation within between"
+        "cohort bundle n_clusters cluster members radius spread converged contraction eligible_f2 gap separation"
+        " within between"
     ),
     layer0=(
         "cohort bundle n_clusters criterion rule entities needed most_dominators clusters_out entities_out contradicted"
