@@ -45,7 +45,7 @@ def stage(
     threads: options.Threads = 1,
 ) -> None:
     """Run one stage of the workflow; writes a folder of tables."""
-    from afa.stages.base import check_tables, named, stored
+    from afa.stages.base import check_tables, columns_of, named, stored
     from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, pairs, shard_of
     from afa.stats.tables import Tables, write_tables
 
@@ -76,8 +76,9 @@ def stage(
     if "threads" in signature(module.run).parameters:
         given["threads"] = threads
     names = {key: given[key].name for key in ("cohort", "bundle") if key in given}
-    tables = named(module.run(**given), described.tables, **names)
-    check_tables(name, tables, described.tables)
+    expected = columns_of(name, described.tables)
+    tables = named(module.run(**given), expected, **names)
+    check_tables(name, tables, expected)
     write_tables(stored(tables, described.single), out)
 
 

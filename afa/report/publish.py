@@ -1,12 +1,11 @@
 """The tables for readers, as CSV, with a data dictionary: type, unit and meaning of every column that a run writes.
 
-The columns of a stage are described in its `STAGE`; any other means what `columns.csv` beside this file says, or else
-that of the stages. Tables of a stage are named `stage/table`, those made for readers by their file name.
+What a column means stands in `afa/stages/columns.csv`. Tables of a stage are named `stage/table`, those made for
+readers by their file name.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,20 +17,10 @@ from afa.errors import Fault, ReportError
 from afa.files import atomic_folder, write_csv
 from afa.report.paper_tables import TABLES, Lines, paper_table
 from afa.spreadsheet import marked_table
-from afa.stages import stages
-from afa.stages.base import COMMON, Column
+from afa.stages.base import meaning_of
 
 DICTIONARY = "data_dictionary"
 COLUMNS = ["table", "column", "type", "unit", "meaning"]
-
-with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
-    OWN: Mapping[tuple[str, str], Column] = {
-        (table, row["column"]): Column(row["unit"], row["meaning"])
-        for row in csv.DictReader(_file)
-        for table in row["table"].split()
-    }
-"""Columns that no stage describes, where they mean something else than elsewhere: by `table`, `stage/table`, `stage/*`,
-or `*` for every table of the summary and for readers."""
 
 
 def publish(
@@ -72,14 +61,11 @@ def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
     """
     lines = []
     for table, schema in schemas.items():
-        stage, _, name = table.partition("/")
-        columns = stages()[stage].tables.get(name, {}) if stage in stages() else {}
         for field in schema:
-            own = [OWN.get((place, field.name)) for place in (table, f"{stage}/*" if name else "*")]
-            meaning = next(filter(None, (columns.get(field.name), *own, COMMON.get(field.name))), None)
+            meaning = meaning_of(table, field.name)
             if meaning is None:
                 found, expected = f"the column {field.name}", "a column with a meaning"
-                step = "describe it in the STAGE of its stage, or in afa/report/columns.csv"
+                step = "describe it in afa/stages/columns.csv"
                 raise ReportError(Fault(f"data dictionary, {table}", found, expected, step))
             lines.append((table, field.name, str(field.type), meaning.unit, meaning.meaning))
     return pd.DataFrame(lines, columns=COLUMNS)

@@ -11,7 +11,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.rounds import full_observation
 from afa.inference.meanfield import Solver
-from afa.stages.base import Column, Stage, columns
+from afa.stages.base import Stage
 from afa.stages.inputs import labels_of, top_k_size
 from afa.stages.topk import Targets, clinical_k
 from afa.stats.tables import duel_rows, rows_of
@@ -19,14 +19,13 @@ from afa.stats.tables import duel_rows, rows_of
 if TYPE_CHECKING:
     from afa.stages.settings import Inference
 
-OWN = {"label": Column("", "label of the patient: 0, 1 or missing")}
 STAGE = Stage(
     settings=("top_k", "inference"),
     duels=True,
     summary=None,
     tables={
-        "duels": columns("patient entity_a entity_b winner prior_wrong cohort bundle"),
-        "targets": columns("patient entity top label k k_clinical cohort bundle", **OWN),
+        "duels": "patient entity_a entity_b winner prior_wrong cohort bundle",
+        "targets": "patient entity top label k k_clinical cohort bundle",
     },
     space_mb=0.0,
 )

@@ -26,8 +26,8 @@ In a folder each of the two may stand in a file of its own, imported as `from af
 a job's digest is that of its own function either way.
 
 Adding a stage
-    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a line of `columns.csv`, or a
-       keyword of `columns(...)` where other tables mean another; `rows` of `STAGE` names the tables of the summary.
+    1. `afa/stages/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a line of `columns.csv`,
+       which names the `table` where others mean something else; `rows` of `STAGE` names the tables of the summary.
        Settings of its own are a class `Settings(Section)`, given as `section=Settings`: the section NAME of
        `config.yaml`, and the only home of a default; the text below a field is its meaning. A section that two stages
        read stands in `afa/stages/settings.py`.
@@ -95,48 +95,45 @@ class Column(NamedTuple):
 Columns = Mapping[str, Column]
 """The columns of a table, in order."""
 with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
-    COMMON: Columns = {row["column"]: Column(row["unit"], row["meaning"]) for row in csv.DictReader(_file)}
-"""What a column means in all tables, unless a stage says otherwise."""
+    MEANINGS: Mapping[tuple[str, str], Column] = {
+        (place, row["column"]): Column(row["unit"], row["meaning"])
+        for row in csv.DictReader(_file)
+        for place in row["table"].split() or [""]
+    }
+"""What a column means: in all tables, or where its `table` says so in `stage/table`, in all of a stage, `stage/*`, in a
+table of the summary, or in every table that is of no stage, `*`."""
 
 
-def columns(names: str, **own: Column) -> Columns:
-    """The columns of a table from their names, in order; `own` has those that mean something else in this table.
+def meaning_of(table: str, column: str) -> Column | None:
+    """What a column of `stage/table`, or of a table of no stage, means; None where nothing says it.
 
-    >>> columns("patient t", t=Column("per cent", "of the features observed"))["t"].unit
-    'per cent'
+    >>> meaning_of("labels/scores", "t").unit, meaning_of("sign/rounds", "t").unit
+    ('per cent', 'observations')
     """
-    return {name: own.get(name) or COMMON[name] for name in names.split()}
+    stage, slash, _ = table.partition("/")
+    places = (table, f"{stage}/*" if slash else "*", "")
+    return next((MEANINGS[place, column] for place in places if (place, column) in MEANINGS), None)
 
 
-def described(own: Mapping[str, Column], **tables: str) -> dict[str, Columns]:
-    """The columns of several tables from their names.
-
-    `own` has those that mean something else in all of these or, as `table.column`, in one.
-    """
+def columns_of(stage: str, tables: Mapping[str, str]) -> dict[str, Columns]:
+    """The columns of a stage's tables from their names; one that `columns.csv` does not have is without a unit."""
     return {
-        table: {name: own.get(f"{table}.{name}") or own.get(name) or COMMON[name] for name in names.split()}
+        table: {name: meaning_of(f"{stage}/{table}", name) or Column("", "") for name in names.split()}
         for table, names in tables.items()
     }
 
 
-LAYER0 = described(
-    {
-        "clusters.gap": Column("nats", "smallest l1 distance between centroids"),
-        "lift.right": Column(
-            "count", "right decisions where greedy chooses for the entities left, a tie counting one half"
-        ),
-        "patients.duels": Column("count", "dominations of entities that have a winner at full observation"),
-    },
-    clusters=(
+LAYER0 = {
+    "clusters": (
         "cohort bundle n_clusters cluster members radius spread converged contraction eligible_f2 gap separation"
         " within between"
     ),
-    layer0=(
+    "layer0": (
         "cohort bundle n_clusters criterion rule entities needed most_dominators clusters_out entities_out contradicted"
     ),
-    lift="cohort bundle n_clusters criterion rule patient t right right_greedy duels",
-    patients="cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
-)
+    "lift": "cohort bundle n_clusters criterion rule patient t right right_greedy duels",
+    "patients": "cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
+}
 """The tables of Layer 0, on a bundle and on synthetic entities."""
 
 RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
@@ -153,10 +150,10 @@ class Stage:
     figure : chapter and title in the report of `notebooks/NAME.ipynb`, which reads tables and rows of this stage alone.
     beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
     two entities or more. scopes : reads which couplings are of both classes; others are given `Bundle.contrasts`.
-    labels : needs patients with labels. by_patient : takes longer for more patients. rows : the
-    tables of `summary.csv` that `summarise` makes, each with its question; "" where another stage has it. space_mb :
-    what its tables and rows take for the demo cohort. single : long tables of scores of which signs, means and
-    correlations are read, and no ranks: stored in single precision.
+    labels : needs patients with labels. by_patient : takes longer for more patients. tables : the columns of each, in
+    order. rows : the tables of `summary.csv` that `summarise` makes, each with its question; "" where another stage has
+    it. space_mb : what its tables and rows take for the demo cohort. single : long tables of scores of which signs,
+    means and correlations are read, and no ranks: stored in single precision.
     """
 
     inputs: tuple[str, ...] = ("bundle", "cohort")
@@ -171,7 +168,7 @@ class Stage:
     summary: tuple[str, ...] | None = ("bootstrap",)
     figure: tuple[str, str] | None = None
     beside: tuple[str, ...] = ()
-    tables: Mapping[str, Columns] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, str] = field(default_factory=dict)
     space_mb: float = 0.0
     single: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, follow_gain, follow_o
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS, random_orders
-from afa.stages.base import Stage, columns
+from afa.stages.base import Stage
 from afa.stages.inputs import each_in_threads
 from afa.stats.accuracy import Part, Resampled, Signs, auroc, by_t, right_of
 from afa.stats.summary import Labelled, count_rows, labelled, summary_rows
@@ -37,12 +37,12 @@ STAGE = Stage(
     settings=("random_order.seeds", "inference", "closure"),
     scopes=True,
     tables={
-        "steps": columns(
+        "steps": (
             "patient allocation gain guide seed step t wald two_elbo stack_a l1_tight l1_paper hanson_wright entity"
             " cohort bundle"
         ),
-        "targets": columns("patient entity likelihood clinical score cohort bundle"),
-        "tasks": columns("entity features support shift cohort bundle"),
+        "targets": "patient entity likelihood clinical score cohort bundle",
+        "tasks": "entity features support shift cohort bundle",
     },
     rows={
         "binary": "each phenotype as a task of its own",

@@ -26,7 +26,7 @@ from afa.errors import Fault, InferenceError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Stage, columns
+from afa.stages.base import Stage
 from afa.stages.binary import targets_of
 from afa.stages.inputs import closures_beside, rounds_up_to
 from afa.stats.accuracy import ProbabilitySums, Resampled, Signs, bins_of
@@ -41,10 +41,10 @@ STAGE = Stage(
     settings=("calibration.rounds", "inference", "closure"),
     scopes=True,
     tables={
-        "odds": columns("patient entity seed t raw calibrated inference coupling cohort bundle"),
-        "targets": columns("patient entity likelihood clinical coupling cohort bundle"),
-        "left_out": columns("coupling entity reason"),
-        "reliability": columns("bin cases probability positive coupling inference kind target t"),
+        "odds": "patient entity seed t raw calibrated inference coupling cohort bundle",
+        "targets": "patient entity likelihood clinical coupling cohort bundle",
+        "left_out": "coupling entity reason",
+        "reliability": "bin cases probability positive coupling inference kind target t",
     },
     rows={"calibration": "are probabilities as often right as they say?"},
     space_mb=1.1,

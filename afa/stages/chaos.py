@@ -27,7 +27,7 @@ from afa.engine.rounds import right_by_kind
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Section, Seeds, Stage, columns
+from afa.stages.base import Section, Seeds, Stage
 from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of
 from afa.stats.summary import summary_rows
 from afa.stats.tables import duel_rows, rows_of
@@ -58,9 +58,9 @@ STAGE = Stage(
     sharded=True,
     duels=True,
     tables={
-        "duels": columns("patient entity_a entity_b winner cohort bundle"),
-        "flips": columns("patient seed_set definition flips runs magnitude nonzero cohort bundle"),
-        "rounds": columns("patient t seed_set method right duels cohort bundle"),
+        "duels": "patient entity_a entity_b winner cohort bundle",
+        "flips": "patient seed_set definition flips runs magnitude nonzero cohort bundle",
+        "rounds": "patient t seed_set method right duels cohort bundle",
     },
     rows={"chaos_gap": "does `linearity` gain more over `wald` where signs flip often?"},
     space_mb=0.7,

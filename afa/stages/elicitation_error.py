@@ -26,7 +26,7 @@ from afa.errors import InferenceError
 from afa.inference.elimination import BYTES
 from afa.mrf import ROUNDING, Floats, PairwiseMRF
 from afa.orders import generator_of
-from afa.stages.base import Column, Section, Stage, described
+from afa.stages.base import Section, Stage
 from afa.stages.inputs import drawn_patients, labels_of
 from afa.stats.accuracy import Resampled, mean_ratio
 from afa.stats.resampling import interval, wilson
@@ -59,11 +59,6 @@ class Settings(Section):
     """patients drawn from each task's own model, half of each class"""
 
 
-OWN = {
-    "positive": Column("count", "patients with a positive label"),
-    "calibrated": Column("0 to 1", "exact Bayes accuracy on drawn patients"),
-    "raw": Column("0 to 1", "exact accuracy of the sign of S on drawn patients"),
-}
 COLUMNS = {
     "calls": "population entity patient label flip decision right n cohort bundle",
     "labels": "entity patients positive missing cohort bundle",
@@ -75,7 +70,7 @@ STAGE = Stage(
     settings=("elicitation_error",),
     section=Settings,
     figure=("Binary classification", "accuracy against wrong signs"),
-    tables=described(OWN, **COLUMNS),
+    tables=COLUMNS,
     rows={"elicitation_error": "what wrong potentials cost"},
     space_mb=0.1,
 )

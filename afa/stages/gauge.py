@@ -22,7 +22,7 @@ from afa.engine.rounds import right_by_kind
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Column, Rounds, Section, Seeds, Stage, described
+from afa.stages.base import Rounds, Section, Seeds, Stage
 from afa.stages.inputs import labels_of, rounds_up_to
 from afa.stats.accuracy import Part, Resampled, Signs, by_t
 from afa.stats.resampling import Moments, percentiles
@@ -47,19 +47,18 @@ STAGE = Stage(
     section=Settings,
     sharded=True,
     duels=True,
-    tables=described(
-        {"targets.clinical": Column("sign", "1 or -1 for the entity whose label alone is positive, 0 for neither")},
-        agreement="patient seed t method agree duels cohort bundle",
-        rounds=(
+    tables={
+        "agreement": "patient seed t method agree duels cohort bundle",
+        "rounds": (
             "patient seed t method reference target right duels right_first duels_first right_prior_wrong"
             " duels_prior_wrong cohort bundle"
         ),
-        scalars=(
+        "scalars": (
             "patient seed t entity_a entity_b two_elbo_true two_elbo_maxent stack_a_true stack_a_maxent cohort bundle"
         ),
-        targets="patient entity_a entity_b likelihood clinical conclusive cohort bundle",
-        solves="patient t model solves iterations capped ascended cohort bundle",
-    ),
+        "targets": "patient entity_a entity_b likelihood clinical conclusive cohort bundle",
+        "solves": "patient t model solves iterations capped ascended cohort bundle",
+    },
     rows={
         "gauge_agreement": "do the closure and the true gauge decide alike?",
         "gauge_correlation": "how their scores correlate, within duels and pooled over them",

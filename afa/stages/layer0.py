@@ -32,7 +32,7 @@ from afa.layer0 import (
 )
 from afa.mrf import Floats
 from afa.preference import tie_of
-from afa.stages.base import LAYER0, Column, Stage, columns
+from afa.stages.base import LAYER0, Stage
 from afa.stages.inputs import each_in_threads, final_differences, top_k_size
 from afa.stats.accuracy import Part, Resampled, by_t, right_of
 from afa.stats.summary import Labelled, labelled, summary_rows
@@ -46,10 +46,9 @@ STAGE = Stage(
     duels=True,
     tables={
         **LAYER0,
-        "layer0": columns(
+        "layer0": (
             "cohort bundle n_clusters paper criterion rule entities needed most_dominators clusters_out"
-            " entities_out contradicted",
-            paper=Column("", "whether this is the paper's number of clusters, ceil(sqrt N)"),
+            " entities_out contradicted"
         ),
     },
     rows={

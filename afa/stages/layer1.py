@@ -31,7 +31,7 @@ from afa.errors import Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import random_orders
-from afa.stages.base import Column, Section, Seeds, Stage, described
+from afa.stages.base import Section, Seeds, Stage
 from afa.stages.inputs import final_differences
 from afa.stats.accuracy import Resampled, by_t
 from afa.stats.summary import summary_rows
@@ -48,25 +48,17 @@ class Settings(Section):
     """random orders along which resolved duels are counted"""
 
 
-OWN = {
-    "called": Column("count", "duels with a winner whose bracket lies on one side of 0"),
-    "magnitude": Column("nats", "absolute D at full observation, to two digits; 0 a tie"),
-    "step": Column("observations", "features of the duel's own two supports observed so far"),
-    "calls.tied": Column("count", "duels tied at full observation whose bracket lies on one side of 0"),
-    "left_open.duels": Column("count", "duels of this magnitude, ties included, over all orders"),
-}
 STAGE = Stage(
     settings=("layer1", "inference"),
     section=Settings,
     sharded=True,
     duels=True,
-    tables=described(
-        OWN,
-        calls="patient allocation seed bracket t called wrong tied cohort bundle",
-        left_open="patient allocation bracket magnitude duels never never_support cohort bundle",
-        pairs="patient duels tied cohort bundle",
-        steps="patient allocation seed bracket step called cohort bundle",
-    ),
+    tables={
+        "calls": "patient allocation seed bracket t called wrong tied cohort bundle",
+        "left_open": "patient allocation bracket magnitude duels never never_support cohort bundle",
+        "pairs": "patient duels tied cohort bundle",
+        "steps": "patient allocation seed bracket step called cohort bundle",
+    },
     rows={"bracket_rate": "how many duels each bracket has called, and how many wrongly"},
     space_mb=0.4,
 )
@@ -198,7 +190,7 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
             table = rows_of(patient=[name], allocation=[one.allocation], bracket=BRACKETS, magnitude=magnitudes)
             counts = {"never": still_open[TO_THE_END].ravel(), "never_support": still_open[TO_ITS_END].ravel()}
             parts.append(table.assign(duels=np.tile(duels, len(BRACKETS)), **counts))
-    return joined(parts, [name for name in STAGE.tables["left_open"] if name not in ("cohort", "bundle")])
+    return joined(parts, STAGE.tables["left_open"].split()[:-2])
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:

@@ -11,7 +11,7 @@ from afa.bundle import Bundle
 from afa.checks.sanity import Subject, paths, raise_on_failed_gates, run_gates, scores, synthetic_subjects
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
-from afa.stages.base import Column, Section, Seeds, Stage, described
+from afa.stages.base import Section, Seeds, Stage
 from afa.stats.summary import summary_rows
 
 if TYPE_CHECKING:
@@ -29,15 +29,14 @@ STAGE = Stage(
     settings=("sanity", "inference"),
     section=Settings,
     duels=True,
-    tables=described(
-        {"gauge_change.score": Column("", "score or bracket that is read")},
-        brackets="population t bracket decided called wrong tied_called cohort bundle",
-        contraction="model entity opponent contraction ternary cohort bundle",
-        convergence="model t entity solves iterations capped finished cohort bundle",
-        gates="name input cases failures perturbed_failures first_case found expected further_cases cohort bundle",
-        gauge_change="subject score t states changed input cohort bundle",
-        nonconvergence="model patient entity solves capped persistent cohort bundle",
-    ),
+    tables={
+        "brackets": "population t bracket decided called wrong tied_called cohort bundle",
+        "contraction": "model entity opponent contraction ternary cohort bundle",
+        "convergence": "model t entity solves iterations capped finished cohort bundle",
+        "gates": "name input cases failures perturbed_failures first_case found expected further_cases cohort bundle",
+        "gauge_change": "subject score t states changed input cohort bundle",
+        "nonconvergence": "model patient entity solves capped persistent cohort bundle",
+    },
     summary=(),
     rows={"sanity": "numbers that must come out as they are known"},
     space_mb=0.1,

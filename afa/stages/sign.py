@@ -19,7 +19,7 @@ from afa.engine.paths import sign_paths
 from afa.engine.rounds import right_by_kind
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
-from afa.stages.base import Stage, columns
+from afa.stages.base import Stage
 from afa.stats.accuracy import Part, Resampled
 from afa.stats.summary import count_rows, summary_rows
 from afa.stats.tables import duel_rows, rows_of
@@ -32,11 +32,11 @@ STAGE = Stage(
     sharded=True,
     duels=True,
     tables={
-        "rounds": columns(
+        "rounds": (
             "patient seed t method right duels right_first duels_first right_prior_wrong duels_prior_wrong"
             " solves iterations capped ascended cohort bundle start"
         ),
-        "duels": columns("patient entity_a entity_b winner"),
+        "duels": "patient entity_a entity_b winner",
     },
     rows={
         "sign_accuracy_random": "how soon does a score call each duel as at full observation, features coming in"

@@ -22,7 +22,7 @@ from afa.errors import InferenceError
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.orders import generator_of, random_order
-from afa.stages.base import Column, Stage, described
+from afa.stages.base import Stage
 from afa.stages.inputs import drawn_patients
 from afa.stats.accuracy import ProbabilitySums, Resampled, sums_by
 from afa.stats.summary import summary_rows
@@ -40,14 +40,9 @@ STAGE = Stage(
     inputs=("bundle",),
     settings=("calibration.simulated", "inference"),
     by_patient=False,
-    tables=described(
-        {
-            "step": Column("", "observed features of the support, or whole"),
-            "t": Column("observations", "observed features of the support"),
-            "iterations": Column("sweeps", "damped sweeps of the two solves"),
-        },
+    tables={
         **COLUMNS,
-    ),
+    },
     rows={"calibration": ""},
     space_mb=0.5,
 )

@@ -25,7 +25,7 @@ from afa.errors import ConfigError, Fault, SanityError
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
 from afa.planner import TopKPlanner
-from afa.stages.base import Column, Stage, columns
+from afa.stages.base import Stage
 from afa.stages.inputs import closures_beside, note, top_k_size
 from afa.stages.simulate.walks import Setting, Way, planned, planned_truth, planner_of
 from afa.stages.topk import Targets
@@ -37,16 +37,6 @@ from afa.stats.tables import Complete, Tables, axis_among, axis_of, by_patient, 
 if TYPE_CHECKING:
     from afa.stages import settings
 
-OWN = {
-    "gain": Column("", "gain that the allocation rule maximises; empty where it looks at none"),
-    "t": Column("observations", "features observed when the run ended; M where nothing ended it before"),
-    "decision": Column("sign", "decision when the run ended: 1 for the entity, -1 against, 0 a tie"),
-    "likelihood": Column("sign", "decision at full observation, 0 for a tie"),
-    "members": Column("count", "members of the answer, k"),
-    "wrong": Column(
-        "count", "those of them that are not among the k best at full observation, ties for the last places being right"
-    ),
-}
 STAGE = Stage(
     inputs=("bundle", "cohort", "allocation"),
     settings=("stopping", "top_k", "inference", "closure"),
@@ -54,12 +44,11 @@ STAGE = Stage(
     sharded=True,
     duels=True,
     tables={
-        "tasks": columns(
+        "tasks": (
             "cohort bundle patient coupling entity allocation gain stopping level t stopped decision likelihood"
-            " clinical",
-            **OWN,
+            " clinical"
         ),
-        "top_k": columns("cohort bundle patient allocation gain stopping level t stopped members wrong", **OWN),
+        "top_k": "cohort bundle patient allocation gain stopping level t stopped members wrong",
     },
     rows={
         "stopping": "how early does each rule of stopping end, and how often is the answer then not that of full "

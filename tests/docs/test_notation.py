@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.report.publish import COMMON
+from afa.stages.base import meaning_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "notation.md"
 COLUMNS = ["symbol", "in the code", "shape", "domain"]
@@ -27,7 +27,10 @@ def find(name):
     Raises `LookupError` where there is none.
     """
     if "/" in name:
-        return COMMON[name.rpartition(".")[2]]
+        table, _, column = name.rpartition(".")
+        if (meaning := meaning_of(table, column)) is None:
+            raise LookupError(name)
+        return meaning
     path, argument = re.fullmatch(r"([\w.]+)(?:\((\w+)\))?", name).groups()
     thing, rest = module_of(path.split("."))
     for part in rest:

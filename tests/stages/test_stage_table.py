@@ -13,7 +13,7 @@ import pytest
 
 from afa.errors import ConfigError, SanityError
 from afa.stages import left_out, sections, stages
-from afa.stages.base import Stage, check_rows, check_tables, chosen, columns
+from afa.stages.base import check_rows, check_tables, chosen, columns_of
 from afa.stats.summary import TABLES
 
 NAMES = sorted(stages())
@@ -122,10 +122,16 @@ GOOD = pd.DataFrame({"patient": ["p"], "t": [1], "right": [0.5], "winner": [-1],
     ],
 )
 def test_a_table_that_is_not_as_described_is_refused(change: dict[str, object], words: str) -> None:
-    described = Stage(tables={"made": columns("patient t right winner probability")})
-    check_tables("toy", {"made": GOOD}, described.tables)
-    check_tables("toy", {"made": GOOD.assign(probability=None)}, described.tables)
+    described = columns_of("toy", {"made": "patient t right winner probability"})
+    check_tables("toy", {"made": GOOD}, described)
+    check_tables("toy", {"made": GOOD.assign(probability=None)}, described)
     with pytest.raises(SanityError, match=words):
-        check_tables("toy", {"made": GOOD.assign(**change)}, described.tables)
+        check_tables("toy", {"made": GOOD.assign(**change)}, described)
     with pytest.raises(SanityError, match="found tables other; expected made"):
-        check_tables("toy", {"other": GOOD}, described.tables)
+        check_tables("toy", {"other": GOOD}, described)
+
+
+def test_every_column_of_every_stage_has_a_meaning() -> None:
+    for name, stage in stages().items():
+        for table, columns in columns_of(name, stage.tables).items():
+            assert all(meaning for _, meaning in columns.values()), (name, table)

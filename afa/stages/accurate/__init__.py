@@ -26,7 +26,7 @@ from afa.engine.tasks import elbo_differences
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
 from afa.stages.accurate import reference
-from afa.stages.base import Column, Rounds, Section, Stage, described
+from afa.stages.base import Rounds, Section, Stage
 from afa.stages.inputs import top_k_size
 from afa.stats.accuracy import Resampled
 from afa.stats.summary import summary_rows
@@ -56,31 +56,20 @@ class Settings(Section):
     """entries that exact inference in one state may take; what takes more is sampled, and with 0 everything"""
 
 
-OWN = {
-    "duels": Column("count", "duels of which both entities are solved exactly"),
-    "changed": Column("count", "the others that sampling decides otherwise, a tie against a decision one half"),
-    "within": Column("count", "duels whose difference is at most two standard errors"),
-    "shared": Column("count", "members of the top k by mean-field that are in it by accurate inference"),
-    "shared_runs": Column("count", "members by one accurate run that are in it by the other"),
-    "inference": Column("", "how: exact or annealed"),
-    "quantity": Column("", "what is solved: log_partition or moments"),
-    "coupling": Column("", "the closure: differential or shared"),
-}
 STAGE = Stage(
     settings=("accurate", "top_k", "closure.strength", "inference"),
     section=Settings,
     duels=True,
-    tables=described(
-        OWN,
-        checked_duels="patient t method duels open changed apart within cohort bundle",
-        duels="patient t entity_a entity_b mean_field accurate first second error method cohort bundle",
-        sets="patient t k shared shared_runs right_mean_field right_accurate method cohort bundle",
-        solves="patient t entity effective inference quantity error cohort bundle",
-        tasks=(
+    tables={
+        "checked_duels": "patient t method duels open changed apart within cohort bundle",
+        "duels": "patient t entity_a entity_b mean_field accurate first second error method cohort bundle",
+        "sets": "patient t k shared shared_runs right_mean_field right_accurate method cohort bundle",
+        "solves": "patient t entity effective inference quantity error cohort bundle",
+        "tasks": (
             "patient t entity coupling mean_field mean_field_posterior accurate accurate_posterior first"
             " first_posterior second second_posterior error error_posterior cohort bundle"
         ),
-    ),
+    },
     rows={
         "meanfield_vs_exact": "which decisions does the mean-field approximation change, and which of them are better "
         "without it?"

@@ -16,7 +16,7 @@ from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS
 from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, DUELS, LIKELIHOOD, SINGLE, UNIT, Cell, Grid, read_grid
 from afa.stages.allocation.tables import run as run
-from afa.stages.base import Column, Stage, columns
+from afa.stages.base import Stage
 from afa.stages.inputs import rounds_up_to
 from afa.stages.topk import label_counts
 from afa.stats.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
@@ -27,25 +27,18 @@ if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
 
 
-OWN = {
-    "gain": Column("", "gain that the rule maximises; empty where it looks at none"),
-    "schedule": Column("", "when gains are computed again: every round, or the rounds of the paper"),
-    "seed": Column("", "seed of the random order; 0 where the order is not drawn"),
-}
 STAGE = Stage(
     settings=("allocation", "top_k", "inference"),
     sharded=True,
     duels=True,
     beside=("allocation_truth",),
     tables={
-        "choices": columns(
-            "cohort bundle allocation gain schedule seed patient t feature fallback resolved resolved_wrong certified",
-            **OWN,
+        "choices": (
+            "cohort bundle allocation gain schedule seed patient t feature fallback resolved resolved_wrong certified"
         ),
-        "rounds": columns(
+        "rounds": (
             "cohort bundle allocation gain schedule seed patient t method right right_first right_prior_wrong"
-            " p_at_k clinical_p_at_k clinical_r_precision",
-            **OWN,
+            " p_at_k clinical_p_at_k clinical_r_precision"
         ),
     },
     rows={

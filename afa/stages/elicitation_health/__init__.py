@@ -19,7 +19,7 @@ from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.elicit.study import PAIRWISE, RECORD_FOLDER, UNARY, load_study
 from afa.elicit.tables import read_stage
-from afa.stages.base import Column, Stage, described
+from afa.stages.base import Stage
 from afa.stages.elicitation_health import signs
 from afa.stages.elicitation_health.answers import Answers, check_of_record, read_answers, record_agreement
 from afa.stages.elicitation_health.signs import Cases, Masks, Row
@@ -30,26 +30,6 @@ from afa.stats.summary import summary_rows
 if TYPE_CHECKING:
     from afa.stages.settings import Bootstrap
 
-OWN = {
-    "target": Column("", "what signs are held against: see docs/summary.md"),
-    "kind": Column("", "observed, resampled or shuffled"),
-    "draw": Column("", "number of the resample or shuffle, from 0"),
-    "right": Column("count", "signs that are right, ties left out"),
-    "n": Column("count", "signs that the data decide: all but ties"),
-    "positive": Column("count", "patients of label 1"),
-    "negative": Column("count", "patients of label 0"),
-    "difference": Column("ternary units", "mean value of patients of label 1 less that of patients of label 0"),
-    "p_value": Column("0 to 1", "two-sided, of delta, by shuffled labels"),
-    "runs": Column("count", "runs of the consensus"),
-    "variant": Column("", "lit_prob where signs are chosen by it, as a half in `stratum` or a bin in `level`"),
-    "level": Column("0 to 1", "lower edge of the bin"),
-    "answers.lit_prob": Column("0 to 1", "probability that the answer gives its direction"),
-    "answers.same": Column("count", "other runs that name the gene with this direction"),
-    "draws.entity": Column("", "entity that is counted by itself; empty for all"),
-    "wordings.same": Column("count", "shared ones with one direction or sign"),
-    "wordings.shared": Column("count", "genes or pairs in the answers to both wordings"),
-    "wordings.union": Column("count", "genes in either answer; of pairs as `shared`"),
-}
 COLUMNS = {
     "answers": "wording run entity feature sign lit_prob named_by same phenotypes cohort bundle",
     "asked": "prompt wording entity asked answered cohort bundle",
@@ -69,7 +49,7 @@ STAGE = Stage(
     settings=("bootstrap.resamples",),
     scopes=True,
     optional=("study", "record", "unary", "pairwise"),
-    tables=described(OWN, **COLUMNS),
+    tables=COLUMNS,
     rows={
         "elicitation_health": "do answers agree over runs and wordings, and do their signs agree with each other and"
         " with the data?"

@@ -20,7 +20,7 @@ from afa.cohort.cohort import Cohort, with_code
 from afa.errors import BundleError, Fault
 from afa.inference.meanfield import Solver
 from afa.mrf import Floats
-from afa.stages.base import Column, Section, Seeds, Stage, described
+from afa.stages.base import Section, Seeds, Stage
 from afa.stages.inputs import Reference, explicit_references, note
 from afa.stages.labels.tasks import GREEDY, RANDOM, Task, by_model, followed, label_null, settings_of, tasks_of
 from afa.stats.accuracy import Resampled, accuracies, ranking
@@ -49,18 +49,6 @@ class Settings(Section):
     """the same at full observation"""
 
 
-OWN = {
-    "label": Column("", "label of the patient: 0 or 1"),
-    "reference": Column("", "what values were encoded against: controls, ranges or cohort"),
-    "t": Column("per cent", "of the features of the entity's support that have been observed"),
-    "auroc": Column("0 to 1", "area under the ROC curve of the shuffled bundle"),
-    "variant": Column("", "what differs from the settings fixed beforehand; empty for these"),
-    "raw": Column("nats", "log-odds of class 1, F_1 - F_0"),
-    "contraction": Column("", "beta L^2 of the elicited couplings"),
-    "positive": Column("count", "patients who have the label"),
-    "negative": Column("count", "patients who do not"),
-    "score": Column("nats", "S at full observation"),
-}
 COLUMNS = {
     "labels": "patient entity label cohort bundle",
     "left_out": "entity cohort bundle",
@@ -82,7 +70,7 @@ STAGE = Stage(
     scopes=True,
     section=Settings,
     labels=True,
-    tables=described(OWN, **COLUMNS),
+    tables=COLUMNS,
     rows={
         "labels": "how well do scores tell patients with a label from those without, by reference of the "
         "encoding and by closure?",

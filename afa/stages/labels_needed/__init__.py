@@ -25,7 +25,7 @@ from afa.cohort.cohort import Cohort, with_code
 from afa.errors import CohortError, Fault
 from afa.mrf import Floats
 from afa.orders import generator_of
-from afa.stages.base import Column, Section, Stage, described
+from afa.stages.base import Section, Stage
 from afa.stages.inputs import note
 from afa.stages.labels.tasks import GREEDY, RANDOM, Setting, Task, tasks_of
 from afa.stages.labels_needed.classifiers import COUPLINGS, METHODS, Mask, one_thread, predicted
@@ -57,14 +57,6 @@ class Settings(Section):
     """the same, of each class"""
 
 
-OWN = {
-    "reference": Column("", "what values were encoded against: controls, ranges or cohort"),
-    "method": Column("", "classifier: logistic, boosting or naive_bayes"),
-    "t": Column("per cent", "of the features of the entity's support that have been observed"),
-    "coupling": Column("", "couplings of the zero-shot score"),
-    "calibrated": Column("nats", "zero-shot log-odds of class 1, less their value at no observation"),
-    "label": Column("", "label of the patient: 0 or 1"),
-}
 COLUMNS = {
     "left_out": "entity size reason cohort bundle",
     "predictions": "reference method permuted entity size repeat allocation t patient log_odds cohort bundle",
@@ -78,7 +70,7 @@ STAGE = Stage(
     section=Settings,
     labels=True,
     figure=("Past the paper", "classifiers by labelled patients"),
-    tables=described(OWN, **COLUMNS),
+    tables=COLUMNS,
     rows={"labels_needed": "how many labelled patients does a classifier need to do as well as the zero-shot score?"},
     space_mb=6.5,
 )

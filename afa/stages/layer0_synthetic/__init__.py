@@ -10,7 +10,7 @@ import pandas as pd
 
 from afa.inference.meanfield import Solver
 from afa.stages import layer0 as on_bundle
-from afa.stages.base import LAYER0, Stage, columns
+from afa.stages.base import LAYER0, Stage
 from afa.stages.layer0_synthetic.portfolio import Configuration, load_portfolio, simulated_bundle, simulated_cohort
 from afa.stats.accuracy import Resampled
 from afa.stats.summary import Labelled, labelled, summary_rows
@@ -24,7 +24,7 @@ STAGE = Stage(
     by_patient=False,
     tables={
         "clusters": LAYER0["clusters"],
-        "configurations": columns("bundle letter story entities features patients printed_separation"),
+        "configurations": "bundle letter story entities features patients printed_separation",
         "layer0": LAYER0["layer0"],
         "lift": LAYER0["lift"],
         "patients": LAYER0["patients"],

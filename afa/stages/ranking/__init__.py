@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from afa.stages.base import Column, Rounds, Section, Seeds, Stage, columns, described
+from afa.stages.base import Rounds, Section, Seeds, Stage
 from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
 from afa.stages.ranking.tables import run as run
 from afa.stages.topk import label_counts
@@ -36,42 +36,18 @@ class Settings(Section):
     """the same at full observation"""
 
 
-MEANINGS = {
-    "method": Column("", "what is expected of hidden features: linearity, population, frequency or wald"),
-    "target": Column("", "likelihood: the raw score at full observation; own: that of the same scale"),
-    "label": Column("", "label of the patient: 0, 1 or missing"),
-    "auroc": Column("0 to 1", "chance that a positive entity of the patient ranks before a negative one"),
-    "correlation": Column("-1 to 1", "Spearman's, of standing and support: 1 where the largest support is first"),
-    "prior_wrong": Column("count", "those of them that linearity on this scale calls wrong at t = 0"),
-}
 STAGE = Stage(
     settings=("ranking", "top_k", "inference"),
     section=Settings,
     duels=True,
     tables={
-        **described(
-            MEANINGS,
-            decisions="scale method target seed patient t accuracy accuracy_prior_wrong p_at_k cohort bundle",
-            entities="scale entity support couplings mean sd cohort bundle",
-            labels="patient entity label k k_clinical cohort bundle",
-            posterior="seed patient t of_null of_likeliest cohort bundle",
-            truth="scale target patient duels prior_wrong majority larger cohort bundle",
-        ),
-        "null": columns(
-            "scale method target t permutation metric value cohort bundle",
-            **MEANINGS
-            | {"target": Column("", "likelihood or own; clinical: labels; size: supports; posterior: of the models")},
-        ),
-        "rankings": columns(
-            "scale method seed patient t p_at_k r_precision auroc correlation cohort bundle",
-            **MEANINGS
-            | {
-                "p_at_k": Column(
-                    "0 to 1",
-                    "share of positive labels among the first k' of the labelled entities; missing without one",
-                )
-            },
-        ),
+        "decisions": "scale method target seed patient t accuracy accuracy_prior_wrong p_at_k cohort bundle",
+        "entities": "scale entity support couplings mean sd cohort bundle",
+        "labels": "patient entity label k k_clinical cohort bundle",
+        "posterior": "seed patient t of_null of_likeliest cohort bundle",
+        "truth": "scale target patient duels prior_wrong majority larger cohort bundle",
+        "null": "scale method target t permutation metric value cohort bundle",
+        "rankings": "scale method seed patient t p_at_k r_precision auroc correlation cohort bundle",
     },
     rows={
         "ranking": "how soon are entities ranked as at full observation, by the scale of scores and by what is"
