@@ -1,7 +1,7 @@
 // What the page shows of a choice and of a step, and what the reader does. Names come from data that anyone may have
 // written: they reach the page as text nodes only.
 const MOVE = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
-const SPEAK_AFTER = 250;
+const REST = 250; // milliseconds on a step before the address says so
 
 const $ = (id) => document.getElementById(id);
 const summary = JSON.parse($("summary").textContent);
@@ -11,11 +11,11 @@ const entities = summary.entities.map(readable);
 const features = summary.features.map(readable);
 const state = { patient: 0, cell: summary.shown, score: 0, t: 0 };
 const unpackedSteps = new Map();
-const charts = {};
+let chart = null;
 let last = features.length; // of the run that is shown: what was not measured is not asked for
 let steps = null;
 let path = null;
-let speaking = 0;
+let resting = 0;
 
 function filled(made, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
@@ -54,14 +54,9 @@ function signed(value) { return (value < 0 ? "\u2212" : "") + number(Math.abs(va
 
 function count(n, one, many) { return `${n} ${n === 1 ? one : many}`; }
 
-function swatch(style, symbol = true) {
-  const shapes = {
-    circle: "M19 2a4 4 0 1 0 .01 0z", square: "M15 2h8v8h-8z", diamond: "M19 1l5 5-5 5-5-5z", triangle: "M19 1l5 9h-10z",
-    inverted_triangle: "M19 11l5-9h-10z", star: "M19 0l1.5 4h4.5l-3.6 2.6 1.4 4.4-3.8-2.7-3.8 2.7 1.4-4.4-3.6-2.6h4.5z",
-  };
-  const line = drawn("line", { x1: 0, x2: 38, y1: 6, y2: 6, stroke: style.colour, "stroke-width": 2.5, "stroke-dasharray": style.dash.join(" ") });
-  const marks = symbol ? [drawn("path", { d: shapes[style.marker], fill: style.colour })] : [];
-  return drawn("svg", { width: 32, height: 12, viewBox: "3 0 32 12", "aria-hidden": "true" }, line, ...marks);
+function swatch(style) {
+  const line = drawn("line", { x2: 32, y1: 6, y2: 6, stroke: style.colour, "stroke-width": 2.5, "stroke-dasharray": style.dash.join(" ") });
+  return drawn("svg", { width: 32, height: 12, "aria-hidden": "true" }, line);
 }
 
 /* ---- what is fixed ---- */
@@ -117,8 +112,6 @@ async function choose(change) {
   setJump($("to-settled"), `Top ${k} settled`, path.settled);
   setJump($("to-certified"), "Certified", path.certified);
   drawRanks();
-  drawProgress();
-  drawWorth();
   fillSteps();
   fillRules();
   show(state.t);
@@ -185,22 +178,11 @@ function show(asked) {
   writeFacts(t);
   writeWhy(t);
   writeRanking(t);
-  for (const { cursor } of Object.values(charts)) cursor.location = t;
+  chart.cursor.location = t;
   markRow(t);
-  window.clearTimeout(speaking);
-  speaking = window.setTimeout(() => {
-    $("live").textContent = sentence(t);
-    keepLink();
-  }, SPEAK_AFTER);
+  window.clearTimeout(resting);
+  resting = window.setTimeout(keepLink, REST);
   document.body.dataset.t = String(t);
-}
-
-function sentence(t) {
-  const certain = `${path.resolved[t]} of ${summary.duels} duels resolved; top ${k} ${isCertified(t) ? "certified" : "not certified"}`;
-  const top = path.order[t].slice(0, k).map((v) => entities[v]).join(", ");
-  if (!t) return `Start, nothing measured. ${certain}. Top ${k}: ${top}.`;
-  const feature = path.run.order[t - 1];
-  return `Step ${t} of ${last}: ${features[feature]} is ${VALUES.get(steps.values[feature])}. ${certain}. Top ${k}: ${top}.`;
 }
 
 function writeFacts(t) {
@@ -349,7 +331,7 @@ async function start() {
   fillChoices();
   follow();
   $("content").hidden = false;
-  await makeCharts();
+  await makeChart();
   listen();
   await choose({});
   $("loading").hidden = true;
