@@ -1,9 +1,8 @@
 """Acquisition step by step, for some patients: what the explorer page shows of every rule of the allocation grid.
 
-The choices are those of the table `choices`; rankings, gains and certainty are computed again along them, and what the
-table says too must come out the same. The page is one HTML file with its data, its styles, its scripts and a plotting
-library, and nothing fetched: what is large travels packed, as base64 of gzip; names travel as JSON and are put on the
-page as text.
+The choices are those of the table `choices`; rankings, gains and certainty are computed again along them. The page is
+one HTML file with its data, its styles, its scripts and a plotting library, and nothing fetched: what is large travels
+packed, as base64 of gzip; names travel as JSON and are put on the page as text.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from afa.engine.course import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.engine.follow import choose, follow
 from afa.engine.layout import pack
 from afa.engine.ranks import name_places
-from afa.errors import ConfigError, Fault, SanityError
+from afa.errors import ConfigError, Fault
 from afa.files import write_text
 from afa.mrf import Floats
 from afa.planner import TopKPlanner
@@ -95,7 +94,6 @@ def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Sett
     Raises
     ------
     ConfigError : the table is empty, not complete, or of another bundle, cohort or k.
-    SanityError : a certificate is withdrawn.
 
     """
     _check(1 <= most <= MOST_PATIENTS, "number of patients", str(most), f"1 to {MOST_PATIENTS}", "choose fewer")
@@ -111,13 +109,25 @@ def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Sett
     way, seed = runs[shown]
     names = spread_patients(parts[runs[shown]], cohort.patients, most)
     rows = [cohort.patients.index(name) for name in names]
-    setting = replace(setting, coupling="differential", costs="equal")
-    walked = {run: _cell(bundle, cohort.values[rows], names, run, part, setting) for run, part in parts.items()}
+    values, setting = cohort.values[rows], replace(setting, coupling="differential", costs="equal")
+    walked = {}
+    for run, part in parts.items():
+        where = f"table choices, {' '.join(filter(None, run[0][:2]))}, seed {run[1]}"
+        by_round = part.pivot(index="patient", columns="t").reindex(names)
+        orders = pd.Index(bundle.features).get_indexer(by_round["feature"].iloc[:, 1:].to_numpy().ravel())
+        orders = orders.reshape(len(names), -1).astype(np.int64)
+        whole = orders.shape[1] == len(bundle.features) and (np.sort(orders) == np.arange(len(bundle.features))).all()
+        again = "run the allocation stage again for this bundle and cohort"
+        _check(whole, where, "other features", "each feature of the bundle once, of each patient", again)
+        found = by_engine(bundle, values, run[0], orders, setting)
+        same = np.array_equal(by_round["certified"].to_numpy(), found.certified)
+        _check(same, f"{where}, column certified", "others", f"those of this bundle, cohort and k = {setting.k}", again)
+        walked[run] = found._replace(fallback=by_round["fallback"].iloc[:, 1:].to_numpy(dtype=np.bool_))
     planners = [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
     by = " with ".join(filter(None, way[:2]))
     chosen = f"Spread evenly over the steps at which {by} certifies the top {setting.k}, earliest and latest included."
     named = {"schedule": schedule, "shown": shown, "scores": list(RANKED), "chosen": chosen}
-    return explored_of(bundle, cohort, rows, walked, planners, cohort.values[rows], named)
+    return explored_of(bundle, cohort, rows, walked, planners, values, named)
 
 
 def spread_patients(run: pd.DataFrame, patients: Sequence[str], most: int) -> list[str]:
@@ -135,37 +145,6 @@ def spread_patients(run: pd.DataFrame, patients: Sequence[str], most: int) -> li
 def evenly(n: int, most: int) -> list[int]:
     """At most `most` of n places, the first and the last among them."""
     return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
-
-
-def _cell(
-    bundle: Bundle, values: NDArray[np.int8], names: Sequence[str], run: Run, part: pd.DataFrame, setting: Setting
-) -> Walked:
-    """One run of some patients along the choices of the table; `part` has its rows."""
-    way, seed = run
-    where = f"table choices, {' '.join(filter(None, way[:2]))}, seed {seed}"
-    shape = len(names), len(bundle.features) + 1
-    place = {name: i for i, name in enumerate(names)}
-    part = part[part["patient"].isin(names)]
-    part = part.iloc[np.lexsort((part["t"], part["patient"].map(place)))]
-    again = "run the allocation stage again for this bundle and cohort"
-    whole = np.array_equal(part["t"].to_numpy(), np.tile(np.arange(shape[1]), shape[0]))
-    _check(whole, where, f"{len(part)} rows", f"each t from 0 to {shape[1] - 1} of each patient", again)
-    number = {name: j for j, name in enumerate(bundle.features)}
-    asked = [number.get(name, -1) for name in part["feature"]]
-    orders = np.array(asked, dtype=np.int64).reshape(shape)[:, 1:]
-    permuted = np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(shape[1] - 1), (shape[0], 1)))
-    _check(permuted, where, "other features", "each feature of the bundle once", again)
-    walked = by_engine(bundle, values, way, orders, setting)
-    expected = f"those of this bundle, cohort and k = {setting.k}"
-    for column in ("resolved", "certified"):
-        same = np.array_equal(part[column].to_numpy().reshape(shape), getattr(walked, column))
-        _check(same, f"{where}, column {column}", "other numbers", expected, again)
-    kept = walked.certified[:, 1:] | ~walked.certified[:, :-1]
-    if not kept.all():
-        step = "this is a fault of the program: report the bundle and this patient"
-        patient = names[int(np.argmin(kept.all(axis=1)))]
-        raise SanityError(Fault(f"{where}, {patient}", "a certificate that is withdrawn", "certain for good", step))
-    return walked._replace(fallback=part["fallback"].to_numpy(dtype=bool).reshape(shape)[:, 1:])
 
 
 def by_engine(bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: Setting) -> Walked:
