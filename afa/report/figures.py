@@ -209,14 +209,13 @@ def save_figure(figure: Shown, path: str | Path = "") -> Shown:
 
 
 def curves_figure(curves: pd.DataFrame, title: str) -> Shown:
-    """All runs of each way together, with their intervals: one panel a metric."""
-    together = curves[curves["seed"].isna()]
-    shown = [metric for metric in CURVES if (together["metric"] == metric).any()]
+    """Each way with its intervals: one panel a metric."""
+    shown = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)
     keys = ["allocation", "gain", "score"]
-    several = [name for name in keys[1:] if len(set(together[name]) - {""}) > 1]
+    several = [name for name in keys[1:] if len(set(curves[name]) - {""}) > 1]
     styles = cycle({"color": colour, "linestyle": dash} for colour, dash in zip(COLOURS, DASHES, strict=True))
-    for (rule, gain, score), lines in together.groupby(keys, sort=False):
+    for (rule, gain, score), lines in curves.groupby(keys, sort=False):
         parts = {"gain": str(gain), "score": str(score)}
         label = ", ".join([str(rule), *(parts[name] for name in several if parts[name])])
         style = PLAIN.get(str(rule)) or next(styles)

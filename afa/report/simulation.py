@@ -144,7 +144,7 @@ def labels_text(curves: pd.DataFrame) -> str:
     found = [name for name in LABELLED if (curves["metric"] == name).any()]
     if not found:
         return ""
-    rows = curves[(curves["metric"] == found[0]) & curves["seed"].isna()].rename(columns=HEADS)
+    rows = curves[curves["metric"] == found[0]].rename(columns=HEADS)
     last = int(rows["t"].max())
     ways = [name for name in ("rule", "gain", "score") if name == "rule" or rows[name].nunique() > 2]
     at = rows.set_index([*ways, "t"])["value"].unstack("t", sort=False)

@@ -49,10 +49,9 @@ def order_of(planner):
     return [planner.bundle.features.index(name) for name in planner.observed]
 
 
-def share(curves, way, metric, seed=None):
+def share(curves, way, metric):
     chosen = curves[(curves["allocation"] == way.allocation) & (curves["gain"] == way.gain)]
     chosen = chosen[(chosen["score"] == way.score) & (chosen["metric"] == metric)]
-    chosen = chosen[chosen["seed"].isna() if seed is None else chosen["seed"] == seed]
     assert list(chosen["t"]) == list(range(len(FEATURES) + 1))
     return chosen["value"].to_numpy()
 
@@ -235,18 +234,20 @@ def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
         assert one.to_csv() == other.to_csv()
 
 
-def test_seeds_stand_by_themselves_and_together(many):
+def test_seeds_are_taken_together(many):
     bundle, patients = many
     way = Way("random", "", "linearity")
-    made = simulate(bundle, patients, [way], Setting(k=2, seeds=(4, 9), resamples=200)).curves
-    chosen = made[(made["allocation"] == "random") & (made["metric"] == "sign_accuracy")]
-    by_seed = {seed: chosen[chosen["seed"] == seed]["value"].to_numpy() for seed in (4, 9)}
-    assert not np.array_equal(by_seed[4], by_seed[9])
-    together = chosen[chosen["seed"].isna()]
-    np.testing.assert_allclose(together["value"], (by_seed[4] + by_seed[9]) / 2)
+
+    def made(*seeds):
+        found = simulate(bundle, patients, [way], Setting(k=2, seeds=seeds, resamples=200)).curves
+        return found[(found["allocation"] == "random") & (found["metric"] == "sign_accuracy")]
+
+    one, other, together = made(4), made(9), made(4, 9)
+    assert not np.array_equal(one["value"], other["value"])
+    np.testing.assert_allclose(together["value"], (one["value"] + other["value"]) / 2)
     assert (together["low"] <= together["value"]).all()
     assert (together["value"] <= together["high"]).all()
-    assert set(together["n"]) == {2 * n for n in chosen[chosen["seed"] == 4]["n"]}
+    assert set(together["n"]) == {2 * n for n in one["n"]}
 
 
 def test_some_patients_are_drawn_by_name_alone(many):
@@ -302,7 +303,7 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
     card = yaml.safe_load((first / "simulate.yaml").read_text())
     assert card["setting"] == {"k": 1}
     assert card["cohort"]["simulated_on"] == 4
-    rows = pd.read_csv(first / "curves.csv", keep_default_na=False, na_values={"seed": [""]})
+    rows = pd.read_csv(first / "curves.csv", keep_default_na=False)
     assert set(rows["allocation"]) == {"priority_all", "greedy", "largest_unary", "random", "constant"}
     assert set(rows["t"]) == set(range(6))
 

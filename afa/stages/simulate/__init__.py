@@ -6,7 +6,7 @@ Patients are followed block by block, so that memory grows with their number onl
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[s
 
 def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
     """What is followed: each way once, those that draw their order once for each seed."""
-    return [(way, seed) for way in ways for seed in (seeds if way.allocation in DRAWN else seeds[:1])]
+    return [(way, seed) for way in dict.fromkeys(ways) for seed in (seeds if way.allocation in DRAWN else seeds[:1])]
 
 
 def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
@@ -108,21 +108,17 @@ def simulate(
         task.check(way)
     resampled = patient_weights(n_patients, resamples=setting.resamples, purpose="simulate")
     weights = np.concatenate([np.ones((1, n_patients)), resampled])
-    has_labels = bool((~np.isnan(asked)).any())
-    runs = {run: Sums() for run in runs_of(ways, setting.seeds)}
-    constant = Sums()
+    sums = {way: Sums() for way in (*ways, CONSTANT)}
     for rows in task.blocks:
         seen: Any = task.look(rows)
-        constant.add(task.constant(seen), weights[:, rows], keep_scores=False)
-        for (way, seed), sums in runs.items():
-            sums.add(task.walk(seen, way, seed, tick), weights[:, rows], keep_scores=has_labels)
-    every = {**runs, (CONSTANT, setting.seeds[0]): constant}
-    return Simulation(
-        curves(every, weights, asked, len(bundle.features) + 1, setting.confidence), features_needed(runs)
-    )
+        for way, seed in runs_of(ways, setting.seeds):
+            sums[way].add(task.walk(seen, way, seed, tick), weights[:, rows], seed)
+        sums[CONSTANT].add(task.constant(seen), weights[:, rows])
+    n_rounds = len(bundle.features) + 1
+    return Simulation(curves(sums, weights, asked, n_rounds, setting.confidence), features_needed(sums))
 
 
-CURVES = ("allocation", "gain", "score", "seed", "t", "metric", "value", "low", "high", "n")
+CURVES = ("allocation", "gain", "score", "t", "metric", "value", "low", "high", "n")
 QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75, "p90": 0.9}
 NEEDED = ("allocation", "gain", "score", "criterion", "counted", *QUANTILES, "never", "n", "left_out")
 CONSTANT = Way("constant", "", "")
@@ -130,78 +126,64 @@ CONSTANT = Way("constant", "", "")
 
 @dataclass
 class Sums:
-    """What is known of one run (a way and a seed) once all blocks of patients have been added, in their order.
+    """What is known of one way, all its seeds together, once all blocks of patients have been added, in their order.
 
     right : by metric, (R + 1, M + 1) weighted sums over patients, the first row unweighted; total : the same, or
     (R + 1, 1).
-    needed : by criterion and what is counted, features or cost, one array a block. scores : the same, (B, M + 1) each.
+    needed : by criterion and what is counted, features or cost, one array a block and seed. scores : by seed, one
+    (B, M + 1) a block.
     """
 
     right: dict[str, Any] = field(default_factory=lambda: defaultdict(float))
     total: dict[str, Any] = field(default_factory=lambda: defaultdict(float))
     needed: dict[tuple[str, str], list[Floats]] = field(default_factory=lambda: defaultdict(list))
-    scores: list[Floats] = field(default_factory=list)
-    _areas: Floats | None = None
+    scores: dict[int, list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, walk: Walk, weights: Floats, *, keep_scores: bool) -> None:
+    def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
         """Add a block of B patients; weights (R + 1, B) whole numbers, so that no order of adding up shows."""
         for metric, (right, total) in walk.parts.items():
             self.right[metric] += weights @ right
             self.total[metric] += weights @ total
         for criterion, numbers in walk.needed.items():
             self.needed[criterion].append(numbers)
-        if keep_scores and walk.scores is not None:
-            self.scores.append(walk.scores)
-
-    def areas(self, labels: Floats, weights: Floats) -> Floats:
-        """(R + 1, M + 1) AUROC of the scores against labels (P,) in {0, 1, NaN}; computed once."""
-        if self._areas is None:
-            known = ~np.isnan(labels)
-            self._areas = areas_of(np.concatenate(self.scores)[known], labels[known] > 0, weights[:, known])
-        return self._areas
+        if walk.scores is not None:
+            self.scores[seed].append(walk.scores)
 
 
-Runs = Mapping[tuple[Way, int], Sums]
+def curves(sums: Mapping[Way, Sums], weights: Floats, labels: Floats, n_rounds: int, confidence: float) -> pd.DataFrame:
+    """`CURVES`, t from 0 to M.
 
-
-def curves(runs: Runs, weights: Floats, labels: Floats, n_rounds: int, confidence: float) -> pd.DataFrame:
-    """`CURVES`, t from 0 to M; `seed` is missing where all runs of a way are taken together.
-
-    weights : (R + 1, P) as the runs were added with. labels : (P,) in {0, 1, NaN}, which the scores of the runs are
-    held against. n_rounds : M + 1.
+    weights : (R + 1, P) as the walks were added with. labels : (P,) in {0, 1, NaN}, which their scores are held
+    against. n_rounds : M + 1.
     """
-    tables, rounds = [], range(n_rounds)
-    for way, seed, chosen in _together(runs):
-        named = {**way._asdict(), "seed": seed}
-        for metric in chosen[0].right:
-            right = np.sum([each.right[metric] for each in chosen], axis=0)
-            total = np.sum([each.total[metric] for each in chosen], axis=0)
+    tables, rounds, known = [], range(n_rounds), ~np.isnan(labels)
+    for way, of_way in sums.items():
+        named = way._asdict()
+        for metric, right in of_way.right.items():
+            total = of_way.total[metric]
             scale = UNIT if metric in IN_UNITS else 1
             share = np.broadcast_to(share_of(right, total * scale), (len(right), n_rounds))
             table = with_interval(share, confidence=confidence)
             tables.append(table.assign(t=rounds, **named, metric=metric, n=int(total[0, 0])))
-        if chosen[0].scores:
-            areas = np.mean([each.areas(labels, weights) for each in chosen], axis=0)
-            cases = int((~np.isnan(labels)).sum()) * len(chosen)
+        if of_way.scores and known.any():
+            scores = [np.concatenate(blocks)[known] for blocks in of_way.scores.values()]
+            areas = np.mean([areas_of(each, labels[known] > 0, weights[:, known]) for each in scores], axis=0)
             table = with_interval(areas, confidence=confidence)
-            tables.append(table.assign(t=rounds, **named, metric="label_auroc", n=cases))
-    whole = pd.concat(tables, ignore_index=True)
-    return whole.assign(seed=whole["seed"].astype("Int64"))[list(CURVES)]
+            tables.append(table.assign(t=rounds, **named, metric="label_auroc", n=int(known.sum()) * len(scores)))
+    return pd.concat(tables, ignore_index=True)[list(CURVES)]
 
 
-def features_needed(runs: Runs) -> pd.DataFrame:
-    """`NEEDED`: quantiles over patients, and over the runs of a way, of what a criterion needed in order to hold.
+def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
+    """`NEEDED`: quantiles over patients, and over the seeds of a way, of what a criterion needed in order to hold.
 
     What is `counted` are the features, and where costs differ their cost too. A quantile is one of the numbers that
     occurred; missing where so many patients never reach it. `never` is the share that does not, of `n`; `left_out`
     counts those for whom the criterion has no meaning.
     """
     rows = []
-    for way, seed, chosen in _together(runs):
-        if seed is not pd.NA:
-            continue
-        for criterion, counted in chosen[0].needed:
-            rounds = np.concatenate([part for each in chosen for part in each.needed[criterion, counted]])
+    for way, of_way in sums.items():
+        for (criterion, counted), blocks in of_way.needed.items():
+            rounds = np.concatenate(blocks)
             known = np.sort(rounds[~np.isnan(rounds)])
             row: dict[str, object] = {**way._asdict(), "criterion": criterion, "counted": counted}
             for name, share in QUANTILES.items():
@@ -219,13 +201,3 @@ def areas_of(scores: Floats, positive: NDArray[np.bool_], weights: Floats) -> Fl
     """
     weights = np.asfortranarray(weights)
     return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)
-
-
-def _together(runs: Runs) -> Iterator[tuple[Way, object, Sequence[Sums]]]:
-    """The runs of each way together, seed missing, and where orders are drawn each by itself too."""
-    for way in dict.fromkeys(way for way, _ in runs):
-        seeds = [seed for of, seed in runs if of == way]
-        yield way, pd.NA, [runs[way, seed] for seed in seeds]
-        if way.allocation in DRAWN:
-            for seed in seeds:
-                yield way, seed, [runs[way, seed]]
