@@ -50,3 +50,9 @@ Each is in the defaults of `config/` (`make schema`), has a style in `RULE_STYLE
 
 WITHOUT_GAIN = tuple(name for name, rule in _RULES.items() if rule.looks_at == "nothing")
 """Rules that look at no gain."""
+
+COMPARED = "priority_all,greedy,largest_unary,random"
+"""Rules that a simulation compares unless others are given."""
+
+COMPARED_BINARY = "greedy,largest_unary,random_own,random"
+"""Those of the binary setting; with one duel every rule that weighs duels chooses as `greedy` does."""

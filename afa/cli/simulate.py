@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from afa.cli import options
 from afa.errors import ConfigError, Fault
 from afa.files import atomic_folder, check_place
+from afa.rulenames import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
     from afa.bundle import Bundle
     from afa.cohort.tables import Given
-    from afa.report.explorer import Explored
     from afa.stages.simulate.walks import Setting
 
-TOP_K_RULES = "priority_all,greedy,largest_unary,random"
-BINARY_RULES = "greedy,largest_unary,random_own,random"
 LISTED = 5
 WALKS = ("full.parquet", "walks.parquet", "summary.csv", "phenotypes.png")
 
@@ -44,7 +41,7 @@ def simulate(
     task: options.Task,
     allocation: Annotated[
         str | None,
-        typer.Option(help=f"rules to compare, or module:Class; default {TOP_K_RULES}; with --entity {BINARY_RULES}"),
+        typer.Option(help=f"rules to compare, or module:Class; default {COMPARED}; with --entity {COMPARED_BINARY}"),
     ] = None,
     score: Annotated[
         str | None,
@@ -75,9 +72,11 @@ def simulate(
     from afa.cli.plan import LOADING, prepare
     from afa.cohort.tables import read_labels, read_patients
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
+    from afa.planner.options import gauge_of, question_of, tau_of
     from afa.report.simulation import CARD, FILES, explore_simulation, labels_text, needed_text, write_simulation
     from afa.stages.inputs import words
     from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
+    from afa.stages.simulate.walks import Setting
 
     model, costs = load_bundle(bundle), costs or "own"
     if model.implies:
@@ -86,11 +85,24 @@ def simulate(
         return
     check_place(out, FILES, CARD)
     drawn = tuple(range(seed, seed + seeds))
-    setting = replace(_setting(model, task, confidence), costs=costs, seeds=drawn, resamples=resamples, threads=threads)
-    entity = setting.entity
+    if not 0 < confidence < 1:
+        raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
+    k, entity = question_of(model, task.k, task.entity)
+    setting = Setting(
+        k=k,
+        entity=entity,
+        coupling=gauge_of(model, task.coupling),
+        holds=task.holds,
+        tau=tau_of(task.tau),
+        costs=costs,
+        seeds=drawn,
+        resamples=resamples,
+        confidence=confidence,
+        threads=threads,
+    )
     gains = words("--gain", gain, DUEL_GAINS)
     scores = words("--score", score or ("two_elbo" if entity or setting.explicit else "linearity"), SCORES)
-    usual = BINARY_RULES if entity else TOP_K_RULES
+    usual = COMPARED_BINARY if entity else COMPARED
     if len(model.entities) > ALL_DUELS_UP_TO:
         usual = usual.replace("priority_all", "priority_clusters")
     ways = ways_of(_distinct("--allocation", allocation or usual), gains, scores)
@@ -125,7 +137,7 @@ def simulate(
         "confidence": confidence,
     }
     explored = partial(explore_simulation, given.bundle, chosen, runs, setting, most=explorer, measured=measured)
-    write_simulation(made, card, out, _drawing(say, explored if explorer and entity is None else None))
+    write_simulation(made, card, out, say, explored if explorer and entity is None else None)
     if json:
         typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
@@ -133,23 +145,6 @@ def simulate(
     if against := labels_text(made.curves):
         typer.echo(against)
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
-
-
-def _setting(model: Bundle, task: options.Task, confidence: float) -> Setting:
-    """What is asked, by options that go together; a `ConfigError` names those that do not."""
-    from afa.planner.options import gauge_of, tau_of
-    from afa.stages.simulate.walks import Setting
-
-    if task.k is not None and task.entity is not None:
-        raise ConfigError(Fault("--k and --entity", "both", "one of them", "leave one out"))
-    if not 0 < confidence < 1:
-        raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
-    entity = task.entity or (model.entities[0] if task.k is None and len(model.entities) == 1 else None)
-    asked: dict[str, Any] = {"k": task.k or 1, "entity": entity, "coupling": gauge_of(model, task.coupling)}
-    if asked["coupling"] == "shared" and entity is None:
-        expected = "--entity beside it: a ranking has no two classes"
-        raise ConfigError(Fault("--coupling", "shared", expected, "name an entity, or leave it out"))
-    return Setting(**asked, holds=task.holds, tau=tau_of(task.tau), confidence=confidence)
 
 
 def _told(bundle: Bundle, setting: Setting) -> dict[str, object]:
@@ -195,33 +190,6 @@ def _distinct(option: str, text: str) -> list[str]:
     if not all(parts) or len(set(parts)) < len(parts):
         raise ConfigError(Fault(option, repr(text), "distinct words with commas between", "pass e.g. greedy,random"))
     return parts
-
-
-def _drawing(
-    say: Callable[[str], None], explored: Callable[[], Explored] | None
-) -> Callable[[DataFrame, str, Path], None] | None:
-    """What writes a figure of curves, with a title, and the page of what `explored` gives into a folder.
-
-    None, and said aloud, where a package is not installed.
-    """
-    from afa.cli.mishaps import installing
-
-    try:
-        import bokeh  # noqa: F401 (the page is made with it)
-
-        from afa.report.explorer import write_explorer
-        from afa.report.figures import curves_figure, save_figure
-    except ModuleNotFoundError as error:
-        say(f"no figure and no explorer page: {error.name} is not installed ({installing(error)})")
-        return None
-
-    def draw(curves: DataFrame, title: str, folder: Path) -> None:
-        for ending in ("svg", "png"):
-            save_figure(curves_figure(curves, title), folder / f"curves.{ending}")
-        if explored is not None:
-            write_explorer(explored(), folder / "explorer.html")
-
-    return draw
 
 
 def _tell(given: Given, say: Callable[[str], None]) -> None:

@@ -18,6 +18,7 @@ from afa.allocate.check import rule_of
 from afa.bundle import Bundle
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Action, BinaryPlanner, Planner, TopKPlanner
+from afa.planner.options import question_of
 from afa.session import load_session, save_session
 from afa.yamlfile import Strict, check_model, read_mapping
 
@@ -69,22 +70,12 @@ def new_planner(
     planners, and `holds` where there is no entity; what is None is left out. `allocation` may be `module:Class`.
     """
     options = {name: value for name, value in given.items() if value is not None}
-    if k is None and entity is None and len(bundle.entities) == 1:
-        entity = bundle.entities[0]
+    k, entity = question_of(bundle, k, entity)
     if ":" in options.get("allocation", ""):
         options["allocation"] = rule_of(options["allocation"])()
     options |= {"costs": _costs(bundle, costs, panels), "panels": panels.features if panels else None}
-    if entity is None and options.get("coupling") == "shared":
-        expected = "--entity beside it: a ranking has no two classes"
-        raise PlannerError(Fault("option --coupling", options["coupling"], expected, "name an entity or leave it out"))
     if entity is None:
-        return TopKPlanner(bundle, k=k or 1, **options)
-    if k is not None:
-        expected = "one of the two questions"
-        raise PlannerError(Fault("options --k and --entity", "both", expected, "leave one of them out"))
-    if entity not in bundle.entities:
-        known = ", ".join(bundle.entities[:10]) + (", ..." if len(bundle.entities) > 10 else "")
-        raise PlannerError(Fault("option --entity", repr(entity), f"an entity of the bundle: {known}", "name one"))
+        return TopKPlanner(bundle, k=k, **options)
     if "holds" in options:
         expected = "no --entity beside it: it says how many of all hold"
         raise PlannerError(Fault("option --holds", options["holds"], expected, "leave one of the two out"))

@@ -230,6 +230,14 @@ class Options:
         }
 
 
+def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
+    """The size of the top set, 1 unless given, or the entity that is asked for: the only one where nothing is said."""
+    if k is not None and entity is not None:
+        expected, step = "one of the two questions", "leave one of them out"
+        raise PlannerError(Fault("options --k and --entity", "both", expected, step))
+    return k or 1, bundle.entities[0] if k is None and len(bundle.entities) == 1 else entity
+
+
 def bundle_given(bundle: Bundle | str | Path) -> Bundle:
     """A bundle, or that of a folder."""
     if isinstance(bundle, str | Path):

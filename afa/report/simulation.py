@@ -28,7 +28,8 @@ from afa.files import atomic_folder, sha256_of, write_csv
 from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, bundle_given, gauge_of
-from afa.report.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of
+from afa.report.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of, write_explorer
+from afa.rulenames import COMPARED, COMPARED_BINARY
 from afa.spreadsheet import marked_table
 from afa.stages.simulate import Simulation, ways_of
 from afa.stages.simulate import simulate as followed
@@ -37,8 +38,6 @@ from afa.stages.simulate.walks import Setting, Way, is_compiled, measured_first,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TOP_K_RULES = ("priority_all", "greedy", "largest_unary", "random")
-BINARY_RULES = ("greedy", "largest_unary", "random_own", "random")
 CARD = "simulate.yaml"
 FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png", "explorer.html")
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
@@ -104,11 +103,15 @@ def _by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scor
 
 
 def write_simulation(
-    made: Simulation, card: Mapping[str, Any], folder: Path, draw: Callable[[pd.DataFrame, str, Path], None] | None
+    made: Simulation,
+    card: Mapping[str, Any],
+    folder: Path,
+    say: Callable[[str], None] = print,
+    explored: Callable[[], Explored] | None = None,
 ) -> None:
-    """Write the tables, the card and what `draw` draws; the folder appears when all are complete.
+    """Write the tables, the card, a figure and the page of what `explored` gives; all appear when all are complete.
 
-    draw : given the curves, a title and the folder; nothing is drawn where None.
+    Where a package is not installed there is no figure and no page, and `say` is told.
     """
     cohort, asked = card["cohort"], card["setting"]
     of = f"is it {asked['entity']}?" if "entity" in asked else f"top {asked['k']}"
@@ -116,8 +119,17 @@ def write_simulation(
     with atomic_folder(folder, FILES, CARD) as temporary:
         for name, table in made._asdict().items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
-        if draw is not None:
-            draw(made.curves, title, temporary)
+        try:
+            import bokeh  # noqa: F401, PLC0415 (the page is made with it; an extra brings it, as matplotlib)
+
+            from afa.report.figures import curves_figure, save_figure  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            say(f"no figure and no explorer page: {error.name} is not installed (pip install 'afa[notebooks]')")
+        else:
+            for ending in ("svg", "png"):
+                save_figure(curves_figure(made.curves, title), temporary / f"curves.{ending}")
+            if explored is not None:
+                write_explorer(explored(), temporary / "explorer.html")
         digests = {name: sha256_of(temporary / name) for name in ("curves.csv", "features_needed.csv")}
         text = yaml.safe_dump(
             {**card, "afa": afa.__version__, "packages": {name: version(name) for name in PACKAGES}, "tables": digests},
@@ -258,7 +270,8 @@ def simulate(
         labels = labelled.reindex(columns=[name for name in model.entities if name in y.columns]).astype("Int8")
     cohort = Cohort("table X", model.features, names, np.nan_to_num(values).astype(np.int8), labels)
     usual = "two_elbo" if entity or gauge_of(model, coupling) == "explicit" else "linearity"
-    ways = ways_of(rules or (BINARY_RULES if entity else TOP_K_RULES), [gain], [score or usual])
+    rules = rules or (COMPARED_BINARY if entity else COMPARED).split(",")
+    ways = ways_of(rules, [gain], [score or usual])
     setting = Setting(
         k=k,
         entity=entity,

@@ -95,7 +95,7 @@ def test_a_mistake_in_a_file_is_named_by_its_line_or_key(
         ("bundle validate plants/unary.csv", "found a file; expected a bundle folder", "check the path"),
         ("plan plants/bundle.yaml", "found a file; expected a bundle folder", "check the path"),
         ("plan plants --k 3", "found 3; expected 1 to 2", "choose a whole number of these"),
-        ("plan plants --entity drougt", "found 'drougt'; expected an entity of the bundle: drought", "name one"),
+        ("plan plants --entity drougt", "no entity 'drougt'; expected one of its entities", "did you mean drought"),
         ("plan plants --k 1 --entity drought", "found both", "leave one of them out"),
         ("plan plants --score lineraity", "found 'lineraity'; expected linearity", "choose one of these"),
         ("plan plants --probability 95", "found 95.0; expected a number above 0.5 and below 1", "such a number"),

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 import yaml
 from bundles import bundle_of
 from commands import afa
@@ -18,13 +17,12 @@ from typer.testing import CliRunner
 
 from afa.bundle import save_bundle
 from afa.cli import app
-from afa.cli.simulate import _drawing
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.report.simulation import write_simulation
+from afa.rulenames import COMPARED_BINARY
 from afa.stages.simulate import areas_of, simulate, some_patients, ways_of
-from afa.stages.simulate.binary import BINARY_RULES
 from afa.stages.simulate.walks import Setting, Way, rounds_until
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
@@ -282,7 +280,7 @@ def test_one_entity_alone_has_no_top_k_and_can_be_asked_about(bundle_tiny):
     single = bundle_tiny.restrict_entities(["fistula"])
     with pytest.raises(AfaError, match="--entity"):
         simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")], Setting())
-    ways = ways_of(BINARY_RULES, ["cmi"], ["two_elbo"])
+    ways = ways_of(COMPARED_BINARY.split(","), ["cmi"], ["two_elbo"])
     simulate(single, cohort(single), ways, Setting(entity="fistula", resamples=100))
 
 
@@ -308,18 +306,20 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
     assert set(rows["t"]) == set(range(6))
 
 
-def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path):
+def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, monkeypatch):
     made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random", "", "linearity")], Setting(k=1, resamples=100))
     card = {"bundle": {"name": "tiny"}, "cohort": {"name": "mine", "simulated_on": 4}, "setting": {"k": 1}}
-    write_simulation(made, card, tmp_path / "out", None)
+    monkeypatch.setattr("afa.report.figures.save_figure", lambda *_: None)
+    write_simulation(made, card, tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert set(before) == {"curves.csv", "features_needed.csv", "simulate.yaml"}
 
     def fails(*_):
         raise OSError("no pen")
 
+    monkeypatch.setattr("afa.report.figures.save_figure", fails)
     with pytest.raises(OSError, match="no pen"):
-        write_simulation(made._replace(curves=made.curves.head(1)), card, tmp_path / "out", fails)
+        write_simulation(made._replace(curves=made.curves.head(1)), card, tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -333,11 +333,15 @@ def test_a_folder_with_other_files_is_not_replaced(table, tmp_path):
     assert (tmp_path / "thesis/chapter.tex").exists()
 
 
-def test_that_no_figure_was_drawn_is_said_aloud(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "afa.report.figures", raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert _drawing(typer.echo, None) is None
-    assert "no figure and no explorer page: matplotlib is not installed" in capsys.readouterr().out
+def test_that_no_figure_was_drawn_is_said_aloud(table, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    done = run(TINY, table, "--out", tmp_path / "out", "--resamples", 10)
+    assert "no figure and no explorer page: bokeh is not installed (pip install 'afa[notebooks]')" in done.output
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "curves.csv",
+        "features_needed.csv",
+        "simulate.yaml",
+    }
 
 
 @pytest.mark.parametrize(
@@ -346,7 +350,7 @@ def test_that_no_figure_was_drawn_is_said_aloud(monkeypatch, capsys):
         (("--k", "1", "--entity", "fistula"), "--k and --entity"),
         (("--allocation", "greedy,greedy"), "--allocation"),
         (("--score", "kl"), "--score"),
-        (("--coupling", "shared"), "--coupling"),
+        (("--coupling", "shared"), "planner option coupling"),
         (("--gain", "none"), "--gain"),
         (("--confidence", "1"), "--confidence"),
     ],

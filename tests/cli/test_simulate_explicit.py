@@ -188,8 +188,7 @@ def test_gaps_of_a_bundle_of_directions_count_nothing_at_the_end(bundle_tiny):
             for each in (gaps, filled)
         )
         last = [
-            made.curves.query("metric == 'sign_accuracy' and t == 5")["value"].tolist()
-            for made in (with_gaps, without)
+            made.curves.query("metric == 'sign_accuracy' and t == 5")["value"].tolist() for made in (with_gaps, without)
         ]
         assert last[0] == last[1]
 

@@ -33,6 +33,7 @@ from afa.errors import ConfigError, Fault
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.planner import BinaryPlanner
+from afa.rulenames import COMPARED_BINARY
 from afa.stages.simulate.walks import (
     DRAWN,
     Asked,
@@ -47,9 +48,6 @@ from afa.stages.simulate.walks import (
     with_costs,
 )
 from afa.stats.accuracy import right_of
-
-BINARY_RULES = ("greedy", "largest_unary", *DRAWN)
-"""With one duel there is nothing to allocate: every rule that weighs duels chooses as `greedy` does."""
 
 DECIDES = "two_elbo"
 """The score whose calibrated sign is the decision; others are only what the gain `f_target` is of."""
@@ -192,8 +190,8 @@ class BinaryTask(Asked):
     def check(self, way: Way) -> None:
         """A `ConfigError`, or the `PlannerError` of a planner, where the binary setting has no such way."""
         explicit = self.setting.explicit
-        if way.allocation not in BINARY_RULES:
-            expected, step = f"with --entity one of {', '.join(BINARY_RULES)}", "greedy stands for the others"
+        if way.allocation not in COMPARED_BINARY.split(","):
+            expected, step = f"with --entity one of {COMPARED_BINARY}", "greedy stands for the others"
             raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
         scores = METHODS if way.gain == "f_target" or explicit else (DECIDES,)
         if way.score not in scores:
