@@ -33,7 +33,6 @@ from afa.stages.allocation.tables import TARGET
 from afa.stages.simulate.walks import Setting, Way, planner_of, rounds_until, steps
 from afa.yamlfile import read_mapping
 
-MOST_PATIENTS = 40
 EVERY = "every"
 SHOWN_FIRST = ("priority_all", "cmi")
 """Rule and gain that the page opens with, and that patients are chosen by; the first of the table where it lacks it."""
@@ -96,7 +95,6 @@ def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Sett
     ConfigError : the table is empty, not complete, or of another bundle, cohort or k.
 
     """
-    _check(1 <= most <= MOST_PATIENTS, "number of patients", str(most), f"1 to {MOST_PATIENTS}", "choose fewer")
     _check(len(choices) > 0, "table choices", "no row", "the choices of one rule or more", "run the allocation stage")
     schedule = EVERY if (choices["schedule"] == EVERY).any() else str(choices["schedule"].iloc[0])
     table = choices[choices["schedule"] == schedule]

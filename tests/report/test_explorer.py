@@ -263,12 +263,6 @@ def test_tables_of_something_else_are_refused(bundle_tiny, damage, k, word):
         explored_of(bundle_tiny, cohort, damage(choices), k=k)
 
 
-@pytest.mark.parametrize("most", [0, 41])
-def test_the_number_of_patients_has_limits(bundle_tiny, most):
-    with pytest.raises(ConfigError, match="1 to 40"):
-        explored_of(bundle_tiny, drawn(bundle_tiny), pd.DataFrame(), k=1, most=most)
-
-
 class Elements(HTMLParser):
     """Every element with its attributes, and the text inside scripts."""
 

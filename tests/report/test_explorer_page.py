@@ -82,7 +82,7 @@ def test_the_page_opens_at_the_start_with_the_default_rule(page, made):
     summary = made[0].summary
     assert page.title == f"Acquisition explorer: {ATTACK}"
     assert "simulated cohort" in text(page, "subtitle")
-    assert (chosen(page, "rule"), chosen(page, "gain"), chosen(page, "score")) == ("priority_all", "cmi", "linearity")
+    assert (chosen(page, "rule"), chosen(page, "score")) == ("priority_all, by cmi", "linearity")
     assert at(page) == 0
     assert text(page, "step-title") == "Start: nothing measured"
     assert column(page, "ranking", 2) == order_of(made[0], 0, summary["shown"], 0, 0)
@@ -175,7 +175,7 @@ def test_every_step_is_reached_by_keyboard(page):
 
 def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page):
     passed = []
-    for _ in range(16):
+    for _ in range(15):
         press(page, Keys.TAB)
         name = focus(page).get_attribute("id") or focus(page).get_attribute("class") or focus(page).tag_name
         passed.append(name)
@@ -187,7 +187,6 @@ def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page
         "skip",
         "patient",
         "rule",
-        "gain",
         "score",
         "first",
         "previous",
@@ -201,7 +200,7 @@ def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page
 
 
 def test_every_control_has_a_label(page):
-    for name in ("patient", "rule", "gain", "score", "t"):
+    for name in ("patient", "rule", "score", "t"):
         assert page.find_elements(By.CSS_SELECTOR, f"label[for={name}]")
     for button in page.find_elements(By.CSS_SELECTOR, "#content .buttons button"):
         assert button.accessible_name
@@ -210,7 +209,7 @@ def test_every_control_has_a_label(page):
         assert len(chart.accessible_name) > 30
 
 
-def test_rule_gain_score_and_patient_change_what_is_shown(page, made):
+def test_rule_score_and_patient_change_what_is_shown(page, made):
     explored = made[0]
     cells = explored.summary["cells"]
     press(page, Keys.ARROW_RIGHT)
@@ -218,7 +217,6 @@ def test_rule_gain_score_and_patient_change_what_is_shown(page, made):
     press(page, Keys.HOME)
     ready(page)
     assert chosen(page, "rule") == "random, order 0"
-    assert chosen(page, "gain") == "none"
     assert at(page) == 1, "keys in a list choose there and do not step"
     first = cells.index({"rule": "random", "gain": "", "seed": 0})
     assert text(page, "step-title") == f"Step 1: {FEATURES[explored.steps[0]['runs'][first]['order'][0]]}"
@@ -235,16 +233,6 @@ def test_rule_gain_score_and_patient_change_what_is_shown(page, made):
     names = [readable(name) for name in explored.summary["entities"]]
     words = {1: "yes", 0: "no", None: "–"}
     assert column(page, "ranking", 6) == [words[labels[names.index(name)]] for name in column(page, "ranking", 2)]
-
-
-def test_the_table_of_rules_goes_to_the_rule_that_is_chosen_there(page, made):
-    page.find_element(By.TAG_NAME, "summary").click()
-    cells = made[0].summary["cells"]
-    assert column(page, "rules", 3) == [str(run["settled"][0]) for run in made[0].steps[0]["runs"]]
-    place = cells.index({"rule": "largest_unary", "gain": "", "seed": 0})
-    page.find_elements(By.CSS_SELECTOR, "#rules tbody button")[place].click()
-    ready(page)
-    assert chosen(page, "rule") == "largest_unary"
 
 
 def test_the_present_step_is_announced(page):

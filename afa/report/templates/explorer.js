@@ -1,6 +1,7 @@
 // What the page shows of a choice and of a step, and what the reader does. Names come from data that anyone may have
 // written: they reach the page as text nodes only.
 const MOVE = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
+const LISTS = { patient: "patient", rule: "cell", score: "score" };
 const REST = 250; // milliseconds on a step before the address says so
 
 const $ = (id) => document.getElementById(id);
@@ -78,19 +79,10 @@ function writeHead() {
 
 function fillChoices() {
   patients.forEach((patient, i) => $("patient").append(new Option(patient.name, String(i))));
-  [...new Set(cells.map(cellName))].forEach((name) => $("rule").append(new Option(name, name)));
+  cells.forEach((c, i) => $("rule").append(new Option(cellName(c), String(i))));
   scores.forEach((name, i) => $("score").append(new Option(name, String(i))));
   $("patient-note").textContent = patients.length === summary.cohort_size ? "All patients of the cohort." : summary.chosen;
   $("ranking-note").textContent = "Lines mark entities that are in the top at full observation, as in the chart.";
-}
-
-/** The gains that the chosen rule comes with; the present one is kept where it can be. */
-function fillGains(rule, wanted) {
-  const fitting = cells.map((c, i) => [c, i]).filter(([c]) => cellName(c) === rule);
-  $("gain").replaceChildren(...fitting.map(([c, i]) => new Option(c.gain || "none", String(i))));
-  const [, chosen] = fitting.find(([c]) => c.gain === wanted) ?? fitting[0];
-  $("gain").value = String(chosen);
-  return chosen;
 }
 
 /* ---- what follows the choice of patient, rule and score ---- */
@@ -106,14 +98,12 @@ async function choose(change) {
   $("t").max = String(last);
   path = pathOf(steps.runs[state.cell], state.score);
   const c = cells[state.cell];
-  $("rule-note").textContent = said.rules[c.rule] ?? "A rule of one's own.";
-  $("gain-note").textContent = said.gains[c.gain] ?? "";
+  $("rule-note").textContent = `${said.rules[c.rule] ?? "A rule of one's own."} ${said.gains[c.gain] ?? ""}`;
   $("score-note").textContent = said.scores[scores[state.score]] ?? "";
   setJump($("to-settled"), `Top ${k} settled`, path.settled);
   setJump($("to-certified"), "Certified", path.certified);
   drawRanks();
   fillSteps();
-  fillRules();
   show(state.t);
   document.body.dataset.ready = "true";
 }
@@ -149,20 +139,6 @@ function fillSteps() {
     return row;
   });
   fillTable("steps", heads, rows);
-}
-
-function fillRules() {
-  $("rules-note").textContent = `When the top ${k} by ${scores[state.score]} settles, and when it is certified, for ${patients[state.patient].name}.`;
-  const heads = ["Rule", "Gain", ["Settled, t", "number"], ["Certified, t", "number"], ["Fell back, steps", "number"]];
-  fillTable("rules", heads, cells.map((c, i) => {
-    const run = steps.runs[i];
-    const pick = element("button", { type: "button" }, cellName(c));
-    pick.addEventListener("click", () => { $("rule").value = cellName(c); fillGains(cellName(c), c.gain); choose({ cell: i }); });
-    const row = element("tr", {}, element("th", { scope: "row" }, pick), cell(c.gain || "none"),
-      ...[run.settled[state.score], run.certified ?? "never", run.fallback.length].map((n) => cell(String(n), "number")));
-    if (i === state.cell) row.setAttribute("aria-current", "true");
-    return row;
-  }));
 }
 
 /* ---- what follows the step ---- */
@@ -266,10 +242,7 @@ function markRow(t) {
 function on(id, event, act) { $(id).addEventListener(event, act); }
 
 function listen() {
-  on("patient", "change", () => choose({ patient: Number($("patient").value) }));
-  on("score", "change", () => choose({ score: Number($("score").value) }));
-  on("rule", "change", () => choose({ cell: fillGains($("rule").value, cells[state.cell].gain) }));
-  on("gain", "change", () => choose({ cell: Number($("gain").value) }));
+  for (const [id, key] of Object.entries(LISTS)) on(id, "change", () => choose({ [key]: Number($(id).value) }));
   on("choices", "submit", (event) => event.preventDefault());
   on("t", "input", () => show(Number($("t").value)));
   const steps = { first: () => 0, previous: () => state.t - 1, next: () => state.t + 1, last: () => last };
@@ -296,8 +269,7 @@ function listen() {
 /** The address of the page says what is shown, so that it can be sent; not inside the report, which has its own. */
 function keepLink() {
   if (location.protocol === "about:") return;
-  const c = cells[state.cell];
-  const said = { patient: patients[state.patient].name, rule: cellName(c), gain: c.gain, score: scores[state.score], t: state.t };
+  const said = { patient: patients[state.patient].name, rule: cellName(cells[state.cell]), score: scores[state.score], t: state.t };
   history.replaceState(null, "", `#${new URLSearchParams(said)}`);
 }
 
@@ -306,16 +278,12 @@ function follow() {
   const given = new URLSearchParams(location.hash.slice(1));
   const found = Object.entries({
     patient: patients.findIndex((patient) => patient.name === given.get("patient")),
-    cell: cells.findIndex((c) => cellName(c) === given.get("rule") && c.gain === given.get("gain")),
+    cell: cells.findIndex((c) => cellName(c) === given.get("rule")),
     score: scores.indexOf(given.get("score")),
     t: /^\d+$/u.test(given.get("t") ?? "") ? Number(given.get("t")) : -1,
   }).filter(([, value]) => value >= 0);
   Object.assign(state, Object.fromEntries(found));
-  const c = cells[state.cell];
-  $("patient").value = String(state.patient);
-  $("score").value = String(state.score);
-  $("rule").value = cellName(c);
-  fillGains($("rule").value, c.gain);
+  for (const [id, key] of Object.entries(LISTS)) $(id).value = String(state[key]);
   return found.length > 0;
 }
 

@@ -34,9 +34,10 @@ function pathOf(run, score) {
   return { run, order, tied, rank, guided: run.places[0].map(sorted), resolved, found, settled: run.settled[score], certified, fallback: new Set(run.fallback) };
 }
 
+/** A rule with its gain, if it looks at one; an order that is drawn has its seed. */
 function cellName(c) {
   const several = cells.filter((other) => other.rule === c.rule && other.gain === c.gain).length > 1;
-  return several ? `${c.rule}, order ${c.seed}` : c.rule;
+  return [c.rule, c.gain && `by ${c.gain}`, several && `order ${c.seed}`].filter(Boolean).join(", ");
 }
 
 function isCertified(t) { return path.certified !== null && t >= path.certified; }
