@@ -167,12 +167,11 @@ def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
 
 
 def share_columns(
-    table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools, *, beside: bool = False
+    table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools
 ) -> tuple[Floats, Floats, Bools]:
     """Shares below and above, (n_rows,) each: 0 where one side is empty, NaN where both are; and which rows are wrong.
 
     possible : (n_rows, 3). rows : (n_rows,) those whose two shares must go together with it and with each other.
-    beside : whether the cut points are in `features.csv` beside the table.
     """
     shares = [number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in names]
     empty = [table.empty(name) for name in names]
@@ -187,12 +186,10 @@ def share_columns(
         strange = rows & (share > 0) & ~can_be
         lacking = rows & can_be & empty[side] & np.isfinite(shares[1 - side])
         wrong[strange | lacking] = True
-        step = f"empty it, or give the cut point {word}" + (" in features.csv" if beside else "")
-        found = f"though it cannot be {word}"
+        step, found = f"empty it, or give the cut point {word} in features.csv", f"though it cannot be {word}"
         table.wrong(strange, names[side], "nothing or 0", step, lambda row: f"{share[row]:g}, {found}")
-        never = f"is never {word}, or say in features.csv that it cannot be" if beside else "never is"
-        found = "nothing beside the other side's probability"
-        table.wrong(lacking, names[side], "both, or neither", f"write 0 if it {never}", found)
+        step = f"write 0 if it is never {word}, or say in features.csv that it cannot be"
+        table.wrong(lacking, names[side], "both, or neither", step, "nothing beside the other side's probability")
 
     check(0, "low")
     check(1, "high")

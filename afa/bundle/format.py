@@ -172,7 +172,7 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
     wrong, both = np.zeros(len(table), dtype=bool), {}
     for state in ("with", "without"):
         names = f"p_low_{state}", f"p_high_{state}"
-        low, high, faulty = share_columns(table, names, possible[feature], states, beside=True)
+        low, high, faulty = share_columns(table, names, possible[feature], states)
         wrong |= faulty
         both[state] = np.maximum(three_values(low, high), 0.0)
     says = {state: np.isfinite(both[state][:, 0]) for state in both}
