@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.allocate import Choice, Rule, View
+from afa.allocate import Rule, View
 from afa.bundle import Bundle
 from afa.csvfile import suggestion
 from afa.engine.patient_state import DuelWeights
@@ -274,23 +274,17 @@ def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
 def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDArray[np.bool_]) -> Suggestion:
     """The item that the rule chooses among the features on offer, (M,) bool, free ones first; `price` is (I,)."""
     free = offered & (price == 0)[menu.item_of]
-    choice = _choice(rule, _offering(view, menu, free), free) if free.any() else None
-    if choice is None or (choice.fallback and not free[offered].all()):
-        choice = _choice(rule, _offering(view, menu, offered), offered)
+    for among in (free, offered) if free.any() else (offered,):
+        choice = rule.choose(_offering(view, menu, among))
+        if not 0 <= choice.feature < len(among) or not among[choice.feature]:
+            where, expected = f"rule {type(rule).__name__}", "an index of an unobserved feature"
+            raise PlannerError(Fault(where, str(choice.feature), expected, "correct the rule's choose()"))
+        if not choice.fallback or free[offered].all():
+            break
     item = int(menu.item_of[choice.feature])
     others = [j for j in menu.members[item] if offered[j] and j != choice.feature]
     features = tuple(view.features[j] for j in (choice.feature, *others))
     return Suggestion(menu.names[item], features, float(price[item]), choice.reason, choice.over)
-
-
-def _choice(rule: Rule, view: View, offered: NDArray[np.bool_]) -> Choice:
-    choice = rule.choose(view)
-    if not 0 <= choice.feature < len(offered) or not offered[choice.feature]:
-        expected = "an index of an unobserved feature"
-        raise PlannerError(
-            Fault(f"rule {type(rule).__name__}", str(choice.feature), expected, "correct the rule's choose()")
-        )
-    return choice
 
 
 def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
