@@ -128,7 +128,7 @@ class Conversation:
 
     def _carry_out(self, request: Any) -> dict[str, Any]:
         """Do what is asked; the part of the answer that only this request has."""
-        planner = self.planner
+        planner, more = self.planner, dict[str, Any]()
         match request:
             case _Observe():
                 planner.observe_all(self._values(request), cost=request.cost)
@@ -140,27 +140,23 @@ class Conversation:
                 rows = planner.explain(request.most).to_dict(orient="records")
                 if len(planner.bundle.entities) <= ALL_DUELS_UP_TO:
                     rows = [row | {"outcomes": outcomes(planner, row["feature"])} for row in rows]
-                return {"candidates": rows, "runners_up": [item.name for item in planner.runners_up()]}
+                more = {"candidates": rows, "runners_up": [item.name for item in planner.runners_up()]}
             case _Save():
                 self.keeper.save_copy(planner, request.file)
-                return {"saved": request.file}
-            case _Show():
-                verbs = {"undo": self._undo, "ranking": self._ranking, "view": self._view, "history": self._history}
-                return verbs[request.do]() if request.do in verbs else {}
-        return {}
-
-    def _undo(self) -> dict[str, Any]:
-        undone = self.planner.undo()
-        return {"undone": {"kind": undone.kind, "features": undone.features, "values": undone.values}}
-
-    def _history(self) -> dict[str, Any]:
-        return {"history": history_of(self.planner.actions)}
-
-    def _ranking(self) -> dict[str, Any]:
-        if not isinstance(self.planner, TopKPlanner):
-            found = "a ranking asked of one entity's planner"
-            raise PlannerError(Fault("request ranking", found, "the top-k question", "ask for show"))
-        return {"ranking": standings(self.planner), "resolved": self.planner.resolved()}
+                more = {"saved": request.file}
+            case _Show(do="undo"):
+                undone = planner.undo()
+                more = {"undone": {"kind": undone.kind, "features": undone.features, "values": undone.values}}
+            case _Show(do="ranking"):
+                if not isinstance(planner, TopKPlanner):
+                    found = "a ranking asked of one entity's planner"
+                    raise PlannerError(Fault("request ranking", found, "the top-k question", "ask for show"))
+                more = {"ranking": standings(planner), "resolved": planner.resolved()}
+            case _Show(do="history"):
+                more = {"history": history_of(planner.actions)}
+            case _Show(do="view"):
+                more = {"view": self._view()}
+        return more
 
     def _values(self, request: _Observe) -> dict[str, int]:
         values = {feature_named(self.planner, name): value for name, value in request.values.items()}
@@ -191,7 +187,7 @@ class Conversation:
         planner = self.planner
         closed = planner.observed.keys() | planner.skipped
         item = planner.suggest()
-        view = {
+        return {
             "posterior": posterior_of(planner),
             "of": f"Posterior probability, {posterior_is_of(planner)}",
             "values": planner.observed,
@@ -203,7 +199,6 @@ class Conversation:
             "priced": planner.priced,
             "panels": list(planner.panels),
         }
-        return {"view": view}
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:
