@@ -111,7 +111,8 @@ def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Sett
     walked = {}
     for run, part in parts.items():
         where = f"table choices, {' '.join(filter(None, run[0][:2]))}, seed {run[1]}"
-        by_round = part.pivot(index="patient", columns="t").reindex(names)
+        columns = ("feature", "fallback", "certified")
+        by_round = {name: part.pivot(index="patient", columns="t", values=name).reindex(names) for name in columns}
         orders = pd.Index(bundle.features).get_indexer(by_round["feature"].iloc[:, 1:].to_numpy().ravel())
         orders = orders.reshape(len(names), -1).astype(np.int64)
         whole = orders.shape[1] == len(bundle.features) and (np.sort(orders) == np.arange(len(bundle.features))).all()
@@ -295,13 +296,11 @@ def explorer_page(explored: Explored) -> str:
 
     said = read_mapping(Path(__file__).parent / "templates" / "explorer_words.yaml")
     words = said.pop("words")
-    for kind, of_kind in said.items():
-        words |= {f"{kind.removesuffix('s').capitalize()} {name}": text for name, text in of_kind.items() if name}
     library = Resources(mode="inline", components=["bokeh", "bokeh-api"], minified=True, log_level="error")
     return page(
         "explorer.html",
-        summary=explored.summary | {"said": said},
         words=words,
+        summary=explored.summary | {"said": said},
         version=bokeh.__version__,
         library=packed("\n".join(library.js_raw).encode()),
         steps=[packed(json.dumps(steps, separators=(",", ":")).encode()) for steps in explored.steps],
