@@ -28,7 +28,7 @@ from afa.cohort.table_cohort import (
     write_table_cohort,
 )
 from afa.config import RunConfig
-from afa.doctor.inputs import check_cohort_file
+from afa.doctor.checks import check_cohort_file
 from afa.elicit.consensus import pool_answers
 from afa.errors import AfaError, CohortError, ConfigError
 from afa.features import read_features

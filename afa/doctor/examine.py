@@ -14,15 +14,19 @@ from snakemake.utils import update_config
 
 from afa.config import RunConfig, check_run_config, own_rule_files
 from afa.doctor import Finding, Findings, counted
-from afa.doctor.estimate import check_estimate
-from afa.doctor.inputs import (
+from afa.doctor.checks import (
     check_baselines,
     check_bundle,
     check_cohort_file,
+    check_cores,
+    check_disk,
+    check_memory,
+    check_network,
+    check_profile,
     check_project,
     check_series,
 )
-from afa.doctor.machine import check_cores, check_disk, check_memory, check_network, check_profile
+from afa.doctor.estimate import check_estimate
 from afa.errors import ConfigError, Fault
 from afa.yamlfile import read_mapping
 

@@ -12,7 +12,7 @@ from doctored import gathered, listed
 from afa.bundle import load_bundle, save_bundle
 from afa.cohort.geo import GEO_URL, fetch, places, series_folder
 from afa.config import carried_extract, check_run_config
-from afa.doctor import inputs
+from afa.doctor import checks
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
@@ -44,21 +44,21 @@ def words(findings, level="fault"):
 
 
 def test_a_folder_with_a_snakefile_is_that_of_a_project(here):
-    assert levels(listed(inputs.check_project)) == ["ok"]
+    assert levels(listed(checks.check_project)) == ["ok"]
 
 
 def test_a_folder_without_a_snakefile_is_a_fault(here):
     (here / "workflow/Snakefile").unlink()
-    assert "no workflow/Snakefile" in words(listed(inputs.check_project))
+    assert "no workflow/Snakefile" in words(listed(checks.check_project))
 
 
 def test_a_locked_folder_is_a_warning(here):
     put(here / ".snakemake/locks/0.input.lock", b"")
-    assert levels(listed(inputs.check_project)) == ["ok", "warning"]
+    assert levels(listed(checks.check_project)) == ["ok", "warning"]
 
 
 def test_the_recorded_bundle_has_the_entities_of_the_study(here, recorded_bundle):
-    findings, entities = gathered(inputs.check_bundle, check_run_config({}))
+    findings, entities = gathered(checks.check_bundle, check_run_config({}))
     assert levels(findings) == ["ok"]
     assert entities == recorded_bundle.entities
 
@@ -68,7 +68,7 @@ def test_every_fault_of_a_bundle_of_ones_own_is_a_finding(tmp_path):
     shutil.copytree(TINY, folder)
     with (folder / "pairwise.csv").open("a") as table:
         table.write("bleeding,MUC2,MUC2,1,,\nbleeding,MUC2,CXCL8,high,,\n")
-    findings, content = gathered(inputs.check_bundle, check_run_config({"bundle": str(folder)}))
+    findings, content = gathered(checks.check_bundle, check_run_config({"bundle": str(folder)}))
     assert levels(findings) == ["fault"] * len(findings)
     assert "pairwise.csv, line 6" in words(findings)
     assert "pairwise.csv, line 7" in words(findings)
@@ -76,7 +76,7 @@ def test_every_fault_of_a_bundle_of_ones_own_is_a_finding(tmp_path):
 
 
 def test_a_bundle_of_ones_own_without_a_fault_is_described():
-    findings, entities = gathered(inputs.check_bundle, check_run_config({"bundle": str(TINY)}))
+    findings, entities = gathered(checks.check_bundle, check_run_config({"bundle": str(TINY)}))
     assert "fault" not in levels(findings)
     assert "3 entities, 5 features" in words(findings, "ok")
     assert entities == load_bundle(TINY).entities
@@ -84,21 +84,21 @@ def test_a_bundle_of_ones_own_without_a_fault_is_described():
 
 def test_a_bundle_of_one_entity_is_a_fault(tmp_path):
     save_bundle(load_bundle(TINY).restrict_entities(["bleeding"]), tmp_path / "one")
-    findings, _ = gathered(inputs.check_bundle, check_run_config({"bundle": str(tmp_path / "one")}))
+    findings, _ = gathered(checks.check_bundle, check_run_config({"bundle": str(tmp_path / "one")}))
     assert "one entity" in words(findings)
 
 
 def test_every_cohort_of_the_project_has_a_sound_file(here):
     for path in (here / "config/cohorts").glob("*.yaml"):
-        assert levels(gathered(inputs.check_cohort_file, check_run_config({"cohort": path.stem}))[0]) == ["ok"]
+        assert levels(gathered(checks.check_cohort_file, check_run_config({"cohort": path.stem}))[0]) == ["ok"]
 
 
 def test_a_cohort_without_a_file_and_one_with_faults_are_faults(here):
-    assert "'nowhere'" in words(gathered(inputs.check_cohort_file, check_run_config({"cohort": "nowhere"}))[0])
+    assert "'nowhere'" in words(gathered(checks.check_cohort_file, check_run_config({"cohort": "nowhere"}))[0])
     path = here / "config/cohorts/demo.yaml"
     document = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump({**document, "controls": {"key": "x"}, "titel": "y"}))
-    findings, found = gathered(inputs.check_cohort_file, check_run_config({"cohort": "demo"}))
+    findings, found = gathered(checks.check_cohort_file, check_run_config({"cohort": "demo"}))
     assert levels(findings) == ["fault", "fault"]
     assert found is None
 
@@ -107,7 +107,7 @@ def test_a_simulation_with_a_fault_is_found_before_it_is_simulated(here):
     path = here / "config/cohorts/demo.yaml"
     path.write_text(path.read_text().replace("n_patients: 167", "n_patients: none"))
     assert "simulation, key n_patients" in words(
-        gathered(inputs.check_cohort_file, check_run_config({"cohort": "demo"}))[0]
+        gathered(checks.check_cohort_file, check_run_config({"cohort": "demo"}))[0]
     )
 
 
@@ -123,7 +123,7 @@ def mirror(tmp_path):
 def look(settings, mirror=None, cache=Path("nowhere"), entities=()):
     """The findings, what is to be fetched, and the number of patients."""
     places = {"geo_cache": str(cache)} | ({} if mirror is None else {"geo_mirror": str(mirror)})
-    findings, (to_fetch, patients) = gathered(inputs.check_series, settings, check_run_config(places), entities)
+    findings, (to_fetch, patients) = gathered(checks.check_series, settings, check_run_config(places), entities)
     return findings, to_fetch, patients
 
 
@@ -171,7 +171,7 @@ def test_without_a_mirror_what_the_cache_lacks_is_to_be_fetched(mirror, tmp_path
 
 
 def test_a_simulated_series_needs_no_file_and_no_mirror(here, mirror):
-    _, demo = gathered(inputs.check_cohort_file, check_run_config({"cohort": "demo"}))
+    _, demo = gathered(checks.check_cohort_file, check_run_config({"cohort": "demo"}))
     assert levels(look(demo)[0]) == ["ok"]
     assert levels(look(demo, mirror)[0]) == ["ok"]
     assert look(demo, mirror)[1] == ()
@@ -209,7 +209,7 @@ def test_a_live_elicitation_tells_what_it_lacks_before_it_asks(here, monkeypatch
     for name in ("AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     told = words(
-        gathered(inputs.check_bundle, check_run_config({"elicitation": {"live": True, "record": "nowhere"}}))[0],
+        gathered(checks.check_bundle, check_run_config({"elicitation": {"live": True, "record": "nowhere"}}))[0],
         "warning",
     )
     assert "75 of 75 questions for genes are still to be asked" in told
@@ -218,7 +218,7 @@ def test_a_live_elicitation_tells_what_it_lacks_before_it_asks(here, monkeypatch
 
 
 def test_a_record_that_lacks_answers_is_a_fault(here):
-    findings, content = gathered(inputs.check_bundle, check_run_config({"elicitation": {"record": "nowhere"}}))
+    findings, content = gathered(checks.check_bundle, check_run_config({"elicitation": {"record": "nowhere"}}))
     assert levels(findings) == ["fault"]
     assert "nowhere, unary, run r1: found no answer to 75 of 75 questions (75 never asked)" in words(findings)
     assert content is None
@@ -226,7 +226,7 @@ def test_a_record_that_lacks_answers_is_a_fault(here):
 
 def test_carried_answers_of_a_language_model_are_replayed_where_they_fit_and_else_nothing_is(here):
     for settings, words in (({"cohort": "demo"}, "300 answers, replayed"), ({"cohort": "gse117993"}, "off: not live")):
-        (found,) = listed(inputs.check_baselines, check_run_config(settings), ())
+        (found,) = listed(checks.check_baselines, check_run_config(settings), ())
         assert found.level == "ok"
         assert words in found.found
 
@@ -234,12 +234,12 @@ def test_carried_answers_of_a_language_model_are_replayed_where_they_fit_and_els
 def test_live_planning_tells_what_it_lacks_before_it_asks(here, monkeypatch):
     for name in ("AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY", "NCBI_EMAIL"):
         monkeypatch.delenv(name, raising=False)
-    told = words(listed(inputs.check_baselines, check_run_config({"baselines": {"live": True}}), ()), "warning")
+    told = words(listed(checks.check_baselines, check_run_config({"baselines": {"live": True}}), ()), "warning")
     assert all(f"{name} is not set" in told for name in ("AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY"))
     assert "NCBI_EMAIL is not set" in told
     assert "no cap on calls, tokens or money is set" in told
     by_potentials = {"live": True, "methods": ["mrf_llm"], "model": "m", "calls": 1}
-    told = words(listed(inputs.check_baselines, check_run_config({"baselines": by_potentials}), ()), "warning")
+    told = words(listed(checks.check_baselines, check_run_config({"baselines": by_potentials}), ()), "warning")
     assert "NCBI_EMAIL" not in told
     assert "AFA_LLM_MODEL" not in told
     assert "no cap" not in told
@@ -247,7 +247,7 @@ def test_live_planning_tells_what_it_lacks_before_it_asks(here, monkeypatch):
 
 def test_a_record_of_planning_without_answers_and_an_unknown_entity_are_faults(here):
     settings = {"baselines": {"record": "nowhere", "entities": ["nosuch"]}}
-    findings = listed(inputs.check_baselines, check_run_config(settings), ("bleeding",))
+    findings = listed(checks.check_baselines, check_run_config(settings), ("bleeding",))
     assert levels(findings) == ["fault", "fault"]
     assert "nosuch, which the bundle has not" in words(findings)
     assert "nowhere: found no answer" in words(findings)
@@ -255,8 +255,8 @@ def test_a_record_of_planning_without_answers_and_an_unknown_entity_are_faults(h
 
 def test_a_carried_extract_has_nothing_left_to_fetch(here):
     run = check_run_config({"cohort": "gse109142"})
-    _, settings = gathered(inputs.check_cohort_file, run)
-    findings, (to_fetch, patients) = gathered(inputs.check_series, settings, run, ())
+    _, settings = gathered(checks.check_cohort_file, run)
+    findings, (to_fetch, patients) = gathered(checks.check_series, settings, run, ())
     assert levels(findings) == ["ok", "ok"]
     assert (to_fetch, patients) == ((), 206)
     assert carried_extract(check_run_config({"cohort": "gse109142", "source": "geo"}), settings.series) is None

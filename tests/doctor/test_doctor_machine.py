@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from doctored import gathered, listed
 
-from afa.doctor import machine
-from afa.doctor.machine import (
+from afa.doctor import checks
+from afa.doctor.checks import (
     Room,
     check_cores,
     check_disk,
@@ -25,9 +25,9 @@ RESULTS, CACHE = Path("results"), Path("data/geo")
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch):
     """8 GB, one disk of 10 GB, and all commands."""
-    monkeypatch.setattr(machine, "room_of", lambda path: Room(device=1, free_mb=10_000, writable=True))
-    monkeypatch.setattr(machine, "free_memory", lambda: 8_000)
-    monkeypatch.setattr(machine.shutil, "which", lambda command: f"/bin/{command}")
+    monkeypatch.setattr(checks, "room_of", lambda path: Room(device=1, free_mb=10_000, writable=True))
+    monkeypatch.setattr(checks, "free_memory", lambda: 8_000)
+    monkeypatch.setattr(checks.shutil, "which", lambda command: f"/bin/{command}")
 
 
 def levels(findings):
@@ -47,12 +47,12 @@ def test_two_folders_of_one_disk_share_its_room():
 
 def test_two_disks_are_looked_at_one_by_one(monkeypatch):
     rooms = {RESULTS: Room(1, 10_000, True), CACHE: Room(2, 100, True)}
-    monkeypatch.setattr(machine, "room_of", rooms.__getitem__)
+    monkeypatch.setattr(checks, "room_of", rooms.__getitem__)
     assert levels(listed(check_disk, {RESULTS: 1_000, CACHE: 1_000})) == ["ok", "fault"]
 
 
 def test_a_folder_that_must_not_be_written_is_a_fault(monkeypatch):
-    monkeypatch.setattr(machine, "room_of", lambda path: Room(1, 10_000, writable=False))
+    monkeypatch.setattr(checks, "room_of", lambda path: Room(1, 10_000, writable=False))
     found = listed(check_disk, {RESULTS: 1})
     assert levels(found) == ["fault", "ok"]
     assert "no permission" in found[0].found
@@ -67,7 +67,7 @@ def test_memory_must_hold_the_largest_job_and_had_better_hold_all_at_once(togeth
 
 
 def test_memory_of_which_nothing_is_known_is_no_fault(monkeypatch):
-    monkeypatch.setattr(machine, "free_memory", lambda: None)
+    monkeypatch.setattr(checks, "free_memory", lambda: None)
     assert levels(listed(check_memory, 1, 1)) == ["warning"]
 
 
@@ -91,7 +91,7 @@ def with_commands(monkeypatch):
     """Have a machine these commands alone."""
 
     def only(*commands):
-        monkeypatch.setattr(machine.shutil, "which", lambda name: f"/bin/{name}" if name in commands else None)
+        monkeypatch.setattr(checks.shutil, "which", lambda name: f"/bin/{name}" if name in commands else None)
 
     return only
 
