@@ -216,7 +216,7 @@ def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bou
     exact = np.zeros(len(bundle.entities), dtype=bool)
     for v, entity in enumerate(bundle.entities):
         model = bundle.mrf(entity)
-        exact[v] = estimate(model, memory_limit=memory_limit).bytes <= memory_limit
+        exact[v] = estimate(model).bytes <= memory_limit
         if exact[v]:
             low[v], high[v] = -map_state(model.scaled(-1.0))[1], map_state(model)[1]
         else:

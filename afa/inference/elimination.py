@@ -31,14 +31,12 @@ class Estimate:
 
     width : features in the largest separator of the elimination order. table_entries : entries of all tables that are
     visited. bytes : largest memory held at one time. operations : entries read or written, all passes together.
-    enumerated : features of the largest component that is listed half against half instead of eliminated, 0 if none.
     """
 
     width: int
     table_entries: int
     bytes: int
     operations: int
-    enumerated: int = 0
 
     @property
     def seconds(self) -> float:

@@ -17,9 +17,9 @@ from afa.checks.errata.rows import EXACT, Row, measured, rate, vanishes
 from afa.closure import half_potentials
 from afa.errors import Fault, InferenceError
 from afa.gain import cmi, log_odds, wald_magnitude
-from afa.inference.exact import configurations, exact
+from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import ROUNDING, VALUES, Evidence, Floats, PairwiseMRF
+from afa.mrf import ROUNDING, Evidence, Floats, PairwiseMRF
 from afa.orders import generator_of
 from afa.preference import duel_variance, gaussian_sign, linearity
 
@@ -44,7 +44,7 @@ class SmallModel:
     @cached_property
     def scores(self) -> Floats:
         """S(x) of every configuration, (3^n,) nats."""
-        return configurations(np.multiply.outer(self.unary, VALUES), self.coupling)[1]
+        return self.mrf.energies(np.indices((3,) * len(self.unary)).reshape(len(self.unary), -1).T - 1)
 
     @property
     def coupled(self) -> bool:
