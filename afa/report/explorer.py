@@ -113,8 +113,8 @@ def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Sett
         where = f"table choices, {' '.join(filter(None, run[0][:2]))}, seed {run[1]}"
         columns = ("feature", "fallback", "certified")
         by_round = {name: part.pivot(index="patient", columns="t", values=name).reindex(names) for name in columns}
-        orders = pd.Index(bundle.features).get_indexer(by_round["feature"].iloc[:, 1:].to_numpy().ravel())
-        orders = orders.reshape(len(names), -1).astype(np.int64)
+        chosen = pd.Index(by_round["feature"].iloc[:, 1:].to_numpy().ravel())
+        orders = pd.Index(bundle.features).get_indexer(chosen).reshape(len(names), -1).astype(np.int64)
         whole = orders.shape[1] == len(bundle.features) and (np.sort(orders) == np.arange(len(bundle.features))).all()
         again = "run the allocation stage again for this bundle and cohort"
         _check(whole, where, "other features", "each feature of the bundle once, of each patient", again)
