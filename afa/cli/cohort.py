@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from afa.cli import options
-from afa.errors import CohortError, ConfigError, Fault
-from afa.files import atomic_folder, write_csv
+from afa.errors import ConfigError, Fault
+from afa.files import atomic_folder
 
 if TYPE_CHECKING:
     from afa.bundle import Bundle
@@ -329,29 +329,3 @@ def league_page(
 
     write_league(fields, out)
     typer.echo(f"wrote {out}")
-
-
-@league.command("gains")
-def league_gains(
-    folder: Annotated[Path, typer.Argument(help="a bundle of directions, or a field with real labels")],
-    out: Annotated[Path, options.written(".csv")],
-    patients: Annotated[int, typer.Option(min=10, help="patients drawn from the bundle's own models")] = 400,
-    tables: options.FieldTables = None,
-    seed: Annotated[int, typer.Option(min=0, help="of the patients that are drawn")] = 0,
-    json: options.AsJson = False,
-) -> None:
-    """Compare the gain over entities with sums over duels: how often does the right entity come first?"""
-    from afa.stages.inputs import load_stage_bundle
-    from afa.stages.league import gains_of_drawn, gains_of_field
-    from afa.stages.league.entrants import read_entrant
-
-    if (folder / "study.yaml").is_file():
-        entrant = read_entrant(folder, tables)
-        if isinstance(entrant, str):
-            raise CohortError(Fault(str(folder), entrant, "the field's table", "name the folder with it: --tables"))
-        table = gains_of_field(entrant, seed=seed)
-    else:
-        table = gains_of_drawn(load_stage_bundle(folder), patients, seed=seed)
-    write_csv(table, out, float_format="%.6g")
-    first = table.pivot_table(index="gain", columns="t", values="first", sort=False).round(3)
-    typer.echo(options.as_json(table, out=str(out)) if json else first.to_string())

@@ -1,5 +1,8 @@
 """The gain over entities beside sums over duels on drawn patients."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,8 +11,11 @@ from afa.bundle import load_bundle
 from afa.engine.course import MISSING
 from afa.engine.patient import Patient
 from afa.errors import ConfigError
-from afa.stages.league import GAINS, _told, gains_of_drawn, gains_of_field
 from afa.stages.league.entrants import read_entrant
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from gains import GAINS, _told, gains_of_drawn, gains_of_field
 
 
 def test_all_gains_end_alike_and_the_lead_of_information_over_itself_is_none():
