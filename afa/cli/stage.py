@@ -167,7 +167,7 @@ def experiment_errata_computed(
     from afa.bundle import load_bundle
     from afa.checks.errata.computed import computed_errata
     from afa.checks.errata.patients import load_expression
-    from afa.cohort.encode import read_aliases, read_ensembl
+    from afa.cohort.encode import Coding, read_aliases, read_ensembl
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, load_cohort_file
     from afa.stages.inputs import check_duels, load_inputs, paper_tables
@@ -179,11 +179,10 @@ def experiment_errata_computed(
     settings = load_cohort_file(config)
     expression = None
     if not isinstance(settings, TableCohort):
-        known = read_aliases(aliases) if aliases else None
-        ids = read_ensembl(ensembl) if ensembl else None
-        expression = load_expression(
-            settings, Source.read(source), load_bundle(bundle), test=test, level=level, aliases=known, ensembl=ids
-        )
+        known = read_aliases(aliases) if aliases else {}
+        ids = read_ensembl(ensembl) if ensembl else {}
+        coding, read = Coding("controls", test, level), Source.read(source)
+        expression = load_expression(settings, read, load_bundle(bundle), coding, aliases=known, ensembl=ids)
     printed, solver = paper_tables(paper), solves.solver()
     rows = computed_errata(model, patients, paper=printed, expression=expression, solver=solver, threads=solves.threads)
     write_tables({"rows": rows}, out)

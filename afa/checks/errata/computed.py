@@ -5,11 +5,10 @@ Items 2, 3, 5, 7 to 9, 13, 17 and 20; of item 13 also what holds of random inter
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -43,26 +42,29 @@ N, SMALL_K, LARGE_K = 6, 2, 5
 NONE_BEATEN = "sets in which an entity is beaten for certain"
 
 
-class Halves(NamedTuple):
-    """Before any observation: an entity's score S and its two half-potential classes p_1 and p_0, numbers in nats.
+def solve_entities(bundle: Bundle, solver: Solver, *, threads: int | None = 1) -> pd.DataFrame:
+    """Every entity before any observation, in its order: its score S and its two half-potential classes p_1 and p_0.
 
-    two_elbo : difference of the ELBOs of the classes. stack_a : the Gaussian estimate of E_Q[sign S]. log_z, log_odds :
-    exact log Z_v over all M features and log Z_1 - log Z_0, NaN where exact inference is too large. expected,
-    expected_sign : exact E_Q[S] and E_Q[sign S], NaN where S has no distribution on a lattice either.
+    score : the model of S. two_elbo : difference of the ELBOs of the classes. stack_a : the Gaussian estimate of
+    E_Q[sign S]. log_z, log_odds : exact log Z_v over all M features and log Z_1 - log Z_0, missing where exact
+    inference is too large. expected, expected_sign : exact E_Q[S] and E_Q[sign S], missing where S has no distribution
+    on a lattice either. All numbers in nats.
     """
-
-    score: PairwiseMRF
-    two_elbo: float
-    stack_a: float
-    log_z: float = np.nan
-    log_odds: float = np.nan
-    expected: float = np.nan
-    expected_sign: float = np.nan
-
-
-def solve_entities(bundle: Bundle, solver: Solver, *, threads: int | None = 1) -> list[Halves]:
-    """Every entity of the bundle, in its order."""
-    return [_solve(bundle.mrf(entity), solver, threads) for entity in bundle.entities]
+    rows = []
+    for score in map(bundle.mrf, bundle.entities):
+        classes = half_potentials(score)
+        one, zero = (mean_field(model, solver=solver) for model in classes)
+        sign = float(stack_a([Evidence.of(model) for model in classes], [one.marginals, zero.marginals])[0, 1])
+        found = {"score": score, "two_elbo": one.elbo - zero.elbo, "stack_a": sign}
+        rows.append(found)
+        nothing, factors = np.zeros((1, score.n_features), dtype=np.int8), (1.0, 0.5, -0.5)
+        with suppress(InferenceError):  # what is not known is left out of each check, which counts what it has
+            log_z = log_partitions(score, nothing != 0, nothing, factors=factors, limit=ENTRY_LIMIT, threads=threads)[0]
+            found |= {"log_z": float(log_z[0]), "log_odds": float(log_z[1] - log_z[2])}
+            law = score_distribution(score, limit=ENTRY_LIMIT, threads=threads)
+            found |= {"expected": law.expected_score, "expected_sign": law.expected_sign}
+    names = ["score", "two_elbo", "stack_a", "log_z", "log_odds", "expected", "expected_sign"]
+    return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:], "float64"))
 
 
 def chosen_duels(bundle: Bundle, most: int) -> list[tuple[PairwiseMRF, PairwiseMRF]]:
@@ -72,37 +74,12 @@ def chosen_duels(bundle: Bundle, most: int) -> list[tuple[PairwiseMRF, PairwiseM
     return [(models[a], models[b]) for a, b in (pairs[place] for place in chosen)]
 
 
-def _solve(score: PairwiseMRF, solver: Solver, threads: int | None) -> Halves:
-    classes = half_potentials(score)
-    one, zero = (mean_field(model, solver=solver) for model in classes)
-    sign = float(stack_a([Evidence.of(model) for model in classes], [one.marginals, zero.marginals])[0, 1])
-    found = Halves(score, one.elbo - zero.elbo, sign)
-    try:
-        nothing, factors = np.zeros((1, score.n_features), dtype=np.int8), (1.0, 0.5, -0.5)
-        own, of_one, of_zero = log_partitions(
-            score, nothing != 0, nothing, factors=factors, limit=ENTRY_LIMIT, threads=threads
-        )[0]
-        found = found._replace(log_z=float(own), log_odds=float(of_one - of_zero))
-        law = score_distribution(score, limit=ENTRY_LIMIT, threads=threads)
-        return found._replace(expected=law.expected_score, expected_sign=law.expected_sign)
-    except InferenceError:  # what is not known is left out of each check, which counts the entities that it has
-        return found
-
-
-def known(halves: Sequence[Halves], name: str) -> Floats:
-    """The numbers of this name that are known."""
-    values = np.array([getattr(entity, name) for entity in halves], dtype=np.float64)
-    return values[~np.isnan(values)]
-
-
-def halved_contraction(bundle: Bundle, halves: Sequence[Halves], most_duels: int, solver: Solver) -> list[Row]:
+def halved_contraction(bundle: Bundle, most_duels: int, solver: Solver) -> list[Row]:
     """Item 5: what halving does for the solves, sign by sign, and whether anything contracts."""
-    scores = [entity.score for entity in halves]
+    scores = [bundle.mrf(entity) for entity in bundle.entities]
     differences = [a - b for a, b in chosen_duels(bundle, most_duels)]
     capped, betas = list[Row](), list[Row]()
     for kind, prefix, models in (("entities", "", scores), ("duels", "duels_", differences)):
-        if not models:
-            continue
         for sign, factor in (("plus", 1.0), ("minus", -1.0)):
             whole, half = (
                 float(np.mean([not mean_field(model.scaled(part), solver=solver).converged for model in models]))
@@ -129,10 +106,11 @@ def largest_slope() -> float:
     return float((q - m * m).max())
 
 
-def bundle_sign(halves: Sequence[Halves]) -> list[Row]:
+def bundle_sign(halves: pd.DataFrame) -> list[Row]:
     """Items 2 and 9 on the bundle: the expected sign of S before any observation, and what `stack_a` says of it."""
-    exact = known(halves, "expected_sign")
-    distance = np.array([entity.stack_a for entity in halves if not np.isnan(entity.expected_sign)]) - exact
+    solved = halves.dropna(subset="expected_sign")
+    exact = solved["expected_sign"].to_numpy()
+    distance = solved["stack_a"].to_numpy() - exact
     return [
         vanishes(2, "sign_bundle", np.abs(exact), pending=NO_LATTICE),
         vanishes(9, "stack_a_start", np.abs(distance), holds=lambda each: each.mean() <= CLOSE, pending=NO_LATTICE),
@@ -140,9 +118,9 @@ def bundle_sign(halves: Sequence[Halves]) -> list[Row]:
     ]
 
 
-def bundle_normalisers(halves: Sequence[Halves]) -> list[Row]:
+def bundle_normalisers(halves: pd.DataFrame) -> list[Row]:
     """Item 3 on the bundle: by how much the two classes' normalisers differ, and the posterior with them."""
-    log_odds = np.abs(known(halves, "log_odds"))
+    log_odds = halves["log_odds"].dropna().abs().to_numpy()
     return [
         vanishes(3, name, values, statistic, holds=lambda _: all_zero(log_odds), pending=TOO_LARGE)
         for name, values, statistic in (
@@ -154,10 +132,11 @@ def bundle_normalisers(halves: Sequence[Halves]) -> list[Row]:
     ]
 
 
-def kl_identity(halves: Sequence[Halves]) -> list[Row]:
+def kl_identity(halves: pd.DataFrame) -> list[Row]:
     """Item 7: half the difference of the two KL divergences against E_Q[D], both exact, before any observation."""
-    models = [entity.score for entity in halves if not np.isnan(entity.log_z)]
-    scores, log_z, cross = [Evidence.of(model) for model in models], known(halves, "log_z"), None
+    solved, cross = halves.dropna(subset="log_z"), None
+    models, log_z = solved["score"].tolist(), solved["log_z"].to_numpy()
+    scores = [Evidence.of(model) for model in models]
     with suppress(InferenceError):
         cross = np.array([exact_expected_score(model, None, scores, memory_limit=MEMORY_LIMIT) for model in models])
     if cross is None or len(models) < 2:
@@ -178,10 +157,10 @@ def kl_identity(halves: Sequence[Halves]) -> list[Row]:
     ]
 
 
-def two_elbo_target(halves: Sequence[Halves]) -> list[Row]:
+def two_elbo_target(halves: pd.DataFrame) -> list[Row]:
     """Item 8: E_Q[S] and l-hat = log Z_1 - log Z_0, both exact and not shifted, before any observation."""
-    solved = [entity for entity in halves if not np.isnan(entity.expected)]
-    expected, log_odds = known(solved, "expected"), known(solved, "log_odds")
+    solved = halves.dropna(subset="expected")
+    expected, log_odds = solved["expected"].to_numpy(), solved["log_odds"].to_numpy()
     difference = expected - log_odds
     close = CLOSE * np.abs(expected) + EXACT
     return [
@@ -190,7 +169,7 @@ def two_elbo_target(halves: Sequence[Halves]) -> list[Row]:
         vanishes(8, "difference", difference, holds=lambda each: (np.abs(each) <= close).all(), pending=NO_LATTICE),
         measured(8, "difference_least", difference, np.min, pending=NO_LATTICE),
         measured(8, "difference_largest", difference, np.max, pending=NO_LATTICE),
-        measured(8, "two_elbo", known(halves, "two_elbo")),
+        measured(8, "two_elbo", halves["two_elbo"]),
     ]
 
 
@@ -198,7 +177,7 @@ def nothing_observed(bundle: Bundle) -> list[Row]:
     """Item 13: whom the profile of zeros lets win."""
     a, b = np.triu_indices(len(bundle.entities), 1)
     decided = np.abs(bundle.priors[a] - bundle.priors[b]) > EXACT
-    return [measured(13, "decided_at_zero", decided, pending=patients.NO_DUELS)]
+    return [measured(13, "decided_at_zero", decided)]
 
 
 def support_met(bundle: Bundle) -> list[Row]:
@@ -304,8 +283,8 @@ def computed_errata(
 ) -> pd.DataFrame:
     """The items of docs/errata.md that are worked out on a bundle and a cohort, without any stage's numbers.
 
-    paper : the tables of resources/paper by file name without its ending. expression : what the cohort was encoded
-    from, where it is at hand.
+    bundle : of two entities or more. paper : the tables of resources/paper by file name without its ending.
+    expression : what the cohort was encoded from, where it is at hand.
 
     Raises
     ------
@@ -320,7 +299,7 @@ def computed_errata(
     halves = solve_entities(bundle, solver, threads=threads)
     biases = patients.biases(bundle, cohort, solver, extent.exact_states, threads=threads)
     drawn = patients.random_states(cohort, extent.duel_states, purpose="duels")
-    read = patients.duel_readings(bundle, cohort, drawn, solver) if len(bundle.entities) > 1 else None
+    read = patients.duel_readings(bundle, cohort, drawn, solver)
     rows = [
         *small.maximum_entropy(models),
         *small.unbiased_start(models),
@@ -331,7 +310,7 @@ def computed_errata(
         *enough_better(extent.intervals),
         *bundle_sign(halves),
         *bundle_normalisers(halves),
-        *halved_contraction(bundle, halves, extent.duels, solver),
+        *halved_contraction(bundle, extent.duels, solver),
         *kl_identity(halves),
         *two_elbo_target(halves),
         *pooled_start(bundle, solver, extent.duels),

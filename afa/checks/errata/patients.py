@@ -5,7 +5,7 @@ Patients and states are drawn from hashes of names; item 21 is about the express
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.checks.errata.rows import EXACT, NEAR, Row, by_hash, measured, rate, share_interval, some_of, vanishes
 from afa.closure import half_potentials
-from afa.cohort.build import read_values
+from afa.cohort.build import overridden, read_values
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig
-from afa.cohort.encode import Names, Test, choose_rows, encode, first_tier_present, log_values
+from afa.cohort.encode import Coding, Names, Test, choose_rows, encode, first_tier_present, log_values
 from afa.cohort.geo import Source
 from afa.engine.duels import Duel
 from afa.engine.elimination import elimination_plan, log_partitions
 from afa.engine.elimination_tables import Plan
 from afa.engine.layout import pack
 from afa.engine.paths import Snapshots, sign_paths, snapshots
-from afa.errors import CohortError, Fault, InferenceError
+from afa.errors import InferenceError
 from afa.inference.meanfield import Solver, mean_field
 from afa.mrf import Floats, PairwiseMRF
 from afa.orders import generator_of, random_order, random_orders
@@ -36,7 +36,6 @@ from afa.stages.inputs import final_differences
 ENTRY_LIMIT = 2e7
 """Table entries of one elimination: a model that needs more is left out of the exact checks, which have seconds."""
 TOO_LARGE = "exact inference, which is too large for every entity of this bundle"
-NO_DUELS = "bundles of two entities or more"
 COIN = 0.5
 NO_EXPRESSION = "expression values of the cohort"
 NONE_DECIDED = "patients with a duel that is decided at full observation"
@@ -46,59 +45,33 @@ SOLVED = 1e-6
 
 @dataclass(frozen=True)
 class CohortExpression:
-    """Log2 expression of genes x samples, which samples are controls (n_samples,), and the cohort's ternary test."""
+    """Log2 expression of controls and of patients, genes x samples; the patients' ternary code, its test's level."""
 
-    values: pd.DataFrame
-    is_control: NDArray[np.bool_]
-    test: Test = "empirical"
-    level: float = 0.05
+    controls: Floats
+    patients: Floats
+    code: NDArray[np.int8]
+    level: float
 
-    def __post_init__(self) -> None:
-        if self.is_control.shape != (self.values.shape[1],) or self.is_control.all() or not self.is_control.any():
-            found = f"{int(self.is_control.sum())} controls among {self.values.shape[1]} samples"
-            step = "mark the controls of the series"
-            raise CohortError(Fault("expression values", found, "patients and controls, one mark a sample", step))
-
-    def code(self) -> NDArray[np.int8]:
-        """(n_genes, n_patients) code by the test about the control centre, as the cohort was encoded (decision D1)."""
-        coded = encode(self.values, self.is_control, test=self.test, level=self.level)
-        return coded.to_numpy()[:, ~self.is_control]
-
-
-def written_code(expression: CohortExpression) -> NDArray[np.int8]:
-    """(n_genes, n_patients) code of eq:ternary-encoding as printed: p is the share of controls C with |C| > |x|."""
-    known = expression.values.to_numpy(dtype=np.float64)
-    controls, patients = known[:, expression.is_control], known[:, ~expression.is_control]
-    size = np.sort(np.abs(controls), axis=1)
-    p = np.empty(patients.shape)
-    for gene in range(len(known)):
-        p[gene] = 1.0 - np.searchsorted(size[gene], np.abs(patients[gene]), side="right") / size.shape[1]
-    direction = np.sign(patients - controls.mean(axis=1, keepdims=True))
-    return np.where(p < expression.level, direction, 0.0).astype(np.int8)
+    @classmethod
+    def of(cls, values: pd.DataFrame, is_control: NDArray[np.bool_], test: Test, level: float) -> CohortExpression:
+        """The code is the test about the control centre, as the cohort was encoded (decision D1)."""
+        code, known = encode(values, is_control, test=test, level=level).to_numpy(), values.to_numpy(dtype=np.float64)
+        return cls(known[:, is_control], known[:, ~is_control], code[:, ~is_control], level)
 
 
 def load_expression(
-    config: CohortConfig,
-    source: Source,
-    bundle: Bundle,
-    *,
-    test: Test = "empirical",
-    level: float = 0.05,
-    aliases: Names | None = None,
-    ensembl: Names | None = None,
+    config: CohortConfig, source: Source, bundle: Bundle, coding: Coding, *, aliases: Names, ensembl: Names
 ) -> CohortExpression:
     """Read the values that a cohort was encoded from, on the bundle's features; arguments as of `build_cohort`.
 
     Features without a row in the series are left out, as in the cohort. Errors are those of `build_cohort`.
     """
-    other_names: Mapping[str, Sequence[str]] = aliases or {}
-    names = {name: (*bundle.aliases.get(name, ()), *other_names.get(name, ())) for name in bundle.features}
-    chosen, tiers, read = read_values(config, source, bundle.features, names, ensembl or {})
-    raw = read.values[[*chosen.controls, *chosen.patients]]
-    log = log_values(raw, config.expression.unit, read.library_size)
+    own = overridden(coding, config.encoding)
+    names = {name: (*bundle.aliases.get(name, ()), *aliases.get(name, ())) for name in bundle.features}
+    chosen, tiers, read = read_values(config, source, bundle.features, names, ensembl)
+    log = log_values(read.values[[*chosen.controls, *chosen.patients]], config.expression.unit, read.library_size)
     values, _ = choose_rows(log, first_tier_present(tiers, map(str, log.index)), chosen.controls)
-    is_control = np.isin(values.columns, chosen.controls)
-    return CohortExpression(values, is_control, config.encoding.test or test, config.encoding.level or level)
+    return CohortExpression.of(values, np.isin(values.columns, chosen.controls), own.test, own.level)
 
 
 def vote_for_neither(bundle: Bundle, cohort: Cohort, solver: Solver, most_patients: int) -> list[Row]:
@@ -145,20 +118,27 @@ def opposite_profile(bundle: Bundle, cohort: Cohort) -> list[Row]:
 def structural_ties(bundle: Bundle, cohort: Cohort, printed_share: float) -> list[Row]:
     """Item 19: the share of duels tied at full observation, where all others are one-sided; and whether it is one."""
     tied = final_differences(bundle, cohort.values) == 0
-    of_patients = tied.mean(axis=1) if tied.size else np.zeros(0)
     return [
-        measured(19, "structural_ties", tied, claim=printed_share, pending=NO_DUELS),
-        vanishes(19, "ties_by_patient", of_patients, np.ptp, holds=lambda each: np.ptp(each) <= NEAR, pending=NO_DUELS),
+        measured(19, "structural_ties", tied, claim=printed_share),
+        vanishes(19, "ties_by_patient", tied.mean(axis=1), np.ptp, holds=lambda each: np.ptp(each) <= NEAR),
     ]
+
+
+def written_code(expression: CohortExpression) -> NDArray[np.int8]:
+    """(n_genes, n_patients) code of eq:ternary-encoding as printed: p is the share of controls C with |C| > |x|."""
+    size, p = np.sort(np.abs(expression.controls), axis=1), np.empty(expression.patients.shape)
+    for gene, each in enumerate(np.abs(expression.patients)):
+        p[gene] = 1.0 - np.searchsorted(size[gene], each, side="right") / size.shape[1]
+    direction = np.sign(expression.patients - expression.controls.mean(axis=1, keepdims=True))
+    return np.where(p < expression.level, direction, 0.0).astype(np.int8)
 
 
 def down_regulation(expression: CohortExpression | None) -> list[Row]:
     """Item 21: what a p-value two-sided about zero calls down, beside the one about the controls' centre."""
     if expression is None:
         return [Row(21, "lowest_written", pending=NO_EXPRESSION)]
-    known = expression.values.to_numpy(dtype=np.float64)
-    controls, patients = known[:, expression.is_control], known[:, ~expression.is_control]
-    written, ours = written_code(expression), expression.code()
+    controls, patients, ours = expression.controls, expression.patients, expression.code
+    written = written_code(expression)
     lowest = patients < controls.min(axis=1, keepdims=True)
     above = patients >= np.median(controls, axis=1, keepdims=True)
     below_all, as_printed = "values below all controls", "values that are called down as printed"
@@ -171,7 +151,7 @@ def down_regulation(expression: CohortExpression | None) -> list[Row]:
         measured(21, "down_centred", ours < 0),
         measured(21, "up_centred", ours > 0),
         measured(21, "down_above_median", above[written < 0], pending=as_printed),
-        measured(21, "negative_values", known < 0),
+        measured(21, "negative_values", np.hstack([controls, patients]) < 0),
     ]
 
 
@@ -316,10 +296,8 @@ def product_scores(bundle: Bundle, read: Snapshots, observed: NDArray[np.int64],
     return expected - expected.T
 
 
-def expected_duel(read: DuelReadings | None) -> list[Row]:
+def expected_duel(read: DuelReadings) -> list[Row]:
     """Item 6: the two formulas for E_Q[D], and the mean of the Gaussian score as printed."""
-    if read is None:
-        return [Row(6, "mixture_sign", pending=NO_DUELS)]
     mixture, product = (read.cases[name].to_numpy() for name in ("mixture", "product"))
     score, constant = (read.final[name].to_numpy() for name in ("score", "constant"))
     difference = np.abs(mixture - product)
@@ -337,18 +315,14 @@ def expected_duel(read: DuelReadings | None) -> list[Row]:
     ]
 
 
-def same_sign(read: DuelReadings | None) -> list[Row]:
+def same_sign(read: DuelReadings) -> list[Row]:
     """Item 9: the signs of `stack_a` and of `linearity`."""
-    if read is None:
-        return [Row(9, "same_sign", pending=NO_DUELS)]
     same = np.sign(read.cases["stack_a"]) == np.sign(read.cases["mixture"])
     return [measured(9, "same_sign", same, holds=lambda each: not each.all())]
 
 
-def doubled_couplings(read: DuelReadings | None) -> list[Row]:
+def doubled_couplings(read: DuelReadings) -> list[Row]:
     """Item 12: widths of the paper's `l1` bracket and of the one that counts each coupling once."""
-    if read is None:
-        return [Row(12, "wider", pending=NO_DUELS)]
     narrow = read.cases["tight"].to_numpy()
     wide = narrow + read.cases["between"].to_numpy()
     wider, unobserved = wide > narrow + read.tie, wide > read.tie

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -124,8 +124,7 @@ class Printed:
         return found
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What a check of one item gave; its words are in `Errata`, under the same name.
 
     item : number. name : short snake_case word, distinct within the item. claim_value, value : the paper's number and
@@ -195,12 +194,11 @@ vanishes = partial(measured, claim=0.0, holds=all_zero)
 
 def share_interval(hits: ArrayLike, patients: Iterable[str]) -> tuple[float, float]:
     """Interval of the mean of `hits` (n,) by resampling patients; `patients` (n,) names the patient of each."""
-    cases = pd.DataFrame(
-        {"patient": np.array(list(patients), dtype=str), "hit": np.asarray(hits, dtype=float), "one": 1.0}
-    )
+    names = np.array(list(patients), dtype=str)
+    cases = pd.DataFrame({"patient": names, "hit": np.asarray(hits, dtype=float), "one": 1.0})
     units = sorted(cases["patient"].unique())
     resampled = Resampled.of(units, resamples=RESAMPLES, confidence=CONFIDENCE, purpose="errata")
-    low, high = resampled.share(cases.assign(one=1.0), "hit", "one", by=None)[["low", "high"]].iloc[0]
+    low, high = resampled.share(cases, "hit", "one", by=None)[["low", "high"]].iloc[0]
     return float(low), float(high)
 
 
@@ -212,17 +210,11 @@ COLUMNS = [*TEXTS, "value", "low", "high", "unit", "n", "holds", "pending", "hea
 
 def frame_of(rows: Sequence[Row]) -> pd.DataFrame:
     """Some rows as a table, not of all items perhaps."""
-    return pd.DataFrame([asdict(row) for row in rows], columns=[each.name for each in fields(Row)]).astype(FORM)
+    return pd.DataFrame(rows, columns=Row._fields).astype(FORM)
 
 
 def table_of(rows: pd.DataFrame, errata: Errata) -> pd.DataFrame:
-    """The rows of `frame_of` with their texts, by item and then as given.
-
-    Raises
-    ------
-    ValueError : two rows of one name, a row with neither value nor pending text, or rows and texts that do not match.
-
-    """
+    """The rows of `frame_of` with their texts, by item and then as given."""
     texts = pd.DataFrame(
         [
             {"item": number, "name": name, "kind": item.kind, "label": item.places, **check.model_dump()}
@@ -230,17 +222,7 @@ def table_of(rows: pd.DataFrame, errata: Errata) -> pd.DataFrame:
             for name, check in item.checks.items()
         ]
     )
-    whole = rows.merge(texts, on=["item", "name"], how="left", indicator="words")
-    heads = texts.groupby("item", as_index=False)["headline"].sum().assign(name="")
-    for what, found in (
-        ("rows of one name", whole[whole.duplicated(["item", "name"])]),
-        ("rows without words", whole[whole["words"] == "left_only"]),
-        ("rows without value or pending text", whole[whole["value"].isna() & (whole["pending"] == "")]),
-        ("items without exactly one headline", heads[heads["headline"] != 1]),
-    ):
-        if len(found):
-            names = found[["item", "name"]].drop_duplicates().sort_values(["item", "name"])
-            raise ValueError(f"{what}: {', '.join(f'{item} {name}' for item, name in names.to_numpy())}")
+    whole = rows.merge(texts, on=["item", "name"], how="left", validate="one_to_one")
     return whole[COLUMNS].astype({"headline": "bool"}).sort_values("item", kind="stable", ignore_index=True)
 
 

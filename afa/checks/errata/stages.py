@@ -6,7 +6,6 @@ What those stages have not made is left pending.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import product
 from math import ceil
 from typing import Any
@@ -211,7 +210,7 @@ def missed_calls(summary: pd.DataFrame, _: Printed) -> list[Row]:
     tight = _called(summary, 12, "called_tight", {"t": CALLS, "reference": "l1_tight"})
     missed = Row(12, "missed_calls", claim_value=0.0, pending=printed.pending or tight.pending)
     if printed.value is not None and tight.value is not None and tight.n is not None:
-        missed = replace(missed, pending=f"duels that are called at t = {CALLS}")
+        missed = missed._replace(pending=f"duels that are called at t = {CALLS}")
         if tight.value > 0:
             share = 1 - printed.value / tight.value
             missed = Row(12, "missed_calls", share, 0.0, n=round(tight.value * tight.n), holds=share <= EXACT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from bundles import bundle_of
 from errata_rows import by_name
@@ -11,7 +12,6 @@ from oracle import energies, posterior
 from afa.bundle import Bundle
 from afa.checks.errata import computed as exact_entities
 from afa.checks.errata.computed import (
-    Halves,
     bundle_normalisers,
     bundle_sign,
     chosen_duels,
@@ -39,7 +39,7 @@ def coupled(strength: float, n: int = 4, unary: float = 0.1) -> Bundle:
     return bundle_of(np.full((2, n), unary), couplings)
 
 
-def halves_of(bundle: Bundle) -> list[Halves]:
+def halves_of(bundle: Bundle) -> pd.DataFrame:
     return solve_entities(bundle, Solver())
 
 
@@ -59,9 +59,9 @@ def test_exact_numbers_of_a_bundle_are_those_of_listing() -> None:
     bundle = coupled(0.5)
     log_odds, expected, sign = enumerated_start(bundle)
     found = halves_of(bundle)
-    np.testing.assert_allclose([entity.log_odds for entity in found], log_odds, atol=1e-9)
-    np.testing.assert_allclose([entity.expected for entity in found], expected, atol=1e-9)
-    np.testing.assert_allclose([entity.expected_sign for entity in found], sign, atol=1e-9)
+    np.testing.assert_allclose(found["log_odds"], log_odds, atol=1e-9)
+    np.testing.assert_allclose(found["expected"], expected, atol=1e-9)
+    np.testing.assert_allclose(found["expected_sign"], sign, atol=1e-9)
 
 
 def test_the_normalisers_of_a_bundle_are_equal_without_couplings_only() -> None:
@@ -74,7 +74,7 @@ def test_the_normalisers_of_a_bundle_are_equal_without_couplings_only() -> None:
 def test_the_error_of_the_posterior_is_the_largest_over_all_scores() -> None:
     halves = halves_of(coupled(0.5))
     s = np.linspace(-20, 20, 200_001)
-    worst = [np.abs(1 / (1 + np.exp(-s)) - 1 / (1 + np.exp(entity.log_odds - s))).max() for entity in halves]
+    worst = [np.abs(1 / (1 + np.exp(-s)) - 1 / (1 + np.exp(odds - s))).max() for odds in halves["log_odds"]]
     assert by_name(bundle_normalisers(halves))["bundle_posterior"].value == pytest.approx(np.mean(worst), abs=1e-6)
 
 
@@ -126,18 +126,18 @@ def test_what_is_too_large_to_solve_exactly_is_pending_and_has_no_number(monkeyp
 
 def test_halving_is_compared_with_the_same_sign() -> None:
     frustrated = coupled(3.0, n=8)
-    rows = by_name(halved_contraction(frustrated, halves_of(frustrated), 10, Solver()))
+    rows = by_name(halved_contraction(frustrated, 10, Solver()))
     assert [rows[f"capped_{name}"].value for name in ("plus", "half_plus", "minus", "half_minus")] == [0, 0, 1, 1]
     assert rows["capped_half_minus"].holds is True
     moderate = coupled(0.75, n=5)
-    rows = by_name(halved_contraction(moderate, halves_of(moderate), 10, Solver(max_iterations=20)))
+    rows = by_name(halved_contraction(moderate, 10, Solver(max_iterations=20)))
     assert rows["capped_half_minus"].value < rows["capped_minus"].value
     assert rows["capped_half_minus"].claim_value == rows["capped_minus"].value
 
 
 def test_beta_of_entities_and_duels_by_hand() -> None:
     bundle = coupled(2.0)
-    rows = by_name(halved_contraction(bundle, halves_of(bundle), 10, Solver()))
+    rows = by_name(halved_contraction(bundle, 10, Solver()))
     assert (rows["beta_entities_least"].value, rows["beta_entities_halved_largest"].value) == (6.0, 3.0)
     # the two entities differ in one coupling of 2
     assert rows["beta_duels_largest"].value == 2.0

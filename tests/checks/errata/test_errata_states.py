@@ -186,8 +186,3 @@ def test_a_budget_that_were_narrower_is_noticed() -> None:
         ].holds
         is False
     )
-
-
-def test_a_bundle_of_one_entity_has_no_duels_to_check() -> None:
-    rows = [*expected_duel(None), *same_sign(None), *doubled_couplings(None)]
-    assert all(row.pending for row in rows)

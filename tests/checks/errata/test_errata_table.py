@@ -8,22 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from bundles import bundle_of
 from errata_rows import PAPER, cohort_of
 
 from afa.bundle import Bundle
 from afa.checks.errata.computed import Extent, computed_errata
 from afa.checks.errata.rows import (
-    Check,
-    Errata,
-    Item,
-    Point,
-    Row,
     errata_page,
-    frame_of,
     load_errata,
     summarise_errata,
-    table_of,
 )
 from afa.checks.errata.stages import errata_table
 from afa.cohort.cohort import Cohort
@@ -65,6 +57,7 @@ def test_every_item_has_a_headline_and_every_row_a_number_or_a_reason(table: pd.
     assert (table["value"].notna() ^ (table["pending"] != "")).all()
     assert not table.duplicated(["item", "name"]).any()
     assert (table["label"] != "").all()
+    assert table[["kind", "claim", "check", "unit"]].notna().all(axis=None), "a row without words"
     assert (table.loc[table["pending"] != "", "holds"].isna()).all()
 
 
@@ -96,12 +89,6 @@ def test_the_summary_has_our_number_and_the_papers_beside_it(table: pd.DataFrame
     assert len(rows) == table["value"].notna().sum() + table["claim_value"].notna().sum()
 
 
-def test_a_bundle_of_one_entity_has_all_items_too() -> None:
-    bundle = bundle_of([[1.0, -1.0, 0.5]], np.zeros((1, 3, 3)))
-    table = made_table(bundle, cohort_of(bundle, np.random.default_rng(0).integers(-1, 2, (4, 3))))
-    assert table.loc[table["headline"], "item"].tolist() == CHECKED
-
-
 def test_the_units_of_the_rows_are_metrics_of_the_summary() -> None:
     assert {check.unit for item in ERRATA.items.values() for check in item.checks.values()} <= set(METRICS)
 
@@ -117,27 +104,3 @@ def test_an_item_is_as_grave_as_its_gravest_point_and_5_is_withdrawn() -> None:
 def test_the_page_of_errata_is_made_from_the_texts() -> None:
     made = (FOLDER / "docs/errata.md").read_text(encoding="utf-8")
     assert made == errata_page(ERRATA), "run: python -m afa.checks.errata.rows"
-
-
-GOOD = Row(item=1, name="one", value=1.0)
-WORDS = Check(claim="it is", check="a sum", unit="rate", headline=True)
-OTHER = WORDS.model_copy(update={"headline": False})
-
-
-def texts(**checks: Check) -> Errata:
-    return Errata(items={1: Item(title="", places="eq:one", points=(Point(kind="erratum", text=""),), checks=checks)})
-
-
-@pytest.mark.parametrize(
-    ("rows", "errata", "message"),
-    [
-        ([GOOD, GOOD], texts(one=WORDS), "rows of one name: 1 one"),
-        ([GOOD, replace(GOOD, name="two")], texts(one=WORDS), "rows without words: 1 two"),
-        ([replace(GOOD, value=None)], texts(one=WORDS), "rows without value or pending text: 1 one"),
-        ([GOOD], texts(one=OTHER), "items without exactly one headline: 1"),
-        ([GOOD], texts(one=WORDS, two=WORDS), "items without exactly one headline: 1"),
-    ],
-)
-def test_a_table_that_says_too_little_or_too_much_is_refused(rows: list[Row], errata: Errata, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        table_of(frame_of(rows), errata)
