@@ -238,7 +238,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
             if len(chosen):
                 part = _decided(chosen, models, population, bootstrap)
                 rows.append(part.assign(target=population, reference=decision))
-    rows.append(_inside(pd.concat(rows, ignore_index=True)))
+    rows.append(_inside(pd.concat(rows).reindex(columns=SUMMARY), tables["references"]))
     rows.append(_constant_answers(calls, bootstrap).assign(target="clinical"))
     left_out = tables["left_out"].groupby("quantity").size().items()
     rows.append(pd.DataFrame([{"metric": "count", "quantity": f"left_out_{name}", "value": n} for name, n in left_out]))
@@ -306,20 +306,17 @@ def _exact_rows(references: pd.DataFrame) -> pd.DataFrame:
     return whole.assign(metric="accuracy", target="drawn", reference="exact")
 
 
-def _inside(rows: pd.DataFrame) -> pd.DataFrame:
+def _inside(rows: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
     """Whether the exact accuracy lies in the interval of the drawn patients, overall and as a share of entities."""
-    accuracy = rows[(rows["metric"] == "accuracy") & (rows["target"] == "drawn")].reindex(columns=SUMMARY)
-    accuracy = accuracy[accuracy["level"].isna()].fillna({"entity": "", "variant": ""})
     made = []
-    for decision in DECISIONS:
-        found = accuracy[accuracy["reference"] == decision]
-        own = accuracy[(accuracy["reference"] == "exact") & (accuracy["variant"] == (EXACT[decision] or ""))]
-        beside = found.merge(own[["entity", "value"]], on="entity", suffixes=("", "_exact"))
-        held = beside["value_exact"].between(beside["low"], beside["high"])
-        for quantity, part in (
-            ("exact_inside", held[beside["entity"] == ""]),
-            ("entity_exact_inside", held[beside["entity"] != ""]),
-        ):
+    for decision in DECISIONS if len(references) else ():
+        exact = references.set_index("entity")[decision].astype(np.float64)
+        exact[""] = exact.mean()
+        chosen = (rows["metric"] == "accuracy") & (rows["target"] == "drawn") & (rows["reference"] == decision)
+        found = rows[chosen & rows["level"].isna()].fillna({"entity": ""}).set_index("entity")
+        held = exact.reindex(found.index).between(found["low"], found["high"])[found.index.isin(exact.index)]
+        of_all = held.index == ""
+        for quantity, part in (("exact_inside", held[of_all]), ("entity_exact_inside", held[~of_all])):
             if len(part):
                 made.append({"quantity": quantity, "reference": decision, "value": part.mean(), "n": len(part)})
     return pd.DataFrame(made).assign(metric="rate", target="drawn")

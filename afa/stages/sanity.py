@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from afa.bundle import Bundle
-from afa.checks.sanity import Subject, paths, raise_on_failed_gates, run_gates, scores, synthetic_subjects
+from afa.checks.sanity import Subject, paths, run_gates, scores, synthetic_subjects
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver
 from afa.stages.base import Section, Seeds, Stage
@@ -33,7 +33,7 @@ STAGE = Stage(
         "brackets": "population t bracket decided called wrong tied_called cohort bundle",
         "contraction": "model entity opponent contraction ternary cohort bundle",
         "convergence": "model t entity solves iterations capped finished cohort bundle",
-        "gates": "name input cases failures perturbed_failures first_case found expected further_cases cohort bundle",
+        "gates": "name input cases failures perturbed_failures cohort bundle",
         "gauge_change": "subject score t states changed input cohort bundle",
         "nonconvergence": "model patient entity solves capped persistent cohort bundle",
     },
@@ -64,7 +64,7 @@ def run(
     synthetic = synthetic_subjects(threads=threads)
     subjects = [("run", own), *(("synthetic", one) for one in synthetic)]
     changes = [scores.gauge_change(one).assign(input=name) for name, one in subjects]
-    tables = {
+    return {
         "gates": run_gates(GATES, own, synthetic),
         "brackets": paths.bracket_table(own),
         "convergence": paths.convergence_table(own),
@@ -72,8 +72,6 @@ def run(
         "contraction": paths.contraction_table(bundle),
         "gauge_change": pd.concat(changes, ignore_index=True),
     }
-    raise_on_failed_gates(tables["gates"], GATES)
-    return tables
 
 
 def summarise(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -191,37 +191,30 @@ def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject])
     """One row per gate and input (`run`, `synthetic`).
 
     cases, failures : of the check. perturbed_failures : failures on the broken copy that was noticed least, missing
-    for `run`. first_case, found, expected : of the first failing case, empty where there is none. further_cases : one
-    or two more.
+    for `run`.
+
+    Raises
+    ------
+    SanityError : a fault per check that fails, with its first case, and per check that cannot fail.
+
     """
-    rows: list[dict[str, object]] = []
+    rows, faults = [], list[Fault]()
     for gate in gates:
-        broken = [_over(check, synthetic).failures for check in gate.perturbed]
-        for name, subjects, noticed in (("run", [run], None), ("synthetic", synthetic, min(broken, default=0))):
-            outcome = _over(gate.check, subjects)
-            first = outcome.failing[0] if outcome.failing else Failure("", "", "")
-            row = {"name": gate.name, "input": name, "cases": outcome.cases, "failures": outcome.failures}
-            row |= {"perturbed_failures": noticed, "first_case": first.case}
-            row |= {"found": first.found, "expected": first.expected}
-            rows.append(row | {"further_cases": "; ".join(failure.case for failure in outcome.failing[1:])})
-    return pd.DataFrame(rows).astype({"perturbed_failures": "Int64"})
-
-
-def raise_on_failed_gates(table: pd.DataFrame, gates: Sequence[Gate]) -> None:
-    """Raise a `SanityError` with a fault per failing row of the table of `run_gates`, or return."""
-    next_steps = {gate.name: gate.next_step for gate in gates}
-    faults = []
-    for row in table.to_dict("records"):
-        where = f"sanity check {row['name']} ({row['input']})"
-        if row["failures"]:
-            found = f"{row['first_case']}: {row['found']} ({row['failures']} of {row['cases']} cases)"
-            faults.append(Fault(where, found, row["expected"], next_steps[row["name"]]))
-        if row["input"] == "synthetic" and not row["perturbed_failures"]:
-            found = f"no failure among the {row['cases']} cases of a copy broken on purpose"
-            step = "repair the check: it cannot fail"
-            faults.append(Fault(where, found, "at least one", step))
+        noticed = min((_over(check, synthetic).failures for check in gate.perturbed), default=0)
+        for name, subjects in (("run", [run]), ("synthetic", synthetic)):
+            outcome, where = _over(gate.check, subjects), f"sanity check {gate.name} ({name})"
+            rows.append((gate.name, name, outcome.cases, outcome.failures, None if name == "run" else noticed))
+            if outcome.failures:
+                first = outcome.failing[0]
+                found = f"{first.case}: {first.found} ({outcome.failures} of {outcome.cases} cases)"
+                faults.append(Fault(where, found, first.expected, gate.next_step))
+            if name == "synthetic" and not noticed:
+                found = f"no failure among the {outcome.cases} cases of a copy broken on purpose"
+                faults.append(Fault(where, found, "at least one", "repair the check: it cannot fail"))
     if faults:
         raise SanityError(faults)
+    table = pd.DataFrame(rows, columns=["name", "input", "cases", "failures", "perturbed_failures"])
+    return table.astype({"perturbed_failures": "Int64"})
 
 
 def _over(check: Check, subjects: Sequence[Subject]) -> Outcome:

@@ -171,10 +171,6 @@ HELD = {
 }
 """Metric and method of each column of the null."""
 
-SETTING = ["reference", "coupling", "variant"]
-Variants = Mapping[tuple[str, ...], tuple[str, float]]
-"""By setting of the grid around what was fixed: `variant` and `level` of its rows in the summary."""
-
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
@@ -188,8 +184,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
     used, left_out = labels["entity"].nunique(), len(tables["left_out"])
     counts = count_rows({"labels": (used, used + left_out), "labels_of_one_class": (left_out, used + left_out)})
-    variants = _variants(tables["tasks"])
-    rows = [(counts, {}), *_beside(labels, sample), *_metrics(tables["scores"], sample, variants)]
+    rows = [(counts, {}), *_beside(labels, sample), *_metrics(tables["scores"], sample)]
     found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
     if len(tables["controls"]):
         found.append(summary_rows("controls", _controls(tables["controls"], bootstrap)))
@@ -216,20 +211,21 @@ def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
     ]
 
 
-def _variants(tasks: pd.DataFrame) -> Variants:
-    """What differs from the first setting of the same reference and coupling, which was fixed beforehand."""
-    settings = tasks.drop_duplicates(SETTING).fillna({"threshold": 0.0, "strength": 0.0})
-    numbers = settings[["threshold", "strength"]]
-    other = numbers != numbers.groupby([settings["reference"], settings["coupling"]]).transform("first")
-    at = numbers["strength"].map("_at_strength_{:g}".format).where(other["strength"], "")
-    names = ("threshold" + at).where(other["threshold"], "strength")
-    levels = numbers["threshold"].where(other["threshold"], numbers["strength"])
-    return dict(zip(settings[SETTING].itertuples(index=False, name=None), zip(names, levels, strict=True), strict=True))
+def _named(variant: str) -> tuple[str, float]:
+    """`variant` and `level` in the summary of a setting of the grid around what was fixed.
+
+    >>> _named("threshold=1 strength=0.5")
+    ('threshold_at_strength_0.5', 1.0)
+    """
+    first, _, other = variant.partition(" ")
+    name, _, level = first.partition("=")
+    return f"{name}_at_{other.replace('=', '_')}" if other else name, float(level)
 
 
-def _metrics(scores: pd.DataFrame, sample: Resampled, variants: Variants) -> Iterator[Labelled]:
+def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
     """Every metric by setting, order and t: runs of one order are averaged, then labels."""
-    for (reference, coupling, variant, allocation, t), part in groups(scores, *SETTING, "allocation", "t"):
+    by = ["reference", "coupling", "variant", "allocation", "t"]
+    for (reference, coupling, variant, allocation, t), part in groups(scores, *by):
         by_entity = dict(groups(part, "entity"))
         found: dict[tuple[str, str], dict[str, Floats]] = {}
         for name, own in by_entity.items():
@@ -240,7 +236,7 @@ def _metrics(scores: pd.DataFrame, sample: Resampled, variants: Variants) -> Ite
         for (metric, method), values in found.items():
             lines = mean_and_each(values, sizes, confidence=sample.confidence)
             if variant:
-                name, level = variants[reference, coupling, variant]
+                name, level = _named(variant)
                 lines = lines[lines["entity"].isna()].assign(variant=name, level=level)
             keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
             order = {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
@@ -251,7 +247,7 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     """Specificity among the healthy, by setting, order and t: the mean over entities, and each entity."""
     held = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
     sample = Resampled.of(held["patient"].unique(), **dict(bootstrap), purpose="labels")
-    rows = labelled(_metrics(held, sample, {}))
+    rows = labelled(_metrics(held, sample))
     return rows[rows["metric"] == "specificity"]
 
 
