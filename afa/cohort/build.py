@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
 from afa.cohort import geo
 from afa.cohort.cohort import Cohort
@@ -35,33 +33,9 @@ from afa.cohort.samples import Selected, describe_labels, make_labels, select
 from afa.errors import CohortError, Fault
 
 
-class Coded(NamedTuple):
-    """The code of `patients` and `controls`, `(n, n_genes)`; which genes lack spread, `flat`; and what to record."""
-
-    patients: pd.DataFrame
-    flat: npt.NDArray[np.bool_]
-    record: dict[str, Any]
-    controls: pd.DataFrame
-
-
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
     """What a cohort's own file says in the place of the run's."""
     return replace(coding, **own.model_dump(exclude_none=True))
-
-
-def encoded(coding: Coding, values: pd.DataFrame, chosen: Selected) -> Coded:
-    """The code of the patients and of the controls, of `(n_genes, n_samples)` values in log2 units."""
-    patients, controls = values[list(chosen.patients)], values[list(chosen.controls)]
-    if coding.reference == "cohort":
-        flat = without_robust_spread(patients.to_numpy(dtype=np.float64))
-        found = encode_by_cohort(patients, threshold=coding.threshold)
-        return Coded(found.T, flat, {"reference": "cohort", "threshold": coding.threshold}, controls.iloc[:, :0].T)
-    how: dict[str, Any] = {"test": coding.test, "level": coding.level}
-    found = encode(values, np.isin(values.columns, chosen.controls), **how)[list(chosen.patients)]
-    flat = without_spread(controls.to_numpy(dtype=np.float64))
-    healthy, used = encode_controls(controls, **how)
-    said = how | ({} if used == coding.test else {"test_of_controls": used})
-    return Coded(found.T, flat, said, healthy.T)
 
 
 def build_cohort(
@@ -151,29 +125,39 @@ def assemble(
     if needed or len(absent) == len(found_in):
         raise CohortError(_missing_genes(config, needed or absent, tiers))
     values, read_from = choose_rows(log, found_in, chosen.controls)
-    coded = encoded(coding, values, chosen)
+    measured, controls = values[list(chosen.patients)], values[list(chosen.controls)]
+    how: dict[str, Any] = {"test": coding.test, "level": coding.level}
+    if coding.reference == "cohort":
+        how = {"reference": "cohort", "threshold": coding.threshold}
+        flat = without_robust_spread(measured.to_numpy(dtype=np.float64))
+        coded, healthy = encode_by_cohort(measured, threshold=coding.threshold).T, controls.iloc[:, :0].T
+    else:
+        flat = without_spread(controls.to_numpy(dtype=np.float64))
+        coded = encode(values, np.isin(values.columns, chosen.controls), **how)[list(chosen.patients)].T
+        of_controls, used = encode_controls(controls, **how)
+        healthy, how = of_controls.T, how | ({} if used == coding.test else {"test_of_controls": used})
     because = {name: allowed[name] for name in absent} if isinstance(allowed, dict) else {}
     patients = chosen.samples.loc[list(chosen.patients)]
     labels = make_labels(patients, config.labels, entities)
-    code, names_of = coded.patients.to_numpy(), {"down": -1, "zero": 0, "up": 1}
+    code, names_of = coded.to_numpy(), {"down": -1, "zero": 0, "up": 1}
     record = {
         "title": config.title,
         "series": config.series,
         "origin": config.origin,
         "files": [dict(entry) for entry in files],
-        "encoding": {**coded.record, "unit": config.expression.unit},
+        "encoding": {**how, "unit": config.expression.unit},
         "controls": len(chosen.controls),
         "patients": len(chosen.patients),
         "selection": [{"step": step, "samples": left} for step, left in chosen.steps],
         "dropped_features": absent,
         **({"dropped_because": because} if because else {}),
-        "genes_without_spread": [str(gene) for gene in values.index[coded.flat]],
+        "genes_without_spread": [str(gene) for gene in values.index[flat]],
         "aliases_used": {name: row_id for name, row_id in read_from.items() if row_id not in tiers[name][0]},
         "labels": describe_labels(patients, config.labels, labels),
         "shares": {name: round(float((code == value).mean()), 6) for name, value in names_of.items()},
         "all_zero_patients": int((code == 0).all(axis=1).sum()),
     }
-    return Cohort(config.name, tuple(coded.patients.columns), chosen.patients, code, labels, record, coded.controls)
+    return Cohort(config.name, tuple(coded.columns), chosen.patients, code, labels, record, healthy)
 
 
 def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers) -> list[Fault]:

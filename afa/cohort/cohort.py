@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow import ArrowException
 
-from afa.csvfile import LONGEST_NAME, first_of, is_name, quoted, visible
+from afa.csvfile import LONGEST_NAME, few, first_of, is_name, quoted, visible
 from afa.errors import AfaError, CohortError, Fault
 from afa.files import atomic_file, atomic_folder, digest_faults, sha256_of
 from afa.yamlfile import read_mapping
@@ -30,9 +30,8 @@ PATIENT, THRESHOLD = "patient", "encoding threshold"
 LARGEST_TABLE = 500_000_000
 """Cells of a Parquet file; a few bytes of one can stand for as many as there are numbers."""
 
-_IDENTIFIERS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)
-_VALUES = (*_IDENTIFIERS, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
-"""Text too, for the message to name the cell that is no number."""
+_KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "decimal", "dictionary")
+"""What a column of a table of patients may hold, as Arrow calls it; text too, for a fault to name the cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,9 +183,13 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
         faults.append(Fault(str(path), found, "a Parquet table", step))
         return None
     try:
-        table = parquet_table(path, lambda file: _table_fault(file, path, step), step)
+        table = parquet_table(path, step)
     except CohortError as error:
         faults += error.faults
+        return None
+    if PATIENT not in table:
+        found = f"the columns {', '.join(map(quoted, table.columns[:5]))} ..."
+        faults.append(Fault(str(path), found, f"a column {PATIENT!r}", "name the patients in it"))
         return None
     if table[PATIENT].isna().any():
         where = f"{path}, column {PATIENT}"
@@ -196,43 +199,31 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
     return table.set_axis(table.index.map(str), axis=0)
 
 
-def parquet_table(
-    path: Path, fault_of: Callable[[pq.ParquetFile], Fault | None], step: str, columns: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """The columns of a Parquet file, all unless named; a `CohortError` where it is none, or `fault_of` refuses it."""
+def parquet_table(path: Path, step: str, wanted: Collection[str] | None = None) -> pd.DataFrame:
+    """The columns of a Parquet file, all unless named; a `CohortError` where it is not one of numbers and texts."""
+    wrong: Fault | None = None
     try:
         with pq.ParquetFile(path) as file:
-            if (wrong := fault_of(file)) is not None:
-                raise CohortError(wrong)
-            read = file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
-            table: pd.DataFrame = read.to_pandas(use_threads=False)
-            return table
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+            columns = [column for column in schema if wanted is None or column.name in wanted]
+            strange = [one for one in columns if not any(getattr(pa.types, f"is_{kind}")(one.type) for kind in _KINDS)]
+            if rows * max(1, len(schema)) > LARGEST_TABLE:
+                found, expected = f"{rows} patients x {len(schema)} columns", f"at most {LARGEST_TABLE:,} cells"
+                wrong = Fault(str(path), found, expected, "split the cohort")
+            elif twice := [name for name, count in Counter(schema.names).items() if count > 1]:
+                wrong = Fault(str(path), f"columns {few(twice)} more than once", "each column once", "rename them")
+            elif strange:
+                where, kind = f"{path}, column {visible(strange[0].name)}", str(strange[0].type)[:60]
+                wrong = Fault(where, f"values of type {kind}", "numbers or text", step)
+            else:
+                names = [column.name for column in columns]
+                read = file.read(columns=names, use_threads=False).replace_schema_metadata(None)
+                table: pd.DataFrame = read.to_pandas(use_threads=False)
+                return table
     except (OSError, ValueError, LookupError, TypeError, OverflowError, ArrowException) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise CohortError(
-            Fault(str(path), f"what Parquet readers refuse ({reason})", "a Parquet table", step)
-        ) from error
-
-
-def _table_fault(file: pq.ParquetFile, path: Path, step: str) -> Fault | None:
-    """The first reason not to read a Parquet file: its size, its names, or a column of neither numbers nor text."""
-    schema, rows = file.schema_arrow, file.metadata.num_rows
-    names = schema.names
-    if rows * max(1, len(names)) > LARGEST_TABLE:
-        size = f"{rows} patients x {len(names)} columns"
-        return Fault(str(path), size, f"at most {LARGEST_TABLE:,} cells", "split the cohort")
-    if names.count(PATIENT) != 1:
-        found = f"{names.count(PATIENT)} columns {PATIENT!r}"
-        if PATIENT not in names:
-            found = f"the columns {', '.join(map(quoted, names[:5]))} ..."
-        return Fault(str(path), found, f"a column {PATIENT!r}", "name the patients in it")
-    for field_ in schema:
-        fit = _IDENTIFIERS if field_.name == PATIENT else _VALUES
-        if not any(is_kind(field_.type) for is_kind in fit):
-            where = f"{path}, column {visible(field_.name)}"
-            expected = "text or whole numbers" if field_.name == PATIENT else "numbers"
-            return Fault(where, f"values of type {str(field_.type)[:60]}", expected, step)
-    return None
+        wrong = Fault(str(path), f"what Parquet readers refuse ({reason})", "a Parquet table", step)
+    raise CohortError(wrong)
 
 
 def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) -> Iterator[Fault]:
@@ -296,7 +287,7 @@ def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> 
         table = table.fillna(0)
     for position, name in enumerate(table.columns):
         values = table.iloc[:, position]
-        number = pd.to_numeric(values, errors="coerce") if values.dtype.kind not in "biuf" else values
+        number = pd.to_numeric(values.astype(object), errors="coerce") if values.dtype.kind not in "biuf" else values
         right = number.isin(allowed).to_numpy(bool)
         if blank:
             right = right | values.isna().to_numpy(bool)

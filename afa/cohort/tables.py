@@ -22,7 +22,6 @@ from afa.cohort.cohort import (
     CARD_FILE,
     FEATURES_FILE,
     LABELS_FILE,
-    LARGEST_TABLE,
     PATIENT,
     Cohort,
     load_cohort,
@@ -84,7 +83,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
         raise CohortError(Fault(str(path), found, "the patients' names in the first column", "put them there"))
     wanted = {*header[:1], *known, *others}
     if path.suffix == ".parquet":
-        table = _parquet_cells(path, header, wanted)
+        table = _table_of(parquet_table(path, "write it again, or save it as CSV", wanted), str(path))
     elif len(header) == 1 and not any(mark in header[0] for mark in ";\t|,"):
         step = f"put commas between the fields, the patients' names first, then one column per {kind}"
         raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))
@@ -178,19 +177,6 @@ def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ())
     names = pd.Series(list(map(str, frame.index)), name=PATIENT, dtype=object)
     columns = frame.loc[:, frame.columns.map(str) != PATIENT].reset_index(drop=True)
     return _cells_of(_table_of(pd.concat([names, columns], axis="columns"), where, rows), PATIENT)
-
-
-def _parquet_cells(path: Path, names: Sequence[str], wanted: Collection[str]) -> CsvTable:
-    def fault_of(file: pq.ParquetFile) -> Fault | None:
-        rows = file.metadata.num_rows
-        if len(names) > 1 and len(set(names)) == len(names) and rows * len(names) <= LARGEST_TABLE:
-            return None
-        found = f"{rows} rows of {len(names)} columns, {len(set(names))} of them with names of their own"
-        expected = f"two or more columns, each name once, at most {LARGEST_TABLE:,} cells"
-        return Fault(str(path), found, expected, "write the table again")
-
-    step = "write it again, or save it as CSV"
-    return _table_of(parquet_table(path, fault_of, step, [name for name in names if name in wanted]), str(path))
 
 
 def _table_of(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvTable:
