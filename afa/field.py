@@ -130,6 +130,7 @@ def import_field(
             citation=_stated(text, "citation"),
             address=address,
         )
+        of_cuts = given.answers["cuts"]["voter"].nunique()
         title = text.partition("\n")[0].lstrip("# ").partition(": ")[2] or target.name
         study = Settings(
             name=target.name,
@@ -137,7 +138,15 @@ def import_field(
             holds=holds,
             voters=voters,
             table=table,
-            provenance=_provenance(given, voters),
+            provenance={  # what is known and unknown of the answers; nothing is filled in
+                "model": "unknown",
+                "prompts": "unknown",
+                "date": "unknown",
+                "asked_with": "dictionary.csv and entities.csv alone",
+                "cut_points": f"medians over voters ({of_cuts}), where more than half give that side",
+                "answers": {name: len(answers) for name, answers in given.answers.items()},
+                "caveats": [f"voters ({len(voters)}) may be runs of one model: their agreement is then weak evidence"],
+            },
         )
         document = study.model_dump(mode="json", include=WRITTEN, exclude_none=True)
         dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
@@ -346,20 +355,6 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame) -> list[
                 told = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
                 remarks.append(f"{told}: no method should learn from what is missing")
     return remarks
-
-
-def _provenance(given: _Given, voters: Sequence[str]) -> dict[str, Any]:
-    """What is known and unknown of the answers; nothing is filled in."""
-    of_cuts = given.answers["cuts"]["voter"].nunique()
-    return {
-        "model": "unknown",
-        "prompts": "unknown",
-        "date": "unknown",
-        "asked_with": "dictionary.csv and entities.csv alone",
-        "cut_points": f"medians over voters ({of_cuts}), where more than half give that side",
-        "answers": {name: len(table) for name, table in given.answers.items()},
-        "caveats": [f"voters ({len(voters)}) may be runs of one model: their agreement is then weak evidence"],
-    }
 
 
 def _stated(text: str, key: str) -> str:

@@ -8,7 +8,7 @@ import reprlib
 from collections.abc import Hashable, Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -237,25 +237,16 @@ def _faults(error: ValidationError, model: type[BaseModel], where: str) -> Itera
 
 
 def _short(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    try:
-        return (repr(value) if isinstance(value, str) else reprlib.repr(value))[:80]
-    except ValueError:
-        return "a number of thousands of digits"
+    return "nothing" if value is None else (repr(value) if isinstance(value, str) else reprlib.repr(value))[:80]
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """The keys that `model` knows at a location inside it; none where the location is not a model of its own."""
-    current: Any = model
     for part in location:
-        field = current.model_fields.get(part) if _is_model(current) else None
-        if field is None:
+        field = model.model_fields.get(str(part))
+        kinds = [field.annotation, *get_args(field.annotation)] if field else []
+        models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if not models:
             return []
-        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        current = next((candidate for candidate in candidates if _is_model(candidate)), None)
-    return sorted(current.model_fields) if _is_model(current) else []
-
-
-def _is_model(candidate: Any) -> bool:
-    return isinstance(candidate, type) and issubclass(candidate, BaseModel)
+        model = models[0]
+    return sorted(model.model_fields)

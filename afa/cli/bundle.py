@@ -12,16 +12,6 @@ from afa.cli import options
 from afa.errors import BundleError
 from afa.files import write_csv
 
-SHORT = {
-    "unary_up": "up",
-    "unary_down": "down",
-    "couplings_same": "same",
-    "couplings_opposite": "opposite",
-    "couplings_shared": "shared",
-    "log_odds": "log-odds",
-    "probabilities": "how often",
-}
-"""What `afa bundle show` writes above the columns of its tables, so that they fit a terminal."""
 app = typer.Typer(help="Bundles: build, check, show.", no_args_is_help=True)
 
 
@@ -107,8 +97,8 @@ def bundle_show(
     from afa.report.tables import bundle_table, feature_table
 
     model = load_bundle(bundle)
+    table = (feature_table if features else bundle_table)(model)
     if json:
-        table = (feature_table if features else bundle_table)(model)
         typer.echo(options.as_json(table, name=model.name, version=model.version, digest=model.digest))
         return
     typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
@@ -121,7 +111,8 @@ def bundle_show(
         for kind, groups in (("measurement", rates.measurements), ("exclusive group", rates.exclusive)):
             for name, members in groups:
                 typer.echo(f"{kind} {name}: {', '.join(model.features[j] for j in members)}")
-    typer.echo((feature_table if features else bundle_table)(model).rename(columns=SHORT).to_string(index=False))
+    shown = table.rename(columns=lambda name: name.removeprefix("unary_").removeprefix("couplings_"))
+    typer.echo(shown.to_string(index=False))
 
 
 @app.command("graph")

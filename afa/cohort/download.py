@@ -11,7 +11,7 @@ import errno
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -112,31 +112,30 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
 
 
 class _Reply:
-    """What the headers of the last reply said (redirects pass through here too)."""
+    """What the last reply said before its body (redirects pass through here too)."""
 
     def __init__(self) -> None:
-        self.response: requests.Response | None = None
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
 
     def note(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        self.response = response
+        self.status, self.headers = response.status_code, response.headers
         # Some servers announce a .gz file as an encoding of the transfer; unpacking it would store another file.
         response.raw.headers.pop("Content-Encoding", None)
         if self.length is None:
             # pooch stops with a ValueError at a length that is no number.
             response.headers.pop("Content-Length", None)
 
-    def header(self, name: str) -> str:
-        return self.response.headers.get(name, "") if self.response is not None else ""
-
     @property
     def length(self) -> int | None:
         """The size in bytes that the server announced; None where it announced none, or no number."""
-        value = self.header("Content-Length").strip()
+        value = self.headers.get("Content-Length", "").strip()
         return int(value) if value.isascii() and value.isdecimal() else None
 
     @property
     def is_html(self) -> bool:
-        return self.header("Content-Type").partition(";")[0].strip().lower() in {"text/html", "application/xhtml+xml"}
+        kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return kind in {"text/html", "application/xhtml+xml"}
 
 
 def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
@@ -168,14 +167,11 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
 
 def _refused(reply: _Reply, clock: Clock) -> ReplyError:
     """The failure that an HTTP status of 400 or more stands for."""
-    assert reply.response is not None
-    status = reply.response.status_code
-    page = " with an HTML page" if reply.is_html else ""
-    found = f"HTTP status {status}{page}"
+    status, found = reply.status, f"HTTP status {reply.status}{' with an HTML page' if reply.is_html else ''}"
     if status in {404, 410}:
         step = "check the series and the file name in the cohort's config against GEO's folder"
         return ReplyError(found, "the file", step)
-    wait = seconds_asked_for(reply.response.headers, clock.time()) if status in {429, 503} else None
+    wait = seconds_asked_for(reply.headers, clock.time()) if status in {429, 503} else None
     return ReplyError(found, "the file", BY_HAND, again=status in TRANSIENT, wait=wait)
 
 
