@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from afa.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
-from afa.csvfile import LONGEST_NAME, CsvTable, name_column, number_column
+from afa.csvfile import LONGEST_NAME, CsvTable, few, name_column, number_column
 from afa.errors import CohortError, Fault
 from afa.features import FEATURE_COLUMNS, Features, checked_features, share_columns
 from afa.files import sha256_of
@@ -247,9 +247,8 @@ def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | N
 
 def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: str) -> list[Fault]:
     """One line for the features that a file has no such thing of; nothing where there is none."""
-    named = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     step = "add the missing rows or remove the file"
-    return [Fault(table.faults.path, f"no {what} {named}", expected, step)] if names else []
+    return [Fault(table.faults.path, f"no {what} {few(names)}", expected, step)] if names else []
 
 
 def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:

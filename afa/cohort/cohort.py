@@ -25,7 +25,6 @@ FEATURES_FILE = "features.parquet"
 LABELS_FILE = "labels.parquet"
 CONTROLS_FILE = "controls.parquet"
 CARD_FILE = "cohort.yaml"
-PARTS = ("values", "labels", "controls")
 PATIENT, THRESHOLD = "patient", "encoding threshold"
 LARGEST_TABLE = 500_000_000
 """Cells of a Parquet file; a few bytes of one can stand for as many as there are numbers."""
@@ -59,7 +58,9 @@ class Cohort:
             expected = f"{shape} of its patients and features"
             raise CohortError(Fault(f"{where}, values", f"shape {values.shape}", expected, "pass the whole table"))
         table, labels = pd.DataFrame(values, self.patients, self.features), self.labels
-        CohortError.raise_for(_faults(table, labels, self.controls, [f"{where}, {part}" for part in PARTS]))
+        CohortError.raise_for(
+            _faults(table, labels, self.controls, [f"{where}, {part}" for part in ("values", "labels", "controls")])
+        )
         held = np.array(values, dtype=np.int8, order="C")
         held.flags.writeable = False
         object.__setattr__(self, "values", held)

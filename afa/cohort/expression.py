@@ -14,7 +14,7 @@ import math
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -50,16 +50,6 @@ class Expression:
     n_rows: int
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How a table's lines look: the file's name in messages, the separator, all columns, and those that are read."""
-
-    where: str
-    separator: str
-    columns: Sequence[str]
-    read: Collection[int]
-
-
 def read_gene_matrix(path: Path, column_of: Mapping[str, str], wanted: Collection[str]) -> Expression:
     """Read the samples of `column_of` (sample accession -> column name) from a table, gzip or plain, tab or one space.
 
@@ -70,13 +60,12 @@ def read_gene_matrix(path: Path, column_of: Mapping[str, str], wanted: Collectio
     # In file order: taken in the samples' order, a block of GSE193677 takes four times as long to convert.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
-    layout = Layout(str(path), separator, columns, in_file_order)
     keep = frozenset(wanted)
     ids: list[str] = []
     kept: list[np.ndarray] = []
     total = np.zeros(len(position))
     n_rows = 0
-    for block_ids, block in _blocks(layout, partial(open_binary, path)):
+    for block_ids, block in _blocks(str(path), partial(open_binary, path), separator, columns, in_file_order):
         n_rows += len(block_ids)
         for row_id, row in zip(block_ids, block, strict=True):
             # Row by row: numpy's own sum would depend on the block size in the last digit.
@@ -136,15 +125,20 @@ def _positions(path: Path, column_of: Mapping[str, str], columns: list[str]) -> 
     return {sample: at[column] for sample, column in column_of.items()}
 
 
-def _blocks(layout: Layout, opened: Callable[[], BinaryIO]) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Row ids and values (rows, samples) of one block of lines after another; a `CohortError` names the first fault."""
-    types = {"id": pa.string(), **{str(i): pa.float64() for i in layout.read}}
-    names = ["id", *map(str, range(len(layout.columns)))]
-    with suppress(pa.ArrowInvalid), reading(layout.where), opened() as stream:
+def _blocks(
+    where: str, opened: Callable[[], BinaryIO], separator: str, columns: Sequence[str], read: Sequence[int]
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Row ids and values (rows, samples) of one block of lines after another; a `CohortError` names the first fault.
+
+    where : the file's name in messages. columns : all of the table. read : the places of those that are read.
+    """
+    types = {"id": pa.string(), **{str(i): pa.float64() for i in read}}
+    names = ["id", *map(str, range(len(columns)))]
+    with suppress(pa.ArrowInvalid), reading(where), opened() as stream:
         reader = pa_csv.open_csv(
             stream,
             pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, skip_rows=1, column_names=names),
-            pa_csv.ParseOptions(delimiter=layout.separator),
+            pa_csv.ParseOptions(delimiter=separator),
             pa_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[]),
         )
         for batch in reader:
@@ -154,8 +148,8 @@ def _blocks(layout: Layout, opened: Callable[[], BinaryIO]) -> Iterator[tuple[li
             yield batch.column(0).to_pylist(), values
         else:
             return
-    with reading(layout.where), opened() as stream:
-        raise CohortError(wrong_cell(lines_of(stream), layout))
+    with reading(where), opened() as stream:
+        raise CohortError(_wrong_cell(where, stream, separator, columns, read))
 
 
 def fields(line: bytes, separator: str) -> list[str]:
@@ -164,30 +158,26 @@ def fields(line: bytes, separator: str) -> list[str]:
     return next(csv.reader([text], delimiter=separator), [])
 
 
-def lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """The lines of a stream; one of more than `LONGEST_LINE` bytes comes in pieces."""
-    return iter(lambda: stream.readline(LONGEST_LINE), b"")
-
-
-def wrong_cell(lines: Iterable[bytes], layout: Layout) -> Fault:
+def _wrong_cell(where: str, stream: BinaryIO, separator: str, columns: Sequence[str], read: Sequence[int]) -> Fault:
     """The first line or cell below the header that cannot be read, found by plain Python after the fast reader."""
-    for number, line in enumerate(lines, 1):
+    again = "fetch the file again"
+    for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
         if number == 1 or not line.strip():
             continue
         try:
-            row_id, *cells = fields(line, layout.separator)
+            row_id, *cells = fields(line, separator)
         except csv.Error as error:
             found = f"a line that is no row of a table ({error})"
-            return Fault(f"{layout.where}, line {number}", found, "rows of numbers", "fetch the file again")
-        where = f"{layout.where}, line {number}, row {quoted(row_id)}"
-        if len(cells) != len(layout.columns):
-            expected = f"{len(layout.columns) + 1} fields"
-            return Fault(where, f"{len(cells) + 1} fields", expected, "fetch the file again, or correct that line")
-        for i in layout.read:
+            return Fault(f"{where}, line {number}", found, "rows of numbers", again)
+        at = f"{where}, line {number}, row {quoted(row_id)}"
+        if len(cells) != len(columns):
+            expected = f"{len(columns) + 1} fields"
+            return Fault(at, f"{len(cells) + 1} fields", expected, f"{again}, or correct that line")
+        for i in read:
             if not math.isfinite(number_of(cells[i])):
-                at = f"{where}, column {layout.columns[i]}"
-                return Fault(at, quoted(cells[i]), "a finite number", "correct that cell, or fetch the file again")
-    return Fault(layout.where, "text that cannot be read as a table", "rows of numbers", "fetch the file again")
+                step = f"correct that cell, or {again}"
+                return Fault(f"{at}, column {columns[i]}", quoted(cells[i]), "a finite number", step)
+    return Fault(where, "text that cannot be read as a table", "rows of numbers", again)
 
 
 def endless(where: str) -> Fault:
@@ -266,8 +256,7 @@ def _columns(where: str, text: bytes) -> tuple[pd.Index[str], np.ndarray]:
         raise CohortError(Fault(f"{where}, line 1", f"{len(header)} fields", "two: row id and sample", _TAR_AGAIN))
     if not text[text.find(b"\n") + 1 :].strip():
         raise CohortError(Fault(where, "no row after the header", "at least one", _TAR_AGAIN))
-    layout = Layout(where, "\t", header[1:], (0,))
-    blocks = list(_blocks(layout, lambda: io.BytesIO(text)))
+    blocks = list(_blocks(where, lambda: io.BytesIO(text), "\t", header[1:], (0,)))
     ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
     return pd.Index(ids, dtype=str), np.concatenate([block[:, 0] for _, block in blocks])
 

@@ -132,7 +132,7 @@ def fetch(
     for name, sha256, _ in (choices[0] for choices in places(config)):
         target = Path(cache).absolute() / folder / name
         download(f"{base_url.rstrip('/')}/{folder}/{quote(name)}", target, sha256=sha256)
-        files.append(_described(target, sha256_of(target), "geo"))
+        files.append(SourceFile(target, sha256_of(target), target.stat().st_size, "geo"))
     return Source(config.series, *files)
 
 
@@ -183,7 +183,8 @@ def _from_extract(config: CohortConfig, folder: Path) -> Source:
     files, step = [], "restore the file, or make the extract again with `afa cohort extract`"
     for name in (SAMPLES_FILE, EXPRESSION_FILE):
         path = (folder / name).absolute()
-        files.append(_described(path, check_intact(path, card.digests.get(name, f"in {CARD_FILE}"), step), "extract"))
+        digest = check_intact(path, card.digests.get(name, f"in {CARD_FILE}"), step)
+        files.append(SourceFile(path, digest, path.stat().st_size, "extract"))
     return Source(config.series, *files)
 
 
@@ -203,12 +204,8 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
     CohortError.raise_for(faults)
     files = []
     for path, sha256, form in filter(None, found):
-        files.append(_described(path.absolute(), check_intact(path, sha256), form))
+        files.append(SourceFile(path.absolute(), check_intact(path, sha256), path.stat().st_size, form))
     return Source(config.series, *files)
-
-
-def _described(path: Path, sha256: str, form: Form) -> SourceFile:
-    return SourceFile(path, sha256, path.stat().st_size, form)
 
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:

@@ -202,12 +202,11 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
     """
     entities = read_names(path)[1:]
     cells = read_cells(path, "entity", entities)
-    values, known = labels_of(cells, entities), {*patients, *others}
+    table, known = labels_of(cells, entities), {*patients, *others}
     unknown = [row for row, name in enumerate(cells.names) if name not in known]
     step = "name the patients as in the table of values, or remove the rows"
     cells.table.wrong(unknown, cells.first, "patients of the table of values", step)
     CohortError.raise_for(cells.table.faults.listed())
-    table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(entities))
     return table.reindex(list(patients)).astype("Int8")
 
 

@@ -147,9 +147,11 @@ def numbers_of(
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def labels_of(cells: Cells, columns: Sequence[str]) -> NDArray[np.float64]:
-    """As `numbers_of`, of labels."""
-    return numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step="code the label as 0 and 1")
+def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
+    """Labels by patient and entity, 0, 1 or missing; faults are noted."""
+    step = "code the label as 0 and 1"
+    values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
+    return pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(columns))
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
@@ -275,9 +277,8 @@ def read_labels(path: Path, given: Given) -> Given:
     if not cells.columns:
         step = "name the columns as `afa bundle show` does"
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
-    values = labels_of(cells, list(cells.columns))
+    table = labels_of(cells, list(cells.columns))
     CohortError.raise_for(cells.table.faults.listed())
-    table = pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(cells.columns))
     known = set(given.cohort.patients)
     left_out = [name for name in cells.names if name not in known]
     if len(left_out) == len(cells.names):
