@@ -275,7 +275,9 @@ class Source:
         """
         if self.client is not None:
             return ask_all(requests, self.client, concurrency=self.concurrency, progress=False)
-        found = [self.store.settled(self._key(request), self.manner.answers) for request in requests]
+        found = [
+            self.store.settled(key_of(request, self.model, self.manner), self.manner.answers) for request in requests
+        ]
         lacking = [request for request, entry in zip(requests, found, strict=True) if entry is None]
         if lacking:
             question = lacking[0].question
@@ -287,10 +289,7 @@ class Source:
 
     def attempts(self, request: Request) -> list[Entry]:
         """All that was ever tried, in earlier runs too."""
-        return self.store.attempts(self._key(request))
-
-    def _key(self, request: Request) -> str:
-        return key_of(request, self.model, self.manner)
+        return self.store.attempts(key_of(request, self.model, self.manner))
 
 
 def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> Source:

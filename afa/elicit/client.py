@@ -65,10 +65,6 @@ class Client:
         """What `ask` gives without a call: the answer, or the last attempt where no more are to be made; else None."""
         return self.record.settled(self.key(request), self.manner.answers)
 
-    def is_busy(self, request: Request) -> bool:
-        """Whether another process asks this just now."""
-        return self.budget.is_busy(self.key(request))
-
     def expected(self, request: Request) -> Used:
         """The most that one call for the request uses."""
         messages = request.messages

@@ -237,7 +237,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
         with suppress(queue.Empty):
             while not stop.is_set():
                 key, each = work.get_nowait()
-                if client.is_busy(each) and not work.empty():
+                if client.budget.is_busy(key) and not work.empty():
                     # Another process asks it: first the others.
                     work.put((key, each))
                     stop.wait(0.05)

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template, Templa
 from jinja2.meta import find_referenced_templates
 
 from afa.elicit.answers import ANSWERS, TEXT_LENGTH
-from afa.elicit.record import Entry, Messages, Question, Request, request_key
+from afa.elicit.record import Messages, Question, Request, request_key
 from afa.elicit.study import Manner, Study
 from afa.errors import ElicitationError, Fault
 
@@ -83,19 +83,6 @@ def with_fault(messages: Messages, detail: str) -> Messages:
         return messages
     said = _on_one_line(detail[:300]).rstrip(".")
     return Messages(messages.system, f"{messages.user}\nYour last answer was not taken: {said}. Answer again.\n")
-
-
-def check_wording(question: Question, entry: Entry, study: Study, abstracts: Abstracts) -> None:
-    """Refuse an answer to other abstracts than these: its numbers would mean other publications.
-
-    An answer to an earlier template, which cannot be rendered any more, is passed over.
-    """
-    if entry.prompt_digest != prompt_digest(question.prompt):
-        return
-    if request(question, study, abstracts).messages.digest != entry.messages:
-        found = "an answer to another wording, with other abstracts"
-        step = "restore the searches that lie in the record, or ask live"
-        raise ElicitationError(Fault(f"the record, {question}", found, "the wording of study and abstracts", step))
 
 
 def render(name: str, values: Mapping[str, Any]) -> Messages:

@@ -279,9 +279,7 @@ class Record:
     def entries(self) -> Iterator[Entry]:
         """All entries, by key and time, the same whatever files they lie in."""
         with self._lock:
-            grouped = [list(entries) for _, entries in sorted(self._known().items())]
-        for entries in grouped:
-            yield from entries
+            return iter([entry for _, entries in sorted(self._known().items()) for entry in entries])
 
     def keep(self, messages: Messages) -> None:
         """Write a rendered prompt, each of its texts once: `text` by its `sha256`, and the digests of both."""

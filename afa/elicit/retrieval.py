@@ -16,7 +16,7 @@ import bm25s
 import pandas as pd
 
 from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, quoted, words
-from afa.elicit.prompts import check_wording
+from afa.elicit.prompts import prompt_digest, request
 from afa.elicit.record import ASKED, RETRIEVED, Entry, Question
 from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, Source, query_on, read_keywords
 from afa.elicit.study import KEYWORDS_FILE, Study
@@ -95,9 +95,17 @@ class Literature:
             return [longest] * self.most
 
     def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
-        """Refuse answers to the questions that were given to other abstracts."""
+        """Refuse answers to other abstracts than these: their numbers would mean other publications.
+
+        An answer to an earlier template, which cannot be rendered any more, is passed over.
+        """
         for question, entry in zip(questions, entries, strict=True):
-            check_wording(question, entry, study, self.shown)
+            is_rendered = entry.prompt_digest == prompt_digest(question.prompt)
+            if is_rendered and request(question, study, self.shown).messages.digest != entry.messages:
+                found = "an answer to another wording, with other abstracts"
+                step = "restore the searches that lie in the record, or ask live"
+                expected = "the wording of study and abstracts"
+                raise ElicitationError(Fault(f"the record, {question}", found, expected, step))
 
     def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
         """`abstracts` and `searches` behind retrieved questions, each question of several voters once."""

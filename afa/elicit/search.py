@@ -38,6 +38,11 @@ class Query:
         """All phrases, each once."""
         return tuple(dict.fromkeys(phrase for group in self.groups for phrase in group))
 
+    def written(self, form: str) -> str:
+        """In the syntax of a service, which has a phrase in this form."""
+        groups = (" OR ".join(form.format(phrase) for phrase in group) for group in self.groups)
+        return " AND ".join(f"({group})" for group in groups)
+
 
 class Keywords:
     """Phenotypes and diseases in the several names that publications use."""
@@ -130,8 +135,7 @@ class PubMed:
 
     def written(self, query: Query) -> str:
         """The query in PubMed's syntax, over titles and abstracts."""
-        groups = [" OR ".join(f'"{phrase}"[tiab]' for phrase in group) for group in query.groups]
-        return " AND ".join(f"({group})" for group in groups)
+        return query.written('"{}"[tiab]')
 
     def search(self, query: Query, most: int) -> Found:
         """The `most` records of highest relevance by PubMed's own account, or an `ElicitationError`."""
@@ -246,8 +250,7 @@ class EuropePmc:
 
     def written(self, query: Query) -> str:
         """The query in Europe PMC's syntax, over titles and abstracts of preprints."""
-        groups = [" OR ".join(f'TITLE_ABS:"{phrase}"' for phrase in group) for group in query.groups]
-        return " AND ".join(f"({group})" for group in [*groups, "SRC:PPR"])
+        return query.written('TITLE_ABS:"{}"') + " AND (SRC:PPR)"
 
     def search(self, query: Query, most: int) -> Found:
         """The `most` preprints of highest relevance by the service's account, or an `ElicitationError`."""
