@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -163,12 +164,10 @@ class Setting:
 
 def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
     """What models and planner say at the rounds read out."""
-    by_trial: dict[tuple[str, str, str], list[Course]] = {}
-    for course in courses:
-        by_trial.setdefault(course.trial.key[:3], []).append(course)
     parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
     done = {(PLANNER, entity) for entity in setting.tasks}
-    for (method, _, entity), own in by_trial.items():
+    for (method, _, entity), group in groupby(courses, lambda course: course.trial.key[:3]):
+        own = list(group)
         evidence = setting.protocol.evidence_of(method)
         parts.append(_of_model(setting, own, evidence))
         if (evidence, entity) in done:

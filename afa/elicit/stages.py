@@ -32,6 +32,7 @@ from afa.elicit.recorded import Recorded, imported
 from afa.elicit.study import PairMode, Study, load_study
 from afa.elicit.tables import (
     DROPPED_COLUMNS,
+    PAIR_SIGN,
     REFERENCE_COLUMNS,
     answer_of,
     check_answered,
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
 
 Tables = Mapping[str, pd.DataFrame]
 RATE_COLUMNS = ("direction", "p_high_with", "p_high_without", "p_low_with", "p_low_without", "confidence", "reason")
+IN_A_BUNDLE = {"phenotype": "entity", "gene": "feature", "gene_a": "feature_a", "gene_b": "feature_b"}
+IN_A_BUNDLE |= {"lit_prob": "confidence", "text": "evidence"}
+"""What the columns of a stage are called in a bundle."""
 UNCLEAR = "unclear: no coupling, which equals a zero"
 SIGNS = "same +1, opposite -1; unclear pairs are left out, which equals a zero"
 COUPLINGS: Mapping[PairMode, str] = {
@@ -191,23 +195,14 @@ def bundle_stage(
     voters, kept, pairs = len(study.settings.voters), stages["evidence"]["kept"], stages["pairwise"]["pairs"]
     asked = _joined([stages["unary"]["asked"], stages["pairwise"]["asked"]])
     dropped = _joined([stages[stage]["dropped"] for stage in ("unary", "consensus", "evidence")])
-    clear = pairs[pairs["sign"] != 0]
-    unary = pd.DataFrame(
-        {
-            "entity": kept["phenotype"],
-            "feature": kept["gene"],
-            "potential": kept["potential"],
-            "confidence": kept["confidence"].round(4),
-            "evidence": _mechanisms(stages["unary"]["named"], kept, voters),
-        }
-    )
+    clear = pairs[pairs["sign"] != 0].rename(columns=IN_A_BUNDLE)
+    mechanisms = _mechanisms(stages["unary"]["named"], kept, voters)
+    unary = kept.rename(columns=IN_A_BUNDLE).assign(confidence=kept["confidence"].round(4), evidence=mechanisms)
     counts = {
         "genes_kept": len(kept),
         "genes_dropped": len(dropped),
         "pairs_asked_of_survivors": len(pairs),
-        "pairs_same": int((pairs["sign"] == 1).sum()),
-        "pairs_opposite": int((pairs["sign"] == -1).sum()),
-        "pairs_unclear": int((pairs["sign"] == 0).sum()),
+        **{f"pairs_{word}": int((pairs["sign"] == sign).sum()) for word, sign in PAIR_SIGN.items()},
     }
     provenance = _provenance(study, asked, counts, min_agree)
     if probabilities is not None:
@@ -223,16 +218,7 @@ def bundle_stage(
         entities=study.names,
         features=sorted(kept["gene"].unique()),
         unary=unary,
-        pairwise=pd.DataFrame(
-            {
-                "entity": clear["phenotype"],
-                "feature_a": clear["gene_a"],
-                "feature_b": clear["gene_b"],
-                "potential": clear["coupling"] if study.settings.pairs == "conditional" else clear["sign"],
-                "confidence": clear["lit_prob"],
-                "evidence": clear["text"],
-            }
-        ),
+        pairwise=clear.assign(potential=clear["coupling" if study.settings.pairs == "conditional" else "sign"]),
         provenance=provenance,
         encoding=None if probabilities is None else "controls",
     )
