@@ -111,15 +111,13 @@ def compare_with_paper(
 ) -> None:
     """Compare a run with the paper: each printed cell and each claim, with a verdict and its reason."""
     from afa.cohort.cohort import load_cohort
-    from afa.report.comparison import Reader, compare, facts_of, load_printed, write_comparison
-    from afa.report.paper_tables import Lines
+    from afa.report.comparison import Reader, compare, load_printed, write_comparison
     from afa.report.screen import Statements, screen_table
     from afa.report.verdicts import Answers
     from afa.stats.summary import read_summary
     from afa.yamlfile import load_model
 
-    answers, facts = load_model(paper / "answers.yaml", Answers), facts_of(load_cohort(cohort))
-    reader = Reader(Lines(read_summary(summary)), answers, facts)
+    reader = Reader.of(read_summary(summary), load_model(paper / "answers.yaml", Answers), load_cohort(cohort))
     comparison = compare(reader, load_printed(paper))
     screen = screen_table(load_model(paper / "headlines.yaml", Statements).statements, comparison, reader)
     write_comparison(comparison, out, screen)

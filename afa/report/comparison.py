@@ -38,40 +38,38 @@ SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "pre
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is known of the cohort itself: its name, whether it is simulated, and numbers that claims ask for."""
-
-    cohort: str
-    simulated: bool
-    numbers: Mapping[str, float]
-
-
-def facts_of(cohort: Cohort) -> Facts:
-    """Facts `patients`, `features`, `labelled` (entities with a column of labels) and `zeros` (share of the values)."""
-    numbers = {
-        "patients": len(cohort.patients),
-        "features": len(cohort.features),
-        "labelled": cohort.labels.shape[1],
-        "zeros": float(np.mean(cohort.values == 0)),
-    }
-    return Facts(cohort.name, cohort.provenance.get("origin") == "simulated", numbers)
-
-
-@dataclass(frozen=True)
 class Reader:
-    """Looks readings up in one run: shares in percent, their differences in percentage points."""
+    """Looks readings up in one run: shares in percent, their differences in percentage points.
+
+    cohort, simulated : its name, and whether its patients are. facts : numbers of it that claims ask for: `patients`,
+    `features`, `labelled` (entities with a column of labels) and `zeros` (share of the values).
+    """
 
     summary: Lines
     answers: Answers
-    facts: Facts
+    cohort: str
+    simulated: bool
+    facts: Mapping[str, float]
+
+    @classmethod
+    def of(cls, summary: pd.DataFrame, answers: Answers, cohort: Cohort) -> Reader:
+        """Of all rows of a run and its cohort."""
+        facts = {
+            "patients": len(cohort.patients),
+            "features": len(cohort.features),
+            "labelled": cohort.labels.shape[1],
+            "zeros": float(np.mean(cohort.values == 0)),
+        }
+        simulated = cohort.provenance.get("origin") == "simulated"
+        return cls(Lines(summary), answers, cohort.name, simulated, facts)
 
     @property
     def n_features(self) -> int:
-        return int(self.facts.numbers["features"])
+        return int(self.facts["features"])
 
     def fact(self, name: str, unit: str) -> Number:
         """A fact of the cohort; a share in percent."""
-        value = self.facts.numbers[name]
+        value = self.facts[name]
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
     def line(self, reading: str, *, complement: bool = False) -> Number | None:
@@ -120,9 +118,9 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     lines += [_claim(claim, reader, cells) for claim in printed["claims"].itertuples()]
     table = pd.DataFrame(lines, columns=COLUMNS)
-    if reader.facts.simulated:  # no number of ours says anything of patients, whatever it comes to
+    if reader.simulated:  # no number of ours says anything of patients, whatever it comes to
         has_number = table["ours"].notna() & (table["verdict"] != verdicts.NOT_RUN)
-        said = verdicts.SIMULATED, "", f"cohort {reader.facts.cohort} is simulated"
+        said = verdicts.SIMULATED, "", f"cohort {reader.cohort} is simulated"
         table.loc[has_number, ["verdict", "size", "reason"]] = said
     table["by_definition"] = table["by_definition"].eq(other=True)
     text = [name for name in COLUMNS if name not in (*NUMERIC, "by_definition")]
@@ -183,7 +181,7 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
         elif rule.definition:
             verdict = Verdict(verdicts.IDENTITY, reason=note)
         else:
-            verdict = verdicts.judge(Printed(text, unit, patients), ours, reader.facts.numbers["patients"])
+            verdict = verdicts.judge(Printed(text, unit, patients), ours, reader.facts["patients"])
         line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
         line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
         yield _beside(line, text, verdict, ours, patients)
@@ -246,7 +244,7 @@ def _number(
     ours = found.in_unit(printed.unit)
     if cell is not None and cell["verdict"] in verdicts.UNJUDGED:
         return Verdict(cell["verdict"], reason=cell["reason"]), ours
-    return verdicts.judge(printed, ours, reader.facts.numbers["patients"]), ours
+    return verdicts.judge(printed, ours, reader.facts["patients"]), ours
 
 
 def _beside(

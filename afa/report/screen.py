@@ -104,7 +104,7 @@ def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) ->
     if ours is None:
         return row | dict.fromkeys(("ours", "low", "high"), float("nan"))
     row |= {"ours": ours.value, "low": ours.low, "high": ours.high}
-    if reader.facts.simulated:
+    if reader.simulated:
         return row | {"verdict": SIMULATED}
     verdict = judge(Printed(f"{paper:.1f}", DIFFERENCE, reader.answers.patients.get(first["table"])), ours, ours.n)
     return row | {"verdict": verdict.direction, "size": verdict.size}

@@ -12,11 +12,9 @@ from afa.cohort.cohort import Cohort, write_cohort
 from afa.report.comparison import (
     CELL,
     COLUMNS,
-    Facts,
     Reader,
     compare,
     count_verdicts,
-    facts_of,
     load_printed,
     write_comparison,
 )
@@ -43,7 +41,7 @@ from afa.yamlfile import load_model
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", Answers)
-FACTS = Facts("small", False, {"patients": 12, "features": 253, "labelled": 3, "zeros": 0.4})
+FACTS = ("small", False, {"patients": 12, "features": 253, "labelled": 3, "zeros": 0.4})
 COMMON = {"schedule": "every", "start": "uniform", "allocation": "random", "target": "likelihood", "n": 9}
 
 
@@ -71,7 +69,7 @@ def clinical(t, value):
 
 
 def compared(*parts, facts=FACTS, answers=ANSWERS):
-    return compare(Reader(Lines(pd.concat(parts, ignore_index=True)), answers, facts), PRINTED)
+    return compare(Reader(Lines(pd.concat(parts, ignore_index=True)), answers, *facts), PRINTED)
 
 
 SMALL = (
@@ -215,7 +213,7 @@ def test_a_claim_about_other_work_asks_for_nothing(small):
 
 
 def test_on_a_simulated_cohort_every_number_has_that_verdict(small):
-    facts = Facts("drawn", True, FACTS.numbers)
+    facts = ("drawn", True, FACTS[-1])
     found = compared(*SMALL, facts=facts)
     has_number = small["ours"].notna()
     assert set(found.loc[has_number & (small["verdict"] != NOT_RUN), "verdict"]) == {SIMULATED}
@@ -236,8 +234,10 @@ def test_counts_are_of_every_line_by_table_and_kind_of_claim(small):
 def test_facts_are_counted_in_the_cohort():
     values = np.array([[0, 1, -1], [0, 0, 1]], dtype=np.int8)
     labels = pd.DataFrame({"anemia": pd.array([1, None], dtype="Int8")}, index=["p", "q"])
-    found = facts_of(Cohort("tiny", ("a", "b", "c"), ("p", "q"), values, labels, {"origin": "simulated"}))
-    assert found == Facts("tiny", True, {"patients": 2, "features": 3, "labelled": 1, "zeros": 0.5})
+    cohort = Cohort("tiny", ("a", "b", "c"), ("p", "q"), values, labels, {"origin": "simulated"})
+    found = Reader.of(SMALL[0], ANSWERS, cohort)
+    assert (found.cohort, found.simulated) == ("tiny", True)
+    assert found.facts == {"patients": 2, "features": 3, "labelled": 1, "zeros": 0.5}
 
 
 def test_the_tables_are_written_as_csv_and_parquet_and_the_same_each_time(small, tmp_path):

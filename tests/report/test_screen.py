@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from afa.cli import app
 from afa.config import RunConfig
-from afa.report.comparison import Facts, Reader, compare, load_printed
+from afa.report.comparison import Reader, compare, load_printed
 from afa.report.paper_tables import TABLES, Lines
 from afa.report.screen import (
     COLUMNS,
@@ -31,7 +31,7 @@ from afa.yamlfile import load_model
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", Answers)
 STATEMENTS = load_model(PAPER / "headlines.yaml", Statements).statements
-FACTS = Facts("small", False, {"patients": 206, "features": 253, "labelled": 3, "zeros": 0.4})
+FACTS = ("small", False, {"patients": 206, "features": 253, "labelled": 3, "zeros": 0.4})
 COMMON = {"schedule": "every", "start": "uniform", "allocation": "random", "target": "likelihood", "n": 206}
 LEAD = {"metric": "gap", "reference": "linearity_minus_wald"}
 ORDER = {"metric": "gap", "method": "wald", "allocation": "greedy", "gain": "cmi", "reference": "random"}
@@ -61,7 +61,7 @@ def summary_of(values, half=0.02):
 
 
 def screen(values, half=0.02, facts=FACTS):
-    reader = Reader(Lines(summary_of(values, half)), ANSWERS, facts)
+    reader = Reader(Lines(summary_of(values, half)), ANSWERS, *facts)
     return screen_table(STATEMENTS, compare(reader, PRINTED), reader)
 
 
@@ -120,7 +120,7 @@ def test_all_and_none_and_simulated_have_sentences_of_their_own():
     small = screen([0.121, -0.03, 0.34, 0.305, 0.10])
     assert sentences(small[small["id"] == "cmi_10"])[1:] == ["All are reproduced."]
     assert sentences(screen([0.9] * 5))[0].endswith("0 of 5 effects: none.")
-    simulated = screen([0.121] * 5, facts=Facts("drawn", True, FACTS.numbers))
+    simulated = screen([0.121] * 5, facts=("drawn", True, FACTS[-1]))
     assert sentences(simulated)[0].startswith("No effect is judged: the patients are simulated")
 
 
