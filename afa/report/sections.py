@@ -5,8 +5,7 @@ And what stands between them and the appendix: the language model, and a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple, get_args
 
@@ -35,6 +34,22 @@ TITLES = {
     "tab_m2_phase1_pat5": "Precision of the top five",
 }
 """What each printed table is about, in our words."""
+SIGNS = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random", "target": "likelihood"}
+LEADS = EVERY | {"table": "chaos_gap", "metric": "gap", "allocation": "random", "target": "likelihood"}
+LEADS |= {"reference": "linearity_minus_wald"}
+SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
+    "sign_convergence": (
+        "Before any measurement linearity has {:.0f} % of the duels right, from the bundle alone;"
+        " at t = 50 it has {:.0f} %, wald {:.0f} %",
+        [SIGNS | {"method": method, "t": t} for method, t in (("linearity", 0), ("linearity", 50), ("wald", 50))],
+    ),
+    "chaos": (
+        "Linearity less wald at t = 2: {:+.0f} points where signs flip often, {:+.0f} elsewhere;"
+        " at t = 50 {:+.0f} among all patients",
+        [LEADS | {"stratum": "chaotic", "t": 2}, LEADS | {"stratum": "non_chaotic", "t": 2}, LEADS | {"t": 50}],
+    ),
+}
+"""Titles of figures that stand before the appendix, with the lines whose numbers are in them, in per cent or points."""
 GAP = {"gap": "value", "low": "low", "high": "high"}
 TINTS = {NEAR: "same", CLOSE: "near", FAR: "other"}
 
@@ -187,73 +202,21 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
     """A sentence a figure, made of the summary alone; a figure whose numbers are not there has none."""
-    lines = Lines(summary)
-    said: dict[str, str] = {}
-    for name, sentence in SENTENCES.items():
-        with suppress(LookupError):
-            said[name] = sentence(lines)
+    lines, said = Lines(summary), {}
+    for name, (words, readings) in SENTENCES.items():
+        values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]
+        if not np.isnan(values).any():
+            said[name] = words.format(*values)
+    rates = headline(summary[summary["metric"] == "rate"]).dropna(subset=["value"])
+    gauges = rates[(rates["table"] == "gauge_agreement") & (rates["reference"] == "maxent_vs_true")]
+    early = gauges[gauges["method"].isin(["two_elbo", "stack_a"]) & (gauges["t"] < gauges["t"].max())]["value"]
+    if len(early):
+        least, most = 100 * early.min(), 100 * early.max()
+        said["gauge"] = (
+            f"The two gauges decide alike on {least:.0f} to {most:.0f} % of the duels before full observation"
+        )
+    changed = 100 * rates[rates["table"] == "meanfield_vs_exact"].groupby("method")["value"].max()
+    if len(changed):
+        parts = ", ".join(f"{share:.1f} % by {method}" for method, share in changed.items())
+        said["accurate"] = f"Mean-field changes at most {parts} of the decisions that accurate inference makes"
     return said
-
-
-def _value(lines: Lines, keys: Mapping[str, Any]) -> float:
-    """Per cent; a `LookupError` where there is no such number."""
-    found = lines.find(keys)
-    if found is None or pd.isna(found["value"]):
-        raise LookupError(keys)
-    return 100 * float(found["value"])
-
-
-def _signs(lines: Lines) -> str:
-    keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random"}
-    keys |= {"target": "likelihood"}
-    start, wald = (_value(lines, keys | {"method": "linearity", "t": t}) for t in (0, 50))
-    late = _value(lines, keys | {"method": "wald", "t": 50})
-    return (
-        f"Before any measurement linearity has {start:.0f} % of the duels right, from the bundle alone;"
-        f" at t = 50 it has {wald:.0f} %, wald {late:.0f} %"
-    )
-
-
-def _chaos(lines: Lines) -> str:
-    keys = EVERY | {"table": "chaos_gap", "metric": "gap", "reference": "linearity_minus_wald"}
-    keys |= {"target": "likelihood", "allocation": "random"}
-    chaotic, others = (_value(lines, keys | {"stratum": group, "t": 2}) for group in ("chaotic", "non_chaotic"))
-    late = _value(lines, keys | {"t": 50})
-    return (
-        f"Linearity less wald at t = 2: {chaotic:+.0f} points where signs flip often, {others:+.0f} elsewhere;"
-        f" at t = 50 {late:+.0f} among all patients"
-    )
-
-
-def _gauges(lines: Lines) -> str:
-    rows = _rates(lines, "gauge_agreement")
-    rows = rows[rows["reference"] == "maxent_vs_true"]
-    early = rows["value"][rows["method"].isin(["two_elbo", "stack_a"]) & (rows["t"] < rows["t"].max())]
-    if early.empty:
-        raise LookupError("gauge_agreement")
-    return (
-        f"The two gauges decide alike on {early.min():.0f} to {early.max():.0f} % of the duels before full observation"
-    )
-
-
-def _accurate(lines: Lines) -> str:
-    most = _rates(lines, "meanfield_vs_exact").groupby("method")["value"].max()
-    if most.empty:
-        raise LookupError("meanfield_vs_exact")
-    parts = [f"{most[name]:.1f} % by {name}" for name in most.index]
-    return f"Mean-field changes at most {', '.join(parts)} of the decisions that accurate inference makes"
-
-
-def _rates(lines: Lines, table: str) -> pd.DataFrame:
-    """The rates of a table that are no variant, in per cent."""
-    rows = headline(lines.rows[(lines.rows["table"] == table) & (lines.rows["metric"] == "rate")])
-    return rows.assign(value=100 * rows["value"]).dropna(subset=["value"])
-
-
-SENTENCES: Mapping[str, Callable[[Lines], str]] = {
-    "sign_convergence": _signs,
-    "chaos": _chaos,
-    "gauge": _gauges,
-    "accurate": _accurate,
-}
-"""Figures that stand before the appendix, and how the title of each is made."""
