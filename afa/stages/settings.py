@@ -13,12 +13,8 @@ from afa.stages.base import Rounds, Section, Seeds
 
 def _known_rules(names: tuple[str, ...]) -> tuple[str, ...]:
     own = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-    if (
-        not names
-        or not all(name in RULE_NAMES or own.fullmatch(name) for name in names)
-        or len(set(names)) < len(names)
-    ):
-        raise ValueError(f"one or more of {', '.join(RULE_NAMES)}, or classes of your own as module:Class, none twice")
+    if not names or not all(name in RULE_NAMES or own.fullmatch(name) for name in names):
+        raise ValueError(f"one or more of {', '.join(RULE_NAMES)}, or classes of your own as module:Class")
     return names
 
 
