@@ -8,7 +8,6 @@ summarised.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
@@ -61,22 +60,14 @@ CUTS: dict[str, dict[str, str]] = {
 """What the summary calls the ways that decisions are cut."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """How the features of a task are ordered: by which rule, which gain, and of an F-target which F (`guide`)."""
-
-    allocation: str
-    gain: str | None = None
-    guide: str | None = None
-
-
-RANDOM = Order("random")
-INFORMED = (
-    Order("greedy", "cmi"),
-    *(Order("greedy", "f_target", target) for target in F_TARGETS),
-    Order("largest_unary"),
-    Order("static_unary"),
+ORDERS = (
+    ("random", "", ""),
+    ("greedy", "cmi", ""),
+    *(("greedy", "f_target", target) for target in F_TARGETS),
+    ("largest_unary", "", ""),
+    ("static_unary", "", ""),
 )
+"""How the features of a task are ordered: by which rule, which gain, and of an F-target which F (`guide`)."""
 
 
 def run(
@@ -141,23 +132,23 @@ def _steps(
 ) -> Iterator[pd.DataFrame]:
     """The table `steps` of one entity, order by order."""
     patients, values = list(cohort.patients), cohort.values
-    for order in (RANDOM, *INFORMED):
+    for allocation, gain, guide in ORDERS:
         runs: Sequence[int | None] = [None]
-        if order == RANDOM:
+        if allocation == "random":
             runs, paths = seeds, follow_orders(task, values, orders)
-        elif order.allocation == "static_unary":
+        elif allocation == "static_unary":
             paths = follow_orders(task, values, np.tile(static_order(bundle, entity), (len(patients), 1, 1)))
-        elif order.gain == "f_target" and isinstance(task.bundle, Models):
+        elif gain == "f_target" and isinstance(task.bundle, Models):
             continue
         else:
-            paths = follow_gain(task, values, gain=order.gain or "wald_magnitude", target=order.guide)
+            paths = follow_gain(task, values, gain=gain or "wald_magnitude", target=guide or None)
         n_patients, n_orders, n_steps = paths.t.shape
         yield pd.DataFrame(
             {
                 "patient": pd.Categorical(np.repeat(patients, n_orders * n_steps), categories=patients),
-                "allocation": order.allocation,
-                "gain": order.gain or "",
-                "guide": order.guide or "",
+                "allocation": allocation,
+                "gain": gain,
+                "guide": guide,
                 "seed": pd.array(np.tile(np.repeat(list(runs), n_steps), n_patients), dtype="Int64"),
                 "step": np.tile(np.arange(n_steps, dtype=np.int32), n_patients * n_orders),
                 "t": paths.t.ravel(),

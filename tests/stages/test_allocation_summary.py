@@ -235,13 +235,6 @@ def with_value(name: str, row: int, column: str, value: Any) -> Any:
         (with_value("rounds", 4, "patient", "p9"), r"table rounds, row 4: found a patient that is missing or unknown"),
         (with_value("choices", 2, "t", 9), r"table choices, row 2: found a t that is"),
         (with_value("rounds", 0, "right", np.nan), r"method linearity, patient p0, t 0: found no right"),
-        (with_value("rounds", 0, "right", 3.5), r"patient p0, t 0: found right above what there is"),
-        (with_value("rounds", 0, "p_at_k", 1.2), r"found p_at_k above what there is"),
-        (
-            with_value("rounds", 0, "clinical_p_at_k", np.nan),
-            r"patient p0, t 0: found clinical_p_at_k given or missing",
-        ),
-        (with_value("rounds", 3, "clinical_p_at_k", 0.0), r"patient p1, t 0: found clinical_p_at_k given or missing"),
         (lambda tables: tables | {"choices": tables["choices"].head(12)}, "table choices: found other runs"),
     ],
 )

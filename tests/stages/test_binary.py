@@ -8,7 +8,7 @@ import pytest
 
 from afa.cohort.cohort import Cohort
 from afa.stages import binary
-from afa.stages.binary import INFORMED, static_order, summarise
+from afa.stages.binary import ORDERS, static_order, summarise
 from afa.stages.settings import Bootstrap, Closure, Inference, RandomOrder
 
 READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": Closure()}
@@ -49,7 +49,7 @@ def test_threads_change_no_byte(bundle_tiny, cohort, tables):
 def test_every_task_is_there_under_every_order(bundle_tiny, tables):
     steps = tables["steps"]
     runs = steps[steps["step"] == 0].groupby(["entity", "allocation", "gain", "guide"]).size()
-    assert len(runs) == 3 * (1 + len(INFORMED))
+    assert len(runs) == 3 * len(ORDERS)
     assert set(runs.xs("random", level="allocation")) == {18}
     assert set(runs.drop("random", level="allocation")) == {9}
     support = {name: len(bundle_tiny.support(name)) for name in bundle_tiny.entities}

@@ -74,7 +74,7 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
 
     Raises
     ------
-    ConfigError : a table lacks a row or has it twice, or a number is missing or beyond what it is a share of.
+    ConfigError : a table lacks a row or has it twice, or a number is missing.
     SanityError : full observation contradicts a resolved duel, or a certificate is withdrawn.
 
     """
@@ -102,7 +102,7 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
         raise ConfigError(Fault("table choices", "other runs than in the table rounds", "the same", AGAIN))
     counted = dict[tuple[str, str, Cell], Floats]()
     for name in (*DUELS, *PRECISIONS):
-        counted |= _sums(rounds, name, _checked(rounds, name, totals[name]))
+        counted |= _sums(rounds, name, rounds.column(name, may_miss=name in (CLINICAL, CLINICAL_R)))
     for name in CHOICES:
         counted |= _sums(choices, name, _checked_choice(choices, name))
     return Grid(
@@ -142,18 +142,6 @@ def _members(whole: Complete) -> dict[Cell, list[int]]:
     for i, (allocation, gain, schedule, _) in enumerate(whole.axes["run"].labels):
         members.setdefault(Cell(str(allocation), str(gain), str(schedule)), []).append(i)
     return members
-
-
-def _checked(rounds: Complete, column: str, total: Floats) -> Singles:
-    """One column of `rounds`, which is missing for exactly the patients who lack a clinical target."""
-    of_labels = column in (CLINICAL, CLINICAL_R)
-    cube = rounds.column(column, may_miss=of_labels)
-    if not of_labels or total.any():
-        rounds.refuse(cube > total[:, None] * (1 + SINGLE), f"{column} above what there is", "at most all", AGAIN)
-    if of_labels and total.any():
-        wrong = np.isnan(cube) == (total[:, None] > 0)
-        rounds.refuse(wrong, f"{column} given or missing", "a value where some label is positive, only there", AGAIN)
-    return cube
 
 
 def _checked_choice(choices: Complete, column: str) -> Singles:
