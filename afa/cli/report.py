@@ -15,7 +15,7 @@ from afa.errors import Fault, ReportError
 from afa.files import write_text
 
 if TYPE_CHECKING:
-    from afa.doctor.examine import Examination
+    from afa.doctor import Examination
 
 app = typer.Typer()
 
@@ -37,7 +37,7 @@ def doctor(
     Run it where the Snakefile is, with the settings that Snakemake will get. It writes and fetches nothing.
     """
     sys.dont_write_bytecode = True
-    from afa.doctor.examine import examine
+    from afa.doctor import examine
 
     short = {"cohort": cohort, "bundle": bundle, "run": run, "geo_mirror": geo_mirror}
     entries = [*(config or []), *(more or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]

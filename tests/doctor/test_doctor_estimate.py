@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from afa.config import check_run_config
-from afa.doctor.examine import SPACE_MB, described, estimate, growth, nearest, stage_of
+from afa.doctor import SPACE_MB, described, estimate, growth, nearest, stage_of
 from afa.report.benchmarks import StoredRun
 
 RULES = pd.DataFrame(

@@ -8,7 +8,7 @@ from doctored import gathered, listed
 from snakemake.cli import parse_config
 
 from afa.config import RunConfig
-from afa.doctor.examine import parse_entry, read_settings
+from afa.doctor import parse_entry, read_settings
 from afa.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from afa.doctor import Findings
+from afa.doctor.checks import Findings
 
 Known = TypeVar("Known")
 
