@@ -40,7 +40,15 @@ def test_a_job_too_short_to_be_measured_needs_nothing_of_its_own(tmp_path: Path)
     assert read_needs(tmp_path) == {"sign": Need(0, 0)}
 
 
-@pytest.mark.parametrize("text", ["rule,jobs\nsign,1\n", "", HEADER + "sign,1,2.0,soon,900.0,10\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rule,jobs\nsign,1\n",
+        "",
+        HEADER + "sign,1,2.0,soon,900.0,10\n",
+        HEADER.replace(",patients", "") + "sign,1,2.0,2.0,900.0\n",
+    ],
+)
 def test_a_file_that_is_no_stored_run_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ReportError, match=r"a\.csv: found no stored run .* afa benchmarks"):
@@ -49,8 +57,7 @@ def test_a_file_that_is_no_stored_run_is_named(tmp_path: Path, text: str) -> Non
 
 def test_a_stored_run_has_the_name_and_the_patients_of_its_cohort(tmp_path: Path) -> None:
     (tmp_path / "real.csv").write_text(HEADER + "sign,1,2.0,2.0,900.0,135\n")
-    (tmp_path / "unknown.csv").write_text(HEADER.replace(",patients", "") + "sign,1,2.0,2.0,900.0\n")
-    assert {run.cohort: run.patients for run in read_stored(tmp_path)} == {"real": 135, "unknown": None}
+    assert {run.cohort: run.patients for run in read_stored(tmp_path)} == {"real": 135}
     assert read_stored(tmp_path / "nothing") == []
 
 
