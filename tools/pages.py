@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from afa.checks.errata import errata_page, load_errata
 from afa.config import RunConfig
 from afa.stages import sections, stages
 from afa.stats.summary import in_order
@@ -199,5 +200,6 @@ def _lines(keys: dict[str, Any], indent: str = "") -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for file, content in written().items():
+    errata = errata_page(load_errata(ROOT / "resources" / "paper" / "errata.yaml"))
+    for file, content in {**written(), ROOT / "docs" / "errata.md": errata}.items():
         file.write_text(content, encoding="utf-8")

@@ -198,7 +198,7 @@ def experiment_errata(
     """Every erratum of the paper that can be checked: those computed, those of the paper alone, those of stages."""
     import pandas as pd
 
-    from afa.checks.errata.rows import load_errata
+    from afa.checks.errata import load_errata
     from afa.checks.errata.stages import errata_table
     from afa.stages.inputs import paper_tables
     from afa.stats.summary import read_summary
@@ -214,7 +214,7 @@ def summary_errata(
     tables: Annotated[Path, typer.Argument(help="gathered tables of the stage")], out: options.Rows
 ) -> None:
     """The errata: one line a check, and the paper's number where it gives one."""
-    from afa.checks.errata.rows import summarise_errata
+    from afa.checks.errata import summarise_errata
     from afa.stats.summary import write_summary
     from afa.stats.tables import read_table
 

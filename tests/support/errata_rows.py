@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from afa.bundle import Bundle
-from afa.checks.errata.rows import Row
+from afa.checks.errata import Row
 from afa.cohort.cohort import Cohort
 
 ROOT = Path(__file__).parents[2]

@@ -16,9 +16,21 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
 from afa.bundle import Bundle
-from afa.checks.errata import patients, small
+from afa.checks.errata import (
+    EXACT,
+    NEAR,
+    Printed,
+    Row,
+    all_zero,
+    frame_of,
+    measured,
+    patients,
+    rate,
+    small,
+    some_of,
+    vanishes,
+)
 from afa.checks.errata.patients import ENTRY_LIMIT, TOO_LARGE, CohortExpression
-from afa.checks.errata.rows import EXACT, NEAR, Printed, Row, all_zero, frame_of, measured, rate, some_of, vanishes
 from afa.closure import contraction, half_potentials
 from afa.cohort.cohort import Cohort
 from afa.engine.elimination import log_partitions, score_distribution

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.checks.errata.rows import EXACT, NEAR, Row, by_hash, measured, rate, share_interval, some_of, vanishes
+from afa.checks.errata import EXACT, NEAR, Row, by_hash, measured, rate, share_interval, some_of, vanishes
 from afa.closure import half_potentials
 from afa.cohort.build import overridden, read_values
 from afa.cohort.cohort import Cohort

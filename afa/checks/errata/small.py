@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
 from afa.bracket import hanson_wright_interval, l1_interval
-from afa.checks.errata.rows import EXACT, Row, measured, rate, vanishes
+from afa.checks.errata import EXACT, Row, measured, rate, vanishes
 from afa.closure import half_potentials
 from afa.errors import Fault, InferenceError
 from afa.gain import cmi, log_odds, wald_magnitude

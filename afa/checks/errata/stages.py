@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.checks.errata.rows import EXACT, NEAR, Errata, Printed, Row, frame_of, measured, rate, table_of
+from afa.checks.errata import EXACT, NEAR, Errata, Printed, Row, frame_of, measured, rate, table_of
 from afa.stats.summary import COLUMNS, DETAILS
 
 Cells = dict[str, Any]

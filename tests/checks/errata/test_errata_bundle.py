@@ -11,6 +11,7 @@ from oracle import energies, posterior
 
 from afa.bundle import Bundle
 from afa.checks.errata import computed as exact_entities
+from afa.checks.errata import some_of
 from afa.checks.errata.computed import (
     bundle_normalisers,
     bundle_sign,
@@ -23,7 +24,6 @@ from afa.checks.errata.computed import (
     solve_entities,
     two_elbo_target,
 )
-from afa.checks.errata.rows import some_of
 from afa.closure import half_potentials
 from afa.errors import InferenceError
 from afa.inference.meanfield import Solver

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from errata_rows import PAPER, by_name
 
+from afa.checks.errata import Printed, Row
 from afa.checks.errata import stages as paper_errata
-from afa.checks.errata.rows import Printed, Row
 from afa.errors import ConfigError
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oracle import posterior
 
 from afa.bundle import Bundle
+from afa.checks.errata import share_interval, some_of
 from afa.checks.errata.patients import (
     DuelReadings,
     State,
@@ -26,7 +27,6 @@ from afa.checks.errata.patients import (
     same_sign,
     two_elbo_bias,
 )
-from afa.checks.errata.rows import share_interval, some_of
 from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
 from afa.inference.meanfield import Solver, mean_field

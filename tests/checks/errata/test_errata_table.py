@@ -11,12 +11,12 @@ import pytest
 from errata_rows import PAPER, cohort_of
 
 from afa.bundle import Bundle
-from afa.checks.errata.computed import Extent, computed_errata
-from afa.checks.errata.rows import (
+from afa.checks.errata import (
     errata_page,
     load_errata,
     summarise_errata,
 )
+from afa.checks.errata.computed import Extent, computed_errata
 from afa.checks.errata.stages import errata_table
 from afa.cohort.cohort import Cohort
 from afa.stats.summary import METRICS
@@ -103,4 +103,4 @@ def test_an_item_is_as_grave_as_its_gravest_point_and_5_is_withdrawn() -> None:
 
 def test_the_page_of_errata_is_made_from_the_texts() -> None:
     made = (FOLDER / "docs/errata.md").read_text(encoding="utf-8")
-    assert made == errata_page(ERRATA), "run: python -m afa.checks.errata.rows"
+    assert made == errata_page(ERRATA), "run: make schema"
