@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from afa.bundle import Bundle
     from afa.cohort.tables import Given
-    from afa.stages.simulate.walks import Setting
 
 LISTED = 5
 WALKS = ("full.parquet", "walks.parquet", "summary.csv", "phenotypes.png")
@@ -129,7 +128,7 @@ def simulate(
             "not_measured": int((~measured).sum()),
             "ignored_columns": {"number": len(given.ignored), "first": list(given.ignored[:LISTED])},
         },
-        "setting": _told(given.bundle, setting),
+        "setting": {name: getattr(setting, name) for name in ("k", "entity", "coupling", "holds", "tau")},
         "ways": [way._asdict() for way in ways],
         "costs": costs,
         "seeds": list(drawn),
@@ -145,18 +144,6 @@ def simulate(
     if against := labels_text(made.curves):
         typer.echo(against)
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
-
-
-def _told(bundle: Bundle, setting: Setting) -> dict[str, object]:
-    """What was asked, for the card; of the explicit gauge all that it takes."""
-    told: dict[str, object] = {"entity": setting.entity} if setting.entity else {"k": setting.k}
-    if setting.entity or setting.explicit:
-        told["coupling"] = setting.coupling
-    if setting.explicit and not setting.entity:
-        told["holds"] = setting.holds or (bundle.rates.holds if bundle.rates else "several")
-    if setting.explicit:
-        told["tau"] = 1.0 if setting.tau is None else setting.tau
-    return told
 
 
 def _simulate_implied(

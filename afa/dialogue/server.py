@@ -91,16 +91,13 @@ class _Handler(RequestHandler):
         )
 
 
-class _Page(_Handler):
-    def get(self) -> None:
-        self.check_token(self.get_query_argument("token", ""))
-        self.finish((PARTS / "page.html").read_text(encoding="utf-8"))
-
-
 class _Part(_Handler):
     def get(self, name: str) -> None:
-        self.set_header("Content-Type", {"js": "text/javascript", "css": "text/css"}[name.rpartition(".")[2]])
-        self.finish((PARTS / name).read_text(encoding="utf-8"))
+        if not name:
+            self.check_token(self.get_query_argument("token", ""))
+        kind = {"": "html", ".js": "javascript", ".css": "css"}[Path(name).suffix]
+        self.set_header("Content-Type", f"text/{kind}; charset=utf-8")
+        self.finish((PARTS / (name or "page.html")).read_text(encoding="utf-8"))
 
 
 class _Said(_Handler):
@@ -139,8 +136,7 @@ class _Say(_Said):
 def application(served: Served) -> Application:
     """The routes of a page; all but its scripts and styles need the token."""
     routes: list[Any] = [
-        (r"/", _Page),
-        (r"/(page\.js|page\.css)", _Part),
+        (r"/(|page\.js|page\.css)", _Part),
         (r"/start", _Start),
         (r"/news/(\d{1,9})", _News),
         (r"/say", _Say),

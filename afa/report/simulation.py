@@ -114,7 +114,7 @@ def write_simulation(
     Where a package is not installed there is no figure and no page, and `say` is told.
     """
     cohort, asked = card["cohort"], card["setting"]
-    of = f"is it {asked['entity']}?" if "entity" in asked else f"top {asked['k']}"
+    of = f"is it {asked['entity']}?" if asked["entity"] else f"top {asked['k']}"
     title = f"bundle {card['bundle']['name']}, {of}; cohort {cohort['name']}, {cohort['simulated_on']} patients"
     with atomic_folder(folder, FILES, CARD) as temporary:
         for name, table in made._asdict().items():

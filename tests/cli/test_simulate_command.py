@@ -299,7 +299,7 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
     for name in names:
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
     card = yaml.safe_load((first / "simulate.yaml").read_text())
-    assert card["setting"] == {"k": 1}
+    assert card["setting"] == {"k": 1, "entity": None, "coupling": "differential", "holds": None, "tau": None}
     assert card["cohort"]["simulated_on"] == 4
     rows = pd.read_csv(first / "curves.csv", keep_default_na=False)
     assert set(rows["allocation"]) == {"priority_all", "greedy", "largest_unary", "random", "constant"}
@@ -308,7 +308,11 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
 
 def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, monkeypatch):
     made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random", "", "linearity")], Setting(k=1, resamples=100))
-    card = {"bundle": {"name": "tiny"}, "cohort": {"name": "mine", "simulated_on": 4}, "setting": {"k": 1}}
+    card = {
+        "bundle": {"name": "tiny"},
+        "cohort": {"name": "mine", "simulated_on": 4},
+        "setting": {"k": 1, "entity": None},
+    }
     monkeypatch.setattr("afa.report.figures.save_figure", lambda *_: None)
     write_simulation(made, card, tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -370,7 +374,7 @@ def test_the_table_is_told_to_another_program_and_k_is_1_unless_given(table, tmp
     assert (told["out"], told["patients"]) == (str(tmp_path / "o"), len(PATIENTS))
     criteria = [row["criterion"] for row in told["rows"] if row["counted"] == "features"]
     assert criteria == ["settled", "certified", "sign_95"]
-    assert yaml.safe_load((tmp_path / "o/simulate.yaml").read_text())["setting"] == {"k": 1}
+    assert yaml.safe_load((tmp_path / "o/simulate.yaml").read_text())["setting"]["k"] == 1
 
 
 def test_labels_are_compared_with_the_answers_in_a_table_of_their_own(table, tmp_path):

@@ -63,12 +63,8 @@ class Shown(NamedTuple):
     targets: Mapping[str, NDArray[np.int8]]
 
 
-class BinaryPaths(NamedTuple):
-    """B patients: orders (B, M), meant where they are drawn or the planner's; scores and certificates (B, M + 1)."""
-
-    order: NDArray[np.int64]
-    scores: Floats
-    certified: NDArray[np.bool_]
+Paths = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
+"""Of B patients: orders (B, M), meant where they are drawn or the planner's; scores and certificates (B, M + 1)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -130,28 +126,27 @@ class BinaryTask(Asked):
     def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
         if self.task is None or weighs_items(self.bundle, way, self.setting):
-            paths = self._planned(seen, way, seed, tick)
+            order, scores, certified = self._planned(seen, way, seed, tick)
         else:
-            paths = self._compiled(self.task, seen, way, seed)
+            order, scores, certified = self._compiled(self.task, seen, way, seed)
             tick(len(seen.names))
-        signs, winner = np.sign(paths.scores).astype(np.int8), seen.targets["sign_accuracy"]
-        ended, needed = ends(signs != signs[:, -1:], paths.certified)
+        signs, winner = np.sign(scores).astype(np.int8), seen.targets["sign_accuracy"]
+        ended, needed = ends(signs != signs[:, -1:], certified)
         parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}
         if self.has_labels:
             label = seen.targets["label_accuracy"]
             parts["label_accuracy"] = right_of(signs[:, None], label, label != 0)
             parts["label_sensitivity"] = right_of(signs[:, None], label, label > 0)
             parts["label_specificity"] = right_of(signs[:, None], label, label < 0)
-        counted = with_costs(needed, paths.order, prices_of(self.bundle, self.setting))
-        return Walk(parts, counted, paths.scores)
+        return Walk(parts, with_costs(needed, order, prices_of(self.bundle, self.setting)), scores)
 
-    def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> BinaryPaths:
+    def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> Paths:
         orders, drawn = self._orders(seen, way, seed), way.allocation in DRAWN
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if not self.setting.explicit:
             given = orders if drawn else None
             found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.setting.threads)
-            return BinaryPaths(orders, found.log_odds, found.certain)
+            return orders, found.log_odds, found.certain
         if drawn:
             paths = follow_orders(task, seen.values, orders[:, None], threads=self.setting.threads)
         else:
@@ -160,9 +155,9 @@ class BinaryTask(Asked):
         step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # of the last feature that matters by then
         called = paths.calls[:, 0, :, CERTIFIED] != 0
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
-        return BinaryPaths(orders, scores, np.take_along_axis(called, step, axis=1))
+        return orders, scores, np.take_along_axis(called, step, axis=1)
 
-    def _planned(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> BinaryPaths:
+    def _planned(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
         orders = self._orders(seen, way, seed) if way.allocation in DRAWN else None
 
         def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
@@ -171,8 +166,8 @@ class BinaryTask(Asked):
             return planner.log_odds() if planner.decision() else 0.0, planner.resolved()
 
         planners = (self._planner(way) for _ in seen.names)
-        order, *found = planned(planners, seen.values, read, orders, tick)
-        return BinaryPaths(order[:, 1:], *found)
+        order, scores, certified = planned(planners, seen.values, read, orders, tick)
+        return order[:, 1:], scores, certified
 
     def _planner(self, way: Way) -> BinaryPlanner:
         """A planner that goes this way, or takes the values in the order drawn; a `PlannerError` where none does."""

@@ -98,16 +98,9 @@ class Walk(NamedTuple):
     scores: Floats | None = None
 
 
-class Paths(NamedTuple):
-    """B patients: features in the order chosen (B, M), and by t from 0 to M what each choice led to.
-
-    right : (B, M + 1) duels called right. place : (B, M + 1, N). certified : (B, M + 1) whether the top k is.
-    """
-
-    order: NDArray[np.int64]
-    right: Floats
-    place: NDArray[np.int64]
-    certified: NDArray[np.bool_]
+Paths = tuple[NDArray[np.int64], Floats, NDArray[np.int64], NDArray[np.bool_]]
+"""Of B patients: the order chosen (B, M); duels called right (B, M + 1), the place of each entity (B, M + 1, N), and
+whether the top k is certified (B, M + 1), by t from 0 to M."""
 
 
 class Seen(NamedTuple):
@@ -182,21 +175,22 @@ class TopKTask(Asked):
         """Follow a block of patients to the end; `tick` is called with how many are done."""
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
+        order, right, place, certified = paths
         if compiled:
             tick(len(seen.names))
-        shares = seen.targets.precisions(paths.place.astype(np.int16), self.setting.threads)
+        shares = seen.targets.precisions(place.astype(np.int16), self.setting.threads)
         won = (seen.truth.winner != 0).sum(axis=1, keepdims=True).astype(np.float64)
-        rank = paths.place * len(self.bundle.entities) + name_places(self.bundle.entities)
+        rank = place * len(self.bundle.entities) + name_places(self.bundle.entities)
         inside = np.argsort(np.argsort(rank, axis=2), axis=2) < self.setting.k
-        ended, needed = ends((inside != inside[:, -1:]).any(axis=2), paths.certified)
-        parts = {"sign_accuracy": (paths.right, won), "p_at_k": _share_part(shares["p_at_k"]), **ended}
+        ended, needed = ends((inside != inside[:, -1:]).any(axis=2), certified)
+        parts = {"sign_accuracy": (right, won), "p_at_k": _share_part(shares["p_at_k"]), **ended}
         if self.k_labels:
             parts["label_p_at_k"] = _share_part(shares["clinical_p_at_k"])
             parts["label_r_precision"] = _share_part(shares["clinical_r_precision"])
         part, whole = NEARLY
-        below = whole * paths.right < part * paths.right[:, -1:]
+        below = whole * right < part * right[:, -1:]
         needed["sign_95"] = np.where(won[:, 0] > 0, rounds_until(below), np.nan)
-        return Walk(parts, with_costs(needed, paths.order, prices_of(self.bundle, self.setting)))
+        return Walk(parts, with_costs(needed, order, prices_of(self.bundle, self.setting)))
 
     def _compiled(self, seen: Seen, way: Way, seed: int) -> Paths:
         bundle, orders = self.bundle, None
@@ -215,7 +209,7 @@ class TopKTask(Asked):
             threads=self.setting.threads,
         )
         right = paths.right[:, :, 0, 0].astype(np.float64)
-        return Paths(paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified)
+        return paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified
 
     def _planned(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
         pairs = all_pairs(len(self.bundle.entities))
@@ -226,8 +220,8 @@ class TopKTask(Asked):
             return (0.5 * (1 + calls * winner))[winner != 0].sum(), place, planner.certified()
 
         planners = (self._planner(way, name, seed) for name in seen.names)
-        order, *found = planned(planners, seen.values, read, tick=tick)
-        return Paths(order[:, 1:], *found)
+        order, right, place, certified = planned(planners, seen.values, read, tick=tick)
+        return order[:, 1:], right, place, certified
 
     def _planner(self, way: Way, name: str = "", seed: int = 0) -> TopKPlanner:
         return planner_of(self.bundle, way, self.setting, patient=name, seed=seed)
