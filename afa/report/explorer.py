@@ -35,7 +35,7 @@ from afa.yamlfile import read_mapping
 
 EVERY = "every"
 SHOWN_FIRST = ("priority_all", "cmi")
-"""Rule and gain that the page opens with, and that patients are chosen by; the first of the table where it lacks it."""
+"""Rule and gain that the page opens with; the first of the table where it lacks it."""
 RANKED = SCORES[:3]
 """The scores whose rankings are shown."""
 
@@ -87,8 +87,8 @@ class Explored:
 def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Setting, *, most: int) -> Explored:
     """Steps of at most `most` patients under each rule of the table `choices` of the allocation stage.
 
-    The schedule shown is `every`, or the table's first where it has no other. Patients: `spread_patients`. setting : k,
-    solver and threads of that stage; it knows no costs.
+    Patients are taken evenly, in the order of the cohort. The schedule shown is `every`, or the table's first where it
+    has no other. setting : k, solver and threads of that stage; it knows no costs.
 
     Raises
     ------
@@ -102,43 +102,28 @@ def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Sett
         (Way(str(rule), str(gain), RANKED[0]), int(part["seed"].iloc[0])): part
         for (rule, gain, _), part in table.groupby(["allocation", "gain", "seed"], sort=False)
     }
-    runs = list(parts)
+    runs, rows = list(parts), evenly(len(cohort.patients), most)
     shown = next((i for i, (way, _) in enumerate(runs) if way[:2] == SHOWN_FIRST), 0)
-    way, seed = runs[shown]
-    names = spread_patients(parts[runs[shown]], cohort.patients, most)
-    rows = [cohort.patients.index(name) for name in names]
+    names, place = [cohort.patients[row] for row in rows], {name: j for j, name in enumerate(bundle.features)}
     values, setting = cohort.values[rows], replace(setting, coupling="differential", costs="equal")
     walked = {}
     for run, part in parts.items():
         where = f"table choices, {' '.join(filter(None, run[0][:2]))}, seed {run[1]}"
         columns = ("feature", "fallback", "certified")
         by_round = {name: part.pivot(index="patient", columns="t", values=name).reindex(names) for name in columns}
-        chosen = pd.Index(by_round["feature"].iloc[:, 1:].to_numpy().ravel())
-        orders = pd.Index(bundle.features).get_indexer(chosen).reshape(len(names), -1).astype(np.int64)
-        whole = orders.shape[1] == len(bundle.features) and (np.sort(orders) == np.arange(len(bundle.features))).all()
+        chosen = by_round["feature"].iloc[:, 1:].to_numpy()
+        orders = np.array([[place.get(name, -1) for name in row] for row in chosen], dtype=np.int64)
+        whole = np.array_equal(np.sort(orders), np.tile(np.arange(len(place)), (len(names), 1)))
         again = "run the allocation stage again for this bundle and cohort"
         _check(whole, where, "other features", "each feature of the bundle once, of each patient", again)
         found = by_engine(bundle, values, run[0], orders, setting)
         same = np.array_equal(by_round["certified"].to_numpy(), found.certified)
         _check(same, f"{where}, column certified", "others", f"those of this bundle, cohort and k = {setting.k}", again)
         walked[run] = found._replace(fallback=by_round["fallback"].iloc[:, 1:].to_numpy(dtype=np.bool_))
+    way, seed = runs[shown]
     planners = [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
-    by = " with ".join(filter(None, way[:2]))
-    chosen = f"Spread evenly over the steps at which {by} certifies the top {setting.k}, earliest and latest included."
-    named = {"schedule": schedule, "shown": shown, "scores": list(RANKED), "chosen": chosen}
+    named = {"schedule": schedule, "shown": shown, "scores": list(RANKED)}
     return explored_of(bundle, cohort, rows, walked, planners, values, named)
-
-
-def spread_patients(run: pd.DataFrame, patients: Sequence[str], most: int) -> list[str]:
-    """At most `most` patients, by name, spread over the rounds in which a run certifies their top k.
-
-    All patients are ordered by that round, those never certified last, then by name; taken are the first, the last, and
-    those at even distances between.
-    """
-    certified = run[run["certified"]].groupby("patient")["t"].min()
-    rounds = {str(name): int(t) for name, t in certified.items()}
-    ordered = sorted(patients, key=lambda name: (rounds.get(name, len(run)), name))
-    return sorted(ordered[place] for place in evenly(len(ordered), most))
 
 
 def evenly(n: int, most: int) -> list[int]:
@@ -218,6 +203,7 @@ def explored_of(
         "bundle": bundle.name,
         "version": bundle.version,
         "cohort_size": len(cohort.patients),
+        "chosen": f"{len(rows)} of {len(cohort.patients)} patients, evenly by name.",
         "duels": len(entities) * (len(entities) - 1) // 2,
         "entities": entities,
         "features": list(bundle.features),

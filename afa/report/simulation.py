@@ -60,8 +60,8 @@ def explore_simulation(
 
     setting, measured : as of `afa.stages.simulate.simulate`.
     """
-    n, setting = len(cohort.patients), replace(setting, coupling=gauge_of(bundle, setting.coupling))
-    rows = evenly(n, most)
+    setting = replace(setting, coupling=gauge_of(bundle, setting.coupling))
+    rows = evenly(len(cohort.patients), most)
     names = [cohort.patients[row] for row in rows]
     values = np.where(measured, cohort.values, np.int8(MISSING))[rows]
     scores = EXPLICIT_SCORES if setting.explicit else RANKED
@@ -79,8 +79,7 @@ def explore_simulation(
             walked[way, seed] = by_engine(bundle, values, way, given, setting)
         else:
             walked[way, seed] = _by_planners(planners(way, seed), values, scores, way)
-    chosen = f"{len(names)} of {n} patients, evenly by name."
-    named = {"schedule": "every", "shown": 0, "scores": list(scores), "chosen": chosen}
+    named = {"schedule": "every", "shown": 0, "scores": list(scores)}
     return explored_of(bundle, cohort, rows, walked, planners(*runs[0]), values, named)
 
 

@@ -21,7 +21,7 @@ from afa.cohort.cohort import Cohort, write_cohort
 from afa.copeland import copeland_wins, ranking
 from afa.errors import ConfigError
 from afa.planner import TopKPlanner
-from afa.report.explorer import RANKED, explorer_page, settled_from, spread_patients
+from afa.report.explorer import RANKED, evenly, explorer_page, settled_from
 from afa.report.simulation import explore_simulation
 from afa.stages.simulate import runs_of, ways_of
 from afa.stages.simulate.walks import Setting
@@ -194,22 +194,8 @@ def test_the_set_settles_after_the_last_round_in_which_it_is_another():
     assert settled_from(orders[2:], 2) == 0
 
 
-def certified_at(rounds):
-    """Choices of one run whose top k is certified from the given rounds on, by patient; never where None."""
-    return pd.concat(
-        pd.DataFrame({"patient": name, "t": range(10), "certified": [r is not None and t >= r for t in range(10)]})
-        for name, r in rounds.items()
-    )
-
-
-def test_patients_are_spread_from_the_first_certified_to_those_who_never_are():
-    rounds = {"a": 5, "b": 1, "c": None, "d": 3, "e": 3}
-    # in order of certification: b, d, e, a, c
-    run = certified_at(rounds)
-    assert spread_patients(run, list(rounds), 2) == ["b", "c"]
-    assert spread_patients(run, list(rounds), 3) == ["b", "c", "e"]
-    assert spread_patients(run, list(rounds), 1) == ["b"]
-    assert spread_patients(run, list(rounds), 9) == ["a", "b", "c", "d", "e"]
+def test_patients_are_taken_evenly_from_the_first_to_the_last():
+    assert [evenly(5, most) for most in (1, 2, 3, 9)] == [[0], [0, 4], [0, 2, 4], [0, 1, 2, 3, 4]]
 
 
 def test_only_the_schedule_every_is_shown_and_another_where_there_is_no_other(bundle_tiny):
@@ -300,7 +286,7 @@ def test_names_come_back_from_the_page_as_they_are(page):
     summary = json.loads("".join(parts))
     assert summary["entities"] == sorted(ENTITIES)
     assert summary["features"] == list(FEATURES)
-    assert [patient["name"] for patient in summary["patients"]] == sorted(PATIENTS)
+    assert [patient["name"] for patient in summary["patients"]] == list(PATIENTS)
     assert summary["cohort"] == ATTACK
 
 

@@ -91,7 +91,7 @@ def test_the_page_opens_at_the_start_with_the_default_rule(page, made):
 
 def test_names_are_text_wherever_they_stand(page):
     options = [o.get_attribute("textContent") for o in Select(page.find_element(By.ID, "patient")).options]
-    assert options == sorted(PATIENTS)
+    assert options == list(PATIENTS)
     assert sorted(column(page, "ranking", 2)) == sorted(map(readable, ENTITIES))
     assert sorted(column(page, "steps", 2)[1:]) == sorted(map(readable, FEATURES))
     for _ in range(LAST):
