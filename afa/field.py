@@ -10,7 +10,6 @@ import gzip
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +57,6 @@ TELLING = 0.6
 """Area under the curve of the number of missing values above which missingness tells a label."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """A folder as it was collected, read and checked."""
-
-    dictionary: Features
-    entities: pd.DataFrame
-    groups: pd.DataFrame | None
-    answers: dict[str, pd.DataFrame]
-    """By the names of `COLUMNS`."""
-    values: Path
-
-
 def import_field(
     folder: str | Path, out: str | Path, *, holds: Holds = "several", address: str | None = None
 ) -> list[str]:
@@ -101,36 +88,36 @@ def import_field(
     if not re.fullmatch(NAME, target.name):
         expected = "lower-case letters, digits, - and _"
         raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
-    given = _read(source)
-    cuts = pool_cuts(given.answers["cuts"], given.dictionary.names, given.dictionary.kinds)
-    features = features_of(given.dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
-    encoded = read_and_encode(given.values, features, Coding("cohort"))
+    dictionary, entities, groups, record, values = _read(source)
+    cuts = pool_cuts(record["cuts"], dictionary.names, dictionary.kinds)
+    features = features_of(dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
+    encoded = read_and_encode(values, features, Coding("cohort"))
     labels = read_table_labels(source / LABELS_FILE, list(encoded.values.index))
-    known = list(given.entities["entity"])
+    known = list(entities["entity"])
     if sorted(labels.columns) != sorted(known):
         found, step = f"the columns {', '.join(labels.columns)}", "name one column for each entity"
         raise CohortError(Fault(str(source / LABELS_FILE), found, f"the entities {', '.join(known)}", step))
     remarks = [*encoded.notes, *cuts_apart(cuts)]
     if by_cohort := list(encoded.cuts.loc[encoded.cuts["by"] == "cohort", "feature"]):
         remarks.append(f"no cut point, so cut by the table itself: {few(by_cohort)}")
-    remarks += answers_in_doubt(given.answers["unary"], known, given.dictionary.names)
-    remarks += _remarks(given.values, encoded.values.isna().sum(axis=1), labels)
+    remarks += answers_in_doubt(record["unary"], known, dictionary.names)
+    remarks += _remarks(values, encoded.values.isna().sum(axis=1), labels)
     text = read_text(source / SOURCE_FILE) if (source / SOURCE_FILE).is_file() else ""
-    voters = tuple(dict.fromkeys(voter for answers in given.answers.values() for voter in answers["voter"]))
+    voters = tuple(dict.fromkeys(voter for answers in record.values() for voter in answers["voter"]))
     with atomic_folder(target, PARTS, STUDY_FILE) as made:
         if address is None:
             packed = made / TABLE_FILE
-            packed.write_bytes(gzip.compress(_plain(given.values), compresslevel=9, mtime=0))
+            packed.write_bytes(gzip.compress(_plain(values), compresslevel=9, mtime=0))
         table = Table(
-            file=given.values.name if address else TABLE_FILE,
-            sha256=sha256_of(given.values if address else made / TABLE_FILE),
+            file=values.name if address else TABLE_FILE,
+            sha256=sha256_of(values if address else made / TABLE_FILE),
             labels_sha256=sha256_of(source / LABELS_FILE) if address else None,
             carried=address is None,
             licence=_stated(text, "licence") or "not stated",
             citation=_stated(text, "citation"),
             address=address,
         )
-        of_cuts = given.answers["cuts"]["voter"].nunique()
+        of_cuts = record["cuts"]["voter"].nunique()
         title = text.partition("\n")[0].lstrip("# ").partition(": ")[2] or target.name
         study = Settings(
             name=target.name,
@@ -144,7 +131,7 @@ def import_field(
                 "date": "unknown",
                 "asked_with": "dictionary.csv and entities.csv alone",
                 "cut_points": f"medians over voters ({of_cuts}), where more than half give that side",
-                "answers": {name: len(answers) for name, answers in given.answers.items()},
+                "answers": {name: len(answers) for name, answers in record.items()},
                 "caveats": [f"voters ({len(voters)}) may be runs of one model: their agreement is then weak evidence"],
             },
         )
@@ -152,13 +139,13 @@ def import_field(
         dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         (made / STUDY_FILE).write_text(dump, encoding="utf-8")
         write_csv(features.to_frame(), made / FEATURES_FILE, float_format="%.12g")
-        write_csv(given.entities, made / ENTITIES_FILE)
-        if given.groups is not None:
-            write_csv(given.groups, made / GROUPS_FILE)
+        write_csv(entities, made / ENTITIES_FILE)
+        if groups is not None:
+            write_csv(groups, made / GROUPS_FILE)
         if table.carried:
             shutil.copyfile(source / LABELS_FILE, made / LABELS_FILE)
         (made / RECORD_FOLDER).mkdir()
-        for name, answers in given.answers.items():
+        for name, answers in record.items():
             write_csv(answers, made / RECORD_FOLDER / f"{name}.csv", float_format="%.12g")
         head = text.rstrip() or f"# {target.name}"
         checks = "\n".join(f"- {remark}" for remark in remarks) or "- nothing to remark"
@@ -244,8 +231,11 @@ def _groups(path: Path) -> pd.DataFrame:
     return groups.assign(exclusive=groups["measurement"].where(groups["exclusive"] == "1", ""))
 
 
-def _read(source: Path) -> _Given:
-    """Everything but values and labels, which need the cut points; the faults of all files at once."""
+def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
+    """Dictionary, entities, groups, answers by the names of `COLUMNS`, and where the values are; all faults at once.
+
+    Values and labels are read later, since they need the cut points.
+    """
     faults: list[Fault] = []
     dictionary: Features | None = None
     try:
@@ -273,7 +263,7 @@ def _read(source: Path) -> _Given:
         faults.append(Fault(str(source), "no values.csv and no values.csv.gz", "one of them", "add the table"))
     if faults or dictionary is None:
         raise CohortError(faults)
-    return _Given(dictionary, entities[["entity", "definition"]], groups, answers, tables[0])
+    return dictionary, entities[["entity", "definition"]], groups, answers, tables[0]
 
 
 def _places(names: Iterable[str]) -> dict[str, int]:

@@ -27,7 +27,7 @@ from afa.bundle.format import (
     digests_of,
 )
 from afa.bundle.model import Bundle
-from afa.bundle.rates import NONE_STATED, SCOPES, Rates
+from afa.bundle.rates import NONE_STATED, SCOPES
 from afa.bundle.read import bundle_of_tables, read_folder
 from afa.errors import BundleError, ConfigError, Fault
 from afa.features import Features
@@ -125,6 +125,17 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
     )
     if bundle.packed.scope is not None:
         pairwise["scope"] = [SCOPES[code] for code in bundle.packed.scope]
+    beside: dict[str, Any] = {}
+    if rates is not None:
+        members: dict[str, dict[str, str]] = {}
+        for column, groups in (("measurement", rates.measurements), ("exclusive", rates.exclusive)):
+            for name, group in groups:
+                for j in group:
+                    members.setdefault(bundle.features[j], {"feature": bundle.features[j]})[column] = name
+        parents = [(bundle.features[child], bundle.features[parent]) for child, parent in rates.parents]
+        beside = {"table": rates.table, "encoding": rates.encoding, "probability_floor": rates.floor}
+        beside["groups"] = pd.DataFrame(members.values(), columns=["feature", "measurement", "exclusive"])
+        beside |= {"implies": pd.DataFrame(parents, columns=["feature", "parent"]), "holds": rates.holds}
     write_bundle(
         path,
         name=bundle.name,
@@ -138,25 +149,8 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
         aliases=bundle.aliases,
         provenance=bundle.provenance,
         licence=bundle.licence,
-        **({} if rates is None else _said_beside(rates, bundle.features)),
+        **beside,
     )
-
-
-def _said_beside(rates: Rates, features: Sequence[str]) -> dict[str, Any]:
-    """The arguments of `write_bundle` that a bundle without rates does not have."""
-    members: dict[str, dict[str, str]] = {}
-    for column, groups in (("measurement", rates.measurements), ("exclusive", rates.exclusive)):
-        for name, group in groups:
-            for j in group:
-                members.setdefault(features[j], {"feature": features[j]})[column] = name
-    return {
-        "table": rates.table,
-        "groups": pd.DataFrame(members.values(), columns=["feature", "measurement", "exclusive"]),
-        "implies": pd.DataFrame([(features[c], features[p]) for c, p in rates.parents], columns=["feature", "parent"]),
-        "encoding": rates.encoding,
-        "probability_floor": rates.floor,
-        "holds": rates.holds,
-    }
 
 
 def stamp_bundle(path: str | Path) -> None:

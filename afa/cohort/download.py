@@ -144,7 +144,12 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     try:
         call()
     except requests.HTTPError:
-        raise _refused(reply, clock) from None
+        found = f"HTTP status {reply.status}{' with an HTML page' if reply.is_html else ''}"
+        if reply.status in {404, 410}:
+            step = "check the series and the file name in the cohort's config against GEO's folder"
+            raise ReplyError(found, "the file", step) from None
+        wait = seconds_asked_for(reply.headers, clock.time()) if reply.status in {429, 503} else None
+        raise ReplyError(found, "the file", BY_HAND, again=reply.status in TRANSIENT, wait=wait) from None
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
         raise ReplyError(f"a truncated reply ({_reason(error)})", "the whole file", BY_HAND, again=True) from None
     except requests.TooManyRedirects:
@@ -163,16 +168,6 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
             raise
         # requests reports a certificate bundle that is not there in this way.
         raise ReplyError(_reason(error), "usable settings of the network", network) from None
-
-
-def _refused(reply: _Reply, clock: Clock) -> ReplyError:
-    """The failure that an HTTP status of 400 or more stands for."""
-    status, found = reply.status, f"HTTP status {reply.status}{' with an HTML page' if reply.is_html else ''}"
-    if status in {404, 410}:
-        step = "check the series and the file name in the cohort's config against GEO's folder"
-        return ReplyError(found, "the file", step)
-    wait = seconds_asked_for(reply.headers, clock.time()) if status in {429, 503} else None
-    return ReplyError(found, "the file", BY_HAND, again=status in TRANSIENT, wait=wait)
 
 
 def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
