@@ -102,12 +102,10 @@ def bundle_show(
         typer.echo(options.as_json(table, name=model.name, version=model.version, digest=model.digest))
         return
     typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
-    if model.rates is not None:
-        rates = model.rates
+    if (rates := model.rates) is not None:
         encoding = f", encoded by {rates.encoding}" if rates.encoding else ""
-        typer.echo(
-            f"{len(rates.stated)} rows with probabilities{encoding}, floor {rates.floor:g}; holds: {rates.holds}"
-        )
+        beside = f"floor {rates.floor:g}; holds: {rates.holds}"
+        typer.echo(f"{len(rates.stated)} rows with probabilities{encoding}, {beside}")
         for kind, groups in (("measurement", rates.measurements), ("exclusive group", rates.exclusive)):
             for name, members in groups:
                 typer.echo(f"{kind} {name}: {', '.join(model.features[j] for j in members)}")

@@ -290,12 +290,9 @@ def write_table_cohort(
         raise ConfigError(Fault(str(path), "a file", "no such file yet", "choose another name, or edit that file"))
     document: dict[str, Any] = {"name": name, "title": f"Patients of {table.name}", "origin": "table"}
     document |= {"table": str(table), "features": str(features)}
-    if labels is not None:
-        document["labels"] = str(labels)
-    if controls is not None:
-        document["controls"] = {"column": controls[0], "value": controls[1]}
-    dictionary = read_features(features)
-    if not dictionary.has_range.all():
+    document |= {"labels": str(labels)} if labels else {}
+    document |= {"controls": {"column": controls[0], "value": controls[1]}} if controls else {}
+    if not read_features(features).has_range.all():
         document["encoding"] = {"reference": "cohort" if controls is None else "controls"}
     config = check_model(document, TableCohort, f"cohort {name}")
     files = find_table(config)
