@@ -26,15 +26,7 @@ from afa.stages.allocation.cubes import UNIT
 from afa.stages.inputs import check_encoding, check_possible, labels_of
 from afa.stages.labels.tasks import settled
 from afa.stages.simulate.binary import BinaryTask
-from afa.stages.simulate.walks import (
-    CHOOSES_WITHOUT_GAIN,
-    DRAWN,
-    IN_UNITS,
-    Setting,
-    TopKTask,
-    Walk,
-    Way,
-)
+from afa.stages.simulate.walks import CHOOSES_WITHOUT_GAIN, DRAWN, IN_UNITS, Setting, TopKTask, Walk, Way
 from afa.stats.accuracy import ranking, share_of
 from afa.stats.resampling import patient_weights, with_interval
 

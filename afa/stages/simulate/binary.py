@@ -20,15 +20,7 @@ from numpy.typing import NDArray
 from afa.bundle import Bundle
 from afa.engine.course import MISSING
 from afa.engine.paths import watch_task
-from afa.engine.tasks import (
-    METHODS,
-    TASK_BRACKETS,
-    Task,
-    elbo_differences,
-    follow_gain,
-    follow_orders,
-    task_of,
-)
+from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, elbo_differences, follow_gain, follow_orders, task_of
 from afa.errors import ConfigError, Fault
 from afa.mrf import Floats
 from afa.orders import random_orders
