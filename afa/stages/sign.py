@@ -7,6 +7,7 @@ The target of a duel is the sign of D_ab at full observation; a duel tied there 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ import pandas as pd
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
-from afa.engine.paths import sign_paths
+from afa.engine.paths import SignPaths, sign_paths
 from afa.engine.rounds import right_by_kind
 from afa.inference.meanfield import Solver
 from afa.orders import random_orders
@@ -37,6 +38,7 @@ STAGE = Stage(
             " solves iterations capped ascended cohort bundle start"
         ),
         "duels": "patient entity_a entity_b winner",
+        "orders": "patient method different compared",
     },
     rows={
         "sign_accuracy_random": "how soon does a score call each duel as at full observation, features coming in"
@@ -71,10 +73,13 @@ def run(
 
     duels, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
 
+    orders, by (patient, method), of the scores that depend on the order (S4): how many of `compared` calls at full
+    observation, by two orders each, are `different`.
+
     """
     names = [cohort.patients[p] for p in patients]
     orders = random_orders(bundle.features, names, random_order.seeds)
-    rounds = list[pd.DataFrame]()
+    rounds, tables = list[pd.DataFrame](), dict[str, pd.DataFrame]()
     for start in random_order.starts:
         values, solver = cohort.values[list(patients)], Solver(**dict(inference))
         paths = sign_paths(bundle, values, orders, solver=solver, start=start, threads=threads)
@@ -85,8 +90,22 @@ def run(
             right = right_by_kind(paths.signs[method], winners, paths.signs["linearity"][:, :, 0])
             solves = {name: getattr(paths, name).ravel() if method == "linearity" else np.int32(0) for name in SOLVES}
             rounds.append(index.assign(method=method, start=start, **right, **solves))
-    duels = duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel())
-    return {"rounds": pd.concat(rounds, ignore_index=True), "duels": duels}
+        if not tables:
+            duels = duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel())
+            tables = {"duels": duels, "orders": _orders(paths, names)}
+    return {"rounds": pd.concat(rounds, ignore_index=True), **tables}
+
+
+def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
+    """Calls that two orders of the same observations make differently, over all pairs of orders and duels."""
+    tables = []
+    for method in ("kl", "kl_nonzero"):
+        final = paths.signs[method][:, :, -1]
+        pairs = list(combinations(range(final.shape[1]), 2))
+        different = sum(((final[:, a] != final[:, b]).sum(axis=1) for a, b in pairs), np.zeros(len(names), dtype=int))
+        table = {"patient": list(names), "method": method, "different": different}
+        tables.append(pd.DataFrame(table | {"compared": len(pairs) * final.shape[2]}))
+    return pd.concat(tables, ignore_index=True)
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -95,11 +114,12 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     Per method and t: accuracy, balanced accuracy over the two sides of a duel (in bundle order), and accuracy in
     the stratum `prior_wrong`, the duels that the bundle alone calls wrong; the variant `reversed` asks the score
     for (b, a) and turns its sign round. Once: `majority`, the accuracy of the best constant answer per duel;
-    `prevalence`, the share of duels the first entity wins; `count` of tied duels. Per start `iterations`, sweeps per
-    solve: at each t, without t over all rounds but the first, and for each start but the first the difference to it,
-    its name in `reference`.
+    `prevalence`, the share of duels the first entity wins; `count` of tied duels. At full observation `rate` of
+    `other_order`: calls that another order of the same observations makes otherwise. Per start `iterations`, sweeps
+    per solve: at each t, without t over all rounds but the first, and for each start but the first the difference to
+    it, its name in `reference`.
     """
-    rounds, duels = tables["rounds"], tables["duels"]
+    rounds, duels, orders = (tables[name] for name in ("rounds", "duels", "orders"))
     patients = list(rounds["patient"].unique())
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="sign_convergence")
     rows: list[pd.DataFrame] = []
@@ -110,6 +130,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     winners = duels.pivot(index="patient", columns=["entity_a", "entity_b"], values="winner").loc[patients].to_numpy()
     ties = count_rows({"tied_at_full_observation": ((winners == 0).sum(), (winners != 0).sum())})
     rows += [*resampled.constant(winners), ties]
+    for name, table in orders.groupby("method", sort=False):
+        share = resampled.share(table, "different", "compared", by=None)
+        rows.append(share.assign(metric="rate", quantity="other_order", method=str(name), t=int(rounds["t"].max())))
     whole = [*(table.assign(target="likelihood") for table in rows), _sweeps(rounds, resampled)]
     return summary_rows("sign_accuracy_random", whole, allocation="random", schedule="every")
 

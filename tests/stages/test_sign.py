@@ -148,7 +148,7 @@ def test_shards_joined_are_the_whole_byte_for_byte(
     write_tables(whole, tmp_path / "whole")
     gather_tables(folders, tmp_path / "joined")
     gather_tables([tmp_path / "whole"], tmp_path / "once")
-    for name in ("rounds", "duels"):
+    for name in ("rounds", "duels", "orders"):
         pd.testing.assert_frame_equal(read_table(tmp_path / "joined", name), read_table(tmp_path / "once", name))
         joined, once = ((tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("joined", "once"))
         assert joined == once
@@ -183,6 +183,13 @@ def test_a_shard_without_patients_adds_nothing_to_the_whole(
         write_tables(tables, folders[-1])
     gather_tables(folders, tmp_path / "both")
     gather_tables(folders[1:], tmp_path / "one")
-    for name in ("rounds", "duels"):
+    for name in ("rounds", "duels", "orders"):
         both, one = ((tmp_path / folder / f"{name}.parquet").read_bytes() for folder in ("both", "one"))
         assert both == one
+
+
+def test_orders_of_the_same_observations_are_compared_pair_by_pair(whole: dict[str, pd.DataFrame]) -> None:
+    orders = whole["orders"].set_index(["method", "patient"])
+    pairs_of_orders = len(SEEDS) * (len(SEEDS) - 1) // 2
+    assert (orders["compared"] == 3 * pairs_of_orders).all()
+    assert orders.loc[("kl_nonzero", "p3"), "different"] == 0

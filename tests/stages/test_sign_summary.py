@@ -37,8 +37,9 @@ def rounds_of(starts: list[str]) -> pd.DataFrame:
 
 def summarised(starts: list[str]) -> pd.DataFrame:
     duels = pd.DataFrame({"patient": ["a", "b"], "entity_a": "u", "entity_b": "v", "winner": 1})
+    orders = pd.DataFrame({"patient": ["a", "b"], "method": "kl", "different": 0, "compared": 1})
     return summarise(
-        {"rounds": rounds_of(starts), "duels": duels},
+        {"rounds": rounds_of(starts), "duels": duels, "orders": orders},
         bootstrap=Bootstrap(resamples=400, confidence=0.9),
     )
 
