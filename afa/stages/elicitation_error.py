@@ -61,8 +61,9 @@ class Settings(Section):
 
 COLUMNS = {
     "calls": "population entity patient label flip decision right n cohort bundle",
+    "labels": "entity patients positive missing cohort bundle",
     "left_out": "entity quantity reason cohort bundle",
-    "references": "entity calibrated raw shift cohort bundle",
+    "references": "entity calibrated raw shift log_z1 log_z0 expected_sign expected_score cohort bundle",
     "replicates": "population entity flip replicate decision right n right_positive n_positive cohort bundle",
 }
 STAGE = Stage(
@@ -75,6 +76,7 @@ STAGE = Stage(
 )
 EXPERIMENT = "elicitation_error"
 DECISIONS = ("raw", "calibrated")
+LAW = ("shift", "log_z1", "log_z0", "expected_sign", "expected_score")
 EXACT = {"calibrated": None, "raw": "sign_of_score"}
 """Variant of the exact accuracy of each decision."""
 
@@ -87,17 +89,17 @@ def run(
     Every non-zero unary and every coupling has its sign turned with each of the chances; 0 is always done, once. Drawn
     patients are half of each class, in pairs of one patient of either class.
 
-    Returns four tables; `right` counts a tie as one half. `calls`, by (population, entity, patient, label, flip,
+    Returns five tables; `right` counts a tie as one half. `calls`, by (population, entity, patient, label, flip,
     decision): `right` of `n` replicates. The population is `drawn` or `clinical`; a drawn patient is named by its pair.
 
     `replicates`, by (population, entity, flip, replicate, decision): `right` of `n` patients, and `right_positive` of
     `n_positive` of class 1.
 
     `references`, by entity: exact accuracy on drawn patients without flips, by `calibrated` (Bayes) and `raw` decision;
-    `shift` in nats (`afa.engine.elimination`).
+    `shift`, `log_z1`, `log_z0` and `expected_score` in nats, `expected_sign` (`afa.engine.elimination`).
 
-    `left_out`, by (entity, quantity): what could not be done exactly, and the reason: the `calibrated_decision` and all
-    of drawn patients, or the `exact_accuracy`.
+    `labels`, by entity, of patients of the cohort; `left_out`, by (entity, quantity): what could not be done exactly,
+    and the reason: the `calibrated_decision` and all of drawn patients, or the `exact_accuracy`.
     """
     replicates = range(elicitation_error.replicates)
     grid = [(0.0, 0), *((flip, r) for flip in elicitation_error.flips if flip > 0 for r in replicates)]
@@ -117,7 +119,8 @@ def run(
             left_out["calibrated_decision"] = error.faults[0].found
         try:
             law = elimination.score_distribution(models.mrf, threads=threads)
-            exact = {"calibrated": law.bayes_accuracy, "raw": law.accuracy_of_sign(), "shift": law.shift}
+            exact = {"calibrated": law.bayes_accuracy, "raw": law.accuracy_of_sign()}
+            exact |= {name: getattr(law, name) for name in LAW}
             parts["references"].append(pd.DataFrame([{"entity": entity, **exact}]))
         except InferenceError as error:
             left_out["exact_accuracy"] = error.faults[0].found
@@ -125,6 +128,8 @@ def run(
             for name, table in _decide(models, shifts, *group).items():
                 parts[name].append(table.assign(entity=entity, population=population))
         parts["left_out"].append(pd.DataFrame({"quantity": [*left_out], "reason": left_out.values(), "entity": entity}))
+    counts = {"positive": (labels == 1).sum(axis=0), "missing": np.isnan(labels).sum(axis=0)}
+    parts["labels"] = [pd.DataFrame({"entity": bundle.entities, "patients": len(names), **counts})]
     return {name: joined(parts[name], held.split()[:-2]) for name, held in COLUMNS.items()}
 
 
@@ -227,7 +232,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     `rate` of the quantity `exact_inside` is 1 where the exact accuracy lies in the interval of the drawn patients, and
     of `entity_exact_inside` the share of entities for which it does.
     """
-    calls, replicates = tables["calls"], tables["replicates"]
+    calls, replicates, labels = tables["calls"], tables["replicates"], tables["labels"]
     rows = [_exact_rows(tables["references"])]
     for population in ("drawn", "clinical"):
         for decision in DECISIONS:
@@ -240,8 +245,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
                 rows.append(part.assign(target=population, reference=decision))
     rows.append(_inside(pd.concat(rows).reindex(columns=SUMMARY), tables["references"]))
     rows.append(_constant_answers(calls, bootstrap).assign(target="clinical"))
-    left_out = tables["left_out"].groupby("quantity").size().items()
-    rows.append(pd.DataFrame([{"metric": "count", "quantity": f"left_out_{name}", "value": n} for name, n in left_out]))
+    rows.append(_counts(labels, tables["left_out"]))
     return summary_rows("elicitation_error", [part for part in rows if len(part)])
 
 
@@ -320,6 +324,17 @@ def _inside(rows: pd.DataFrame, references: pd.DataFrame) -> pd.DataFrame:
             if len(part):
                 made.append({"quantity": quantity, "reference": decision, "value": part.mean(), "n": len(part)})
     return pd.DataFrame(made).assign(metric="rate", target="drawn")
+
+
+def _counts(labels: pd.DataFrame, left_out: pd.DataFrame) -> pd.DataFrame:
+    """Labels that are missing for entities that have some, entities without any, and what exact inference left out."""
+    without = labels["missing"] == labels["patients"]
+    rows = [
+        ("missing_label", labels.loc[~without, "missing"].sum(), "clinical"),
+        ("entities_without_labels", without.sum(), "clinical"),
+        *((f"left_out_{name}", count, None) for name, count in left_out.groupby("quantity").size().items()),
+    ]
+    return pd.DataFrame(rows, columns=["quantity", "value", "target"]).assign(metric="count")
 
 
 def _constant_answers(calls: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:

@@ -171,7 +171,9 @@ def test_calls_and_replicates_are_two_sums_of_the_same_decisions(tables: dict[st
     np.testing.assert_array_equal(positive.to_numpy(), summed.to_numpy())
 
 
-def test_patients_without_a_label_are_left_out(tables: dict[str, pd.DataFrame]) -> None:
+def test_patients_without_a_label_are_left_out_and_counted(tables: dict[str, pd.DataFrame]) -> None:
+    labels = tables["labels"].set_index("entity")
+    assert labels["missing"].to_dict() == {"u": 0, "v": 30, "w": 4}
     clinical = tables["calls"].query("population == 'clinical' and decision == 'raw' and flip == 0")
     assert clinical.groupby("entity").size().to_dict() == {"u": 30, "w": 26}
 

@@ -297,7 +297,11 @@ def test_p_counts_the_shuffled_bundles_that_do_no_worse(tables, rows):
 def test_the_order_by_prevalence_and_the_counts_stand_beside_the_labels(cohort, rows):
     counts = pick(rows, table="clinical", metric="count").set_index("quantity")["value"]
     assert counts[["labelled", "k_clinical"]].tolist() == [4, 2]
+    assert counts["patients_of_one_class"] >= 1
     assert len(pick(rows, table="clinical", method="prevalence_order")) == 3
+    assert pick(rows, metric="count", target="own", variant="uniform", quantity="without_spread")["value"].tolist() == [
+        1
+    ]
 
 
 def test_a_cohort_without_labels_has_duels_and_no_clinical_rows_but_counts(bundle):

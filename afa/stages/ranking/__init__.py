@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import Field
 
 from afa.stages.base import Rounds, Section, Seeds, Stage
-from afa.stages.ranking.tables import CLINICAL, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
+from afa.stages.ranking.tables import CLINICAL, OWN, POSTERIOR, PRIOR_WRONG, SIZE, patient_auroc
 from afa.stages.ranking.tables import run as run
 from afa.stages.topk import label_counts
 from afa.stats.accuracy import Part, Resampled, precisions_by_prevalence
@@ -42,6 +42,7 @@ STAGE = Stage(
     duels=True,
     tables={
         "decisions": "scale method target seed patient t accuracy accuracy_prior_wrong p_at_k cohort bundle",
+        "entities": "scale entity support couplings mean sd cohort bundle",
         "labels": "patient entity label k k_clinical cohort bundle",
         "posterior": "seed patient t of_null of_likeliest cohort bundle",
         "truth": "scale target patient duels prior_wrong majority larger cohort bundle",
@@ -123,7 +124,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     read = _read(tables)
     resampled = Resampled.of(read.patients, **dict(bootstrap), purpose="ranking")
     rows = [*_metrics(read, resampled), *_gaps(read, resampled), *_null(tables["null"], read, bootstrap.confidence)]
-    rows += [*_constant(tables, read, resampled), _counts(tables)]
+    rows += [*_constant(tables, read, resampled), *_counts(tables)]
     whole = pd.concat(rows, ignore_index=True)
     of_labels = whole["target"] == CLINICAL
     made = [
@@ -228,9 +229,18 @@ def _constant(tables: Mapping[str, pd.DataFrame], read: Read, resampled: Resampl
             yield rows.assign(metric=metric, target=CLINICAL, method="prevalence_order")
 
 
-def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """What the labels are."""
-    labels = tables["labels"]
+def _counts(tables: Mapping[str, pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    truth, entities, labels = (tables[name] for name in ("truth", "entities", "labels"))
+    n, k, k_clinical = labels["entity"].nunique(), int(labels["k"].iloc[0]), int(labels["k_clinical"].iloc[0])
+    for (scale, target), part in groups(truth, "scale", "target"):
+        if (target == OWN) == (scale != RAW):
+            every = len(part) * n * (n - 1) // 2
+            counts = {"tied_at_full_observation": (every - part["duels"].sum(), every)}
+            counts["without_spread"] = (int((entities.loc[entities["scale"] == scale, "sd"] == 0).sum()), n)
+            yield count_rows(counts).assign(target=target, variant=None if scale == RAW else scale)
     wide = labels.pivot(index="patient", columns="entity", values="label").to_numpy(dtype=np.float64, na_value=np.nan)
-    counts = label_counts(wide, int(labels["k"].iloc[0]), int(labels["k_clinical"].iloc[0]))
-    return count_rows(counts).assign(target=CLINICAL)
+    counts = label_counts(wide, k, k_clinical)
+    both = int(((wide == 1).any(axis=1) & (wide == 0).any(axis=1)).sum())
+    of_one_class = {"patients_of_one_class": (len(wide) - both, len(wide))}
+    counts = {"patients_without_positive": counts["patients_without_positive"]} | of_one_class | counts
+    yield count_rows(counts).assign(target=CLINICAL)

@@ -48,7 +48,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """All that the stage knows of N entities ranked at 0, those of `rounds` that are below M, and M, in random orders.
 
-    Returns six tables; `scale` and `method` are the way of ranking.
+    Returns seven tables; `scale` and `method` are the way of ranking.
 
     `decisions`, by (way, target, seed, patient, t): `accuracy`, duels called right, a tie one half;
     `accuracy_prior_wrong`, the same of those that this scale's `linearity` calls wrong before any observation;
@@ -58,7 +58,9 @@ def run(
     where the patient has none positive, or one class only; `correlation` of standing and support.
 
     `truth`, by (scale, target, patient): `duels` with a winner, those `prior_wrong`, `majority`, those that the best
-    constant answer has right, and `larger`, those that the larger support wins. `labels`, by (patient, entity).
+    constant answer has right, and `larger`, those that the larger support wins. `entities`, by (scale, entity):
+    `support`, `couplings`, and `mean` and `sd` of the scale, for `shuffled` those at full observation, a mean over
+    patients. `labels`, by (patient, entity).
 
     `posterior`, by (seed, patient, t): probability `of_null` and `of_likeliest`, the largest of any entity.
 
@@ -77,7 +79,7 @@ def run(
             parts = {CLINICAL: rankings, POSTERIOR: posterior}.get(one.target, decisions)
             parts.append(_table(one, cohort, seen.rounds, seed))
         if truth.empty:
-            truth = _truth(found, cohort, aims)
+            truth, entities = _truth(found, cohort, aims), _entities(bundle, scales, aims)
     null, orders = list[pd.DataFrame](), _orders(cohort, ranking.seeds[0])
     for permutation in range(ranking.permutations):  # each gene has the values of another, and the order stays
         # contiguous, or each kernel is compiled a second time for another layout of its input
@@ -96,6 +98,7 @@ def run(
         "rankings": pd.concat(rankings, ignore_index=True).drop(columns="target"),
         "posterior": pd.concat(posterior, ignore_index=True).drop(columns=[*WAY, "target"]),
         "truth": truth,
+        "entities": entities,
         "labels": rows_of(patient=cohort.patients, entity=bundle.entities).assign(
             label=pd.array(aims.labels.ravel(), dtype="Float64").astype("Int8"), k=aims.k, k_clinical=aims.k_clinical
         ),
@@ -125,6 +128,16 @@ def _truth(found: Sequence[Measured], cohort: Cohort, aims: Aims) -> pd.DataFram
             larger = np.sign(aims.sizes[aims.pairs[:, 0]] - aims.sizes[aims.pairs[:, 1]]).astype(np.float32)
             called = np.broadcast_to(larger, (len(winner), 1, len(larger)))
             tables.append(table.assign(**whole, larger=_right(called, winner)[:, 0]))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _entities(bundle: Bundle, scales: dict[str, Scale], aims: Aims) -> pd.DataFrame:
+    tables = []
+    for name, scale in scales.items():
+        mean, sd = (each[:, -1].mean(axis=0) if each.ndim > 1 else each for each in (scale.mean, scale.sd))
+        couplings = np.diff(bundle.packed.pointer)
+        table = rows_of(scale=[name], entity=bundle.entities)
+        tables.append(table.assign(support=aims.sizes, couplings=couplings, mean=mean, sd=sd))
     return pd.concat(tables, ignore_index=True)
 
 
