@@ -125,8 +125,8 @@ def columns_of(stage: str, tables: Mapping[str, str]) -> dict[str, Columns]:
 
 LAYER0 = {
     "clusters": (
-        "cohort bundle n_clusters cluster members radius spread converged contraction eligible_f2 gap separation"
-        " within between"
+        "cohort bundle n_clusters cluster members radius spread score converged contraction eligible_f2"
+        " lipschitz_f2 gap separation within between"
     ),
     "layer0": (
         "cohort bundle n_clusters criterion rule entities needed most_dominators clusters_out entities_out contradicted"

@@ -90,10 +90,10 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
     and `false_duels`, those that the other one wins.
 
     `clusters`, by (n_clusters, cluster), the cluster named by its first member: `members`, their number; `radius` and
-    `spread`, the largest l1 and l-infinity distance to the centroid; `converged` of the centroid; `contraction`;
-    `eligible_f2`; of all clusters together `gap`, the smallest l1 distance between centroids, `separation`, the gap
-    over the largest radius, and `within` and `between`, the two sides of the activation condition. Distances are in
-    nats, as potentials are.
+    `spread`, the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged` of the centroid;
+    `contraction`; `eligible_f2` and `lipschitz_f2` (missing where not eligible); of all clusters together `gap`, the
+    smallest l1 distance between centroids, `separation`, the gap over the largest radius, and `within` and `between`,
+    the two sides of the activation condition. Distances are in nats, as potentials are.
 
     `lift` is that of `layer0_lift`, for the entities that each variant removes at each number of clusters.
     """
@@ -163,13 +163,15 @@ def layer0_tables(
 
 def _cluster_table(parted: Partition) -> pd.DataFrame:
     within, between = parted.activation
-    alike = ("radius", "spread", "converged", "contraction")
+    alike = ("radius", "spread", "score", "converged", "contraction")
     table = pd.DataFrame({name: [getattr(cluster, name) for cluster in parted.clusters] for name in alike})
+    constants = pd.Series([cluster.lipschitz("f2") for cluster in parted.clusters], dtype="float64")
     return table.assign(
         n_clusters=len(table),
         cluster=[cluster.members[0] for cluster in parted.clusters],
         members=[len(cluster.members) for cluster in parted.clusters],
-        eligible_f2=[cluster.lipschitz("f2") is not None for cluster in parted.clusters],
+        eligible_f2=constants.notna(),
+        lipschitz_f2=constants,
         gap=parted.gap,
         separation=parted.separation,
         within=within,

@@ -34,7 +34,7 @@ STAGE = Stage(
         "contraction": "model entity opponent contraction ternary cohort bundle",
         "convergence": "model t entity solves iterations capped finished cohort bundle",
         "gates": "name input cases failures perturbed_failures cohort bundle",
-        "gauge_change": "subject score t states changed input cohort bundle",
+        "gauge_change": "subject score t states changed mean_change max_change input cohort bundle",
         "nonconvergence": "model patient entity solves capped persistent cohort bundle",
     },
     summary=(),

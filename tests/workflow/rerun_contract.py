@@ -106,7 +106,6 @@ def _add_stage(
     reads: list[str],
     split: bool = False,
     figure: bool = False,
-    bootstrap: bool = True,
     shared: Iterable[str] = (),
     own: Mapping[str, Any] | None = None,
 ) -> None:
@@ -118,8 +117,7 @@ def _add_stage(
     rules["published"].append(name)
     text["notebooks"] += [notebook] if figure else []
     settings |= {f"{name}.{key}": {"to": value, "first": [job]} for key, value in (own or {}).items()}
-    readers = [(key, job) for key in shared]
-    readers += [("bootstrap", rows)] * bootstrap + [("shards", job)] * split
+    readers = [*((key, job) for key in shared), ("bootstrap", rows), *([("shards", job)] if split else [])]
     for read, rule in readers:
         found = [key for key in settings if key == read or key.startswith(f"{read}.")]
         assert found, f"{FILE.name}, stage {name}: no entry of a setting {read}"

@@ -106,7 +106,7 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
     duels, *tasks = subject.once(all_calls)
     decided, counts = [], []
     for calls in ([duels], tasks):
-        decided.append(len(subject.seeds) * sum(int(np.count_nonzero(each.winners)) for each in calls))
+        decided.append(len(subject.seeds) * sum(np.count_nonzero(each.winners) for each in calls))
         counts.append(np.sum([each.paths.counts.sum(axis=(0, 1), dtype=np.int64) for each in calls], axis=0))
     table = rows_of(population=POPULATIONS, t=range(len(subject.bundle.features) + 1), bracket=BRACKETS)
     kinds = np.stack(counts).reshape(len(table), -1)

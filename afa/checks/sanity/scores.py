@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from afa.bracket import GAMMA
 from afa.bundle import Bundle
 from afa.checks.sanity import Failure, Gate, Outcome, Subject, bundle_of
 from afa.copeland import copeland_wins, ranking
@@ -31,7 +32,7 @@ READABLE_PATIENTS = 3
 SHUFFLES, TIED_MATRICES = 2, 20
 PATIENTS, ROUNDS, OUTSIDE = 24, 9, 3
 WHOLE = (1.0, 1.0)
-BETWEEN = Duel._fields.index("between")
+BETWEEN, SPREAD, BETA = map(Duel._fields.index, ("between", "spread", "beta"))
 Rank = Callable[..., list[str]]
 
 
@@ -154,22 +155,29 @@ def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list
 
 
 def gauge_change(subject: Subject) -> pd.DataFrame:
-    """How decisions by `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number observed.
+    """How `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
 
     states : of a patient and a binary task. changed : states whose decision, the sign or the side that is called,
-    changes.
+    changes. mean_change, max_change : of the score, in nats for `two_elbo`; of the end of the interval that moves more.
     """
     compared = subject.once(gauge_readings)
     tables = []
-    for score, decision in (
-        ("two_elbo", lambda read: _signs(_two_elbo(read), read.packed.tie)),
-        ("stack_a", lambda read: np.sign(read.stack_a)),
-        ("hanson_wright", lambda read: read.calls[..., BRACKETS.index("hanson_wright")]),
+    for score, value, decision in (
+        ("two_elbo", _two_elbo, lambda read: _signs(_two_elbo(read), read.packed.tie)),
+        ("stack_a", lambda read: read.stack_a, lambda read: np.sign(read.stack_a)),
+        ("hanson_wright", _hanson_wright, lambda read: read.calls[..., BRACKETS.index("hanson_wright")]),
     ):
+        change = np.stack([np.abs(value(gauged) - value(plain)).max(axis=-1) for plain, gauged in compared])
         changed = np.stack([(decision(gauged) != decision(plain))[..., 0] for plain, gauged in compared])
         table = pd.DataFrame({"subject": subject.bundle.name, "score": score, "t": compared[0][0].rounds})
-        n_states = changed.shape[0] * changed.shape[1]
-        tables.append(table.assign(states=n_states, changed=changed.sum(axis=(0, 1))))
+        tables.append(
+            table.assign(
+                states=changed.shape[0] * changed.shape[1],
+                changed=changed.sum(axis=(0, 1)),
+                mean_change=change.mean(axis=(0, 1)),
+                max_change=change.max(axis=(0, 1)),
+            )
+        )
     return pd.concat(tables, ignore_index=True)
 
 
@@ -251,6 +259,16 @@ def _lead(read: Snapshots) -> Floats:
 def _two_elbo(read: Snapshots) -> Floats:
     a, b = read.pairs.T
     return read.elbo[..., a] - read.elbo[..., b]
+
+
+def _hanson_wright(read: Snapshots) -> Floats:
+    """(P, R, 2) ends of the interval of one duel, as `afa.bracket.hanson_wright_interval`."""
+    spread, beta = (read.sums[..., 0, i] for i in (SPREAD, BETA))
+    mean, score = read.mean[..., 0], read.stack_a[..., 0]
+    deviation = np.sqrt(2 * spread * np.log(2 / GAMMA) * (1 + beta))
+    width = np.divide(np.abs(score) * deviation, np.abs(mean), out=np.full(mean.shape, 2.0), where=mean != 0)
+    width[spread == 0] = 0.0
+    return np.stack([np.maximum(-1.0, score - width), np.minimum(1.0, score + width)], axis=-1)
 
 
 def _signs(values: Floats, tie: float) -> Floats:

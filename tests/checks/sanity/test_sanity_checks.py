@@ -95,11 +95,13 @@ def test_the_gauge_that_is_added_reaches_features_outside_the_support() -> None:
     assert difference.support.tolist() == [0]
 
 
-def test_no_decision_changes_with_the_gauge_once_all_is_observed() -> None:
+def test_scores_that_rest_on_inference_change_with_the_gauge_until_all_is_observed() -> None:
     for subject in SYNTHETIC:
         table = scores.gauge_change(subject).set_index(["score", "t"])
         m = len(subject.bundle.features)
+        assert table.loc["two_elbo"].loc[: m - 1, "max_change"].max() > 1e-3
         assert (table.xs(m, level="t")["changed"] == 0).all()
+        assert (table.xs(m, level="t")["max_change"] < 1e-9).all()
         assert (table["states"] == 12 * 4).all()
 
 
