@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.stages.base import Section, Seeds, Stage
 from afa.stats.accuracy import Part, Resampled, by_t, constant_answers, right_of
+from afa.stats.resampling import Moments
 from afa.stats.summary import summary_rows
 from afa.stats.tables import duel_rows, rows_of
 
@@ -70,20 +72,43 @@ STAGE = Stage(
 METHODS = ("linearity", "wald")
 SELECTING, MEASURING = "selecting", "measuring"
 EARLY = 50
-"""The last round that the early definition looks at."""
+"""The last round that the early definitions look at."""
 ALL = sys.maxsize
 """Full observation, of however many features."""
-PLAIN, IN_ADVANCE = "wald", "early_50"
-DEFINITIONS: Mapping[str, int] = {PLAIN: ALL, IN_ADVANCE: EARLY}
-"""Until which round each definition looks: that of decisions.md A10, and one that is known before a run is over."""
-VARIANTS = {PLAIN: None, IN_ADVANCE: IN_ADVANCE}
-"""How the summary names the groups of each definition."""
+
+
+class Definition(NamedTuple):
+    """What makes a patient chaotic: the score whose signs flip, until which round; and the round of the magnitude."""
+
+    score: str
+    flips_until: int = ALL
+    magnitude_at: int = ALL
+
+
+DEFINITIONS: Mapping[str, Definition] = {
+    "wald": Definition("wald"),
+    "wald_50": Definition("wald", EARLY),
+    "linearity": Definition("linearity"),
+    # the only one that is known before a run is over
+    "early_50": Definition("wald", EARLY, EARLY),
+}
+"""The first is the definition of decisions.md A10, the others stand beside it."""
 
 Mask = NDArray[np.bool_]
 BETWEEN = "chaotic_minus_non_chaotic"
 GAP = "linearity_minus_wald"
+PLAIN, *OTHERS = DEFINITIONS
+VARIANTS = {PLAIN: None} | {definition: definition for definition in OTHERS}
+"""How the summary names the groups of each definition."""
 Groups = Mapping[tuple[str | None, str | None], Mask]
 """(P,) members of each group, by the stratum and variant of its rows."""
+OTHER_ORDERS = "other_orders"
+COMPARISONS: Sequence[tuple[str, str, str | None]] = [
+    *((definition, "plain", None) for definition in OTHERS),
+    ("early_50", "plain", OTHER_ORDERS),
+    *((definition, "itself", OTHER_ORDERS) for definition in DEFINITIONS),
+]
+"""Two ways to say who is chaotic, by variant, reference and stratum of their rows (`membership_stability`)."""
 
 
 def run(
@@ -122,13 +147,13 @@ def run(
         of_patients = pd.DataFrame({"patient": names, "nonzero": np.count_nonzero(values, axis=1)})
         for seed_set, among in sets.items():
             signs, of_set = {method: paths.signs[method][:, among] for method in METHODS}, orders[:, among]
-            for name, until in DEFINITIONS.items():
-                flips = count_flips(signs["wald"][:, :, : min(until, last) + 1]).sum(axis=1)
+            for name, (score, flips_until, magnitude_at) in DEFINITIONS.items():
+                flips = count_flips(signs[score][:, :, : min(flips_until, last) + 1]).sum(axis=1)
                 # at full observation all orders have seen the same
-                distinct = of_set if until < last else of_set[:, :1]
+                distinct = of_set if magnitude_at < last else of_set[:, :1]
                 table = of_patients.assign(seed_set=seed_set, definition=name, flips=flips)
                 table["runs"] = of_set.shape[1] * winners.shape[1]
-                parts["flips"].append(table.assign(magnitude=magnitudes(bundle, values, distinct, until)))
+                parts["flips"].append(table.assign(magnitude=magnitudes(bundle, values, distinct, magnitude_at)))
             for method, of_method in signs.items():
                 counts = right_by_kind(of_method, winners, of_method[:, :, 0])
                 right, duels = (counts[kind].reshape(*of_method.shape[:3]).sum(axis=1) for kind in ("right", "duels"))
@@ -176,20 +201,22 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     orders that the groups were formed on. `accuracy`, by method and t: what the gap is between.
 
     Once: `majority`, the best constant answer per duel, chosen on the patients of the stratum or, `reference`
-    `all_patients`, on all; `count` of patients by stratum, and of duels tied at full observation. A group without a
-    duel to call has its count alone. `rate`, in the stratum `other_orders`: of the patients who are chaotic on the
-    measuring orders those whom `early_50` has `found` on the selecting ones, and those of all whom it has `flagged`,
-    which is what it would find by chance.
+    `all_patients`, on all; `count` of patients by stratum, and of duels tied at full observation; and the rows of
+    `membership_stability`. `correlation`, over patients, of flips by a definition with the number of the patient's
+    values that are not 0, `flips_nonzero`, and with the magnitude, `flips_magnitude` (Spearman's). A group without a
+    duel to call has its count alone.
     """
     patients = list(tables["duels"]["patient"].unique())
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="chaos_gap")
     winners = tables["duels"].pivot(index="patient", columns=["entity_a", "entity_b"], values="winner")
     target, strata = winners.loc[patients].to_numpy(np.int8), chaos_strata(tables["flips"])
     groups = _groups(strata, patients)
+    stability = membership_stability(strata, resampled)
     rows = [
         *_by_round(tables["rounds"], groups, resampled),
         *_beside(target, groups, resampled),
-        *_told_beforehand(strata, patients, resampled),
+        stability[stability["n"] > 0],
+        *_what_flips_follow(strata, patients, resampled),
     ]
     setting = {"allocation": "random", "schedule": "every", "target": "likelihood", "start": "uniform"}
     return summary_rows("chaos_gap", rows, **setting)
@@ -198,37 +225,81 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     """Who is chaotic, by (patient, seed_set, definition), of the table `flips` of the whole cohort.
 
-    `flips` becomes the mean over pairs and orders; `chaotic` are flips at the cohort's 75th percentile or above, with a
-    magnitude above its median.
+    Columns beside the key: `flips`, the mean over pairs and orders, and `magnitude`; the cohort's 75th percentile of
+    the one and median of the other; `nonzero`; `chaotic`, flips at that percentile or above and magnitude above that
+    median.
     """
-    strata = flips.assign(flips=flips["flips"] / flips["runs"])
+    key = ["patient", "seed_set", "definition"]
+    strata = flips[[*key, "magnitude", "nonzero"]].assign(flips=flips["flips"] / flips["runs"])
     cells = strata.groupby(["seed_set", "definition"], sort=False)
-    quartile = cells["flips"].transform(lambda values: np.percentile(values, 75))
-    large = strata["magnitude"] > cells["magnitude"].transform("median")
-    return strata.assign(chaotic=(strata["flips"] >= quartile) & large)
+    strata["flips_quartile"] = cells["flips"].transform(lambda values: np.percentile(values, 75))
+    strata["magnitude_median"] = cells["magnitude"].transform("median")
+    chaotic = (strata["flips"] >= strata["flips_quartile"]) & (strata["magnitude"] > strata["magnitude_median"])
+    said = ["flips", "flips_quartile", "magnitude", "magnitude_median", "nonzero", "chaotic"]
+    return strata.assign(chaotic=chaotic)[[*key, *said]]
 
 
-def _chaotic(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequence[str]) -> Mask:
-    """(P,) who is chaotic by a definition on the orders of a set."""
+def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
+    """How well each first way to say who is chaotic tells the second (`COMPARISONS`), of the rows of `chaos_strata`.
+
+    Rows of the summary: `variant` is the definition, on the selecting orders; `reference` what it is held against,
+    `plain`, which is `wald` over all rounds, or `itself`: on the same orders or, stratum `other_orders`, on the
+    measuring ones.
+
+    One row per comparison and `quantity`, with an interval over patients, memberships and ranks fixed: `agreement`,
+    share of patients that both put into the same group; `chance`, the same were the two unrelated and of these sizes;
+    `found`, share of the second's chaotic patients that the first has too; `flagged`, share of all patients that the
+    first has, which is what `found` would be by chance; `rank_correlation`, Spearman's of the flips.
+    """
+    patients = list(strata["patient"].unique())
+    every, rows = np.ones((len(patients), 1)), []
+    for variant, reference, stratum in COMPARISONS:
+        first, definition = _cell(strata, variant, SELECTING, patients), variant if reference == "itself" else PLAIN
+        second = _cell(strata, definition, MEASURING if stratum else SELECTING, patients)
+        a, b = (table["chaotic"].to_numpy(float)[:, None] for table in (first, second))
+        found = {
+            "agreement": resampled.mean([((a == b).astype(float), every)]),
+            "chance": resampled.statistic(partial(_chance, a, b), len(patients)),
+            "found": resampled.mean([(a * b, b)]),
+            "flagged": resampled.mean([(a, every)]),
+            "rank_correlation": _rank_correlation(first["flips"], second["flips"], resampled),
+        }
+        for quantity, row in found.items():
+            of = row.assign(quantity=quantity, stratum=stratum, variant=variant, reference=reference)
+            rows.append(of.assign(metric="correlation" if quantity == "rank_correlation" else "rate"))
+    return pd.concat(rows, ignore_index=True)
+
+
+def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
+    """(R, 1) how often two unrelated memberships (P, 1) of these sizes agree."""
+    share_a, share_b = (weights @ mask / weights.sum(axis=1, keepdims=True) for mask in (first, second))
+    return np.asarray(share_a * share_b + (1 - share_a) * (1 - share_b))
+
+
+def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequence[str]) -> pd.DataFrame:
     chosen = strata[(strata["definition"] == definition) & (strata["seed_set"] == seed_set)]
-    return chosen.set_index("patient").loc[list(patients), "chaotic"].to_numpy(bool)
+    return chosen.set_index("patient").loc[list(patients)]
 
 
-def _told_beforehand(strata: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """How well the early definition tells the plain one on other orders; memberships are fixed."""
-    told = _chaotic(strata, IN_ADVANCE, SELECTING, patients)[:, None].astype(np.float64)
-    chaotic = _chaotic(strata, PLAIN, MEASURING, patients)[:, None].astype(np.float64)
-    for quantity, part in (("found", (told * chaotic, chaotic)), ("flagged", (told, np.ones_like(told)))):
-        if part[1].any():
-            rate = resampled.mean([part]).assign(metric="rate", quantity=quantity, variant=IN_ADVANCE)
-            yield rate.assign(reference="plain", stratum="other_orders")
+def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
+    """Spearman's correlation over patients; its interval keeps the ranks that they have among all."""
+    ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
+    return resampled.statistic(Moments.of(*ranks).only, len(first))
+
+
+def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+    for definition, variant in VARIANTS.items():
+        cell = _cell(strata, definition, SELECTING, patients)
+        for other in ("nonzero", "magnitude"):
+            rows = _rank_correlation(cell["flips"], cell[other], resampled)
+            yield rows.assign(metric="correlation", quantity=f"flips_{other}", variant=variant)
 
 
 def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
     """All patients, and the groups formed on the selecting orders."""
     groups: dict[tuple[str | None, str | None], Mask] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
-        chaotic = _chaotic(strata, definition, SELECTING, patients)
+        chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
         groups |= {("chaotic", variant): chaotic, ("non_chaotic", variant): ~chaotic}
     return groups
 

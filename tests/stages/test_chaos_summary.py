@@ -9,8 +9,9 @@ from bundles import bundle_of
 
 from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.stages.chaos import DEFINITIONS, METHODS, Settings, chaos_strata, run, summarise
+from afa.stages.chaos import COMPARISONS, DEFINITIONS, Settings, chaos_strata, membership_stability, run, summarise
 from afa.stages.settings import Bootstrap, Inference
+from afa.stats.accuracy import Resampled
 
 SEEDS = {"selecting": (0, 1), "measuring": (4, 2, 7)}
 
@@ -38,6 +39,8 @@ def test_chaotic_is_at_the_upper_quartile_by_flips_and_above_the_median_in_magni
     assert members(strata) == ["p1", "p4"]
     cell = strata[(strata["seed_set"] == "selecting") & (strata["definition"] == "wald")]
     assert cell["flips"].tolist() == [0.1, 2.0, 0.3, 2.0, 4.0]
+    assert set(cell["flips_quartile"]) == {2.0}
+    assert set(cell["magnitude_median"]) == {3.0}
 
 
 def made_tables() -> dict[str, pd.DataFrame]:
@@ -49,7 +52,7 @@ def made_tables() -> dict[str, pd.DataFrame]:
         },
         4,
     )
-    flips.loc[(flips["definition"] == "early_50") & (flips["patient"] == "p2"), "flips"] = 99
+    flips.loc[(flips["definition"] == "wald_50") & (flips["patient"] == "p2"), "flips"] = 99
     right = {
         ("measuring", "linearity"): [[1.0, 2.0], [1.0, 1.0], [2.0, 2.0], [2.0, 2.0]],
         ("measuring", "wald"): [[1.0, 2.0], [1.0, 1.0], [1.0, 1.0], [0.5, 1.0]],
@@ -100,7 +103,7 @@ def summary() -> pd.DataFrame:
         ({"quantity": "selecting"}, [5 / 8, 5 / 8]),
         ({"stratum": "chaotic", "quantity": "selecting"}, [1.0, 1.0]),
         ({"stratum": "non_chaotic", "quantity": "selecting"}, [1 / 2, 1 / 2]),
-        ({"stratum": "chaotic", "variant": "early_50"}, [1 / 2, 1 / 2]),
+        ({"stratum": "chaotic", "variant": "wald_50"}, [1 / 2, 1 / 2]),
     ],
 )
 def test_the_gap_of_groups_formed_on_selecting_orders_is_worked_by_hand(
@@ -113,7 +116,7 @@ def test_accuracies_are_what_the_gap_is_between(summary: pd.DataFrame) -> None:
     assert values_of(summary, "accuracy", stratum="chaotic", method="linearity") == [1.0, 1.0]
     assert values_of(summary, "accuracy", stratum="chaotic", method="wald") == [0.25, 0.5]
     selecting = {"quantity": "selecting"}
-    chosen = {"stratum": "chaotic", "variant": "early_50", **selecting}
+    chosen = {"stratum": "chaotic", "variant": "wald_50", **selecting}
     for group in ({}, {"stratum": "non_chaotic"}, selecting, chosen):
         linearity, wald = (
             np.array(values_of(summary, "accuracy", method=method, **group)) for method in ("linearity", "wald")
@@ -139,7 +142,7 @@ def test_the_orders_that_accuracy_is_counted_on_do_not_move_the_groups() -> None
 def test_groups_are_counted_and_so_are_ties(summary: pd.DataFrame) -> None:
     counts = summary[summary["metric"] == "count"].set_index(["quantity", "stratum", "variant"])
     sizes, ties = counts.loc[""], counts.loc["tied_at_full_observation"]
-    groups = [("", ""), ("chaotic", ""), ("non_chaotic", ""), ("chaotic", "early_50")]
+    groups = [("", ""), ("chaotic", ""), ("non_chaotic", ""), ("chaotic", "wald_50")]
     assert sizes.loc[groups, "value"].tolist() == [4, 1, 3, 1]
     assert set(sizes["n"]) == {4}
     assert ties[["value", "n"]].to_numpy().tolist() == [[1, 8]]
@@ -195,35 +198,52 @@ def test_groups_of_a_cohort_without_any_signal_have_their_counts_alone() -> None
     assert (summary.loc[summary["metric"] == "gap", "stratum"] == "").all()
 
 
-def told_beforehand(flips: pd.DataFrame) -> pd.Series:
-    """`found` and `flagged` of eight patients."""
-    patients = [f"p{i}" for i in range(8)]
-    duels = pd.DataFrame({"patient": patients, "entity_a": "u", "entity_b": "v", "winner": 1})
-    counts = [{"seed_set": seed_set, "method": method} for seed_set in SEEDS for method in METHODS]
-    rounds = pd.DataFrame(counts).merge(pd.DataFrame({"patient": patients, "t": 0, "right": 1.0, "duels": 1}), "cross")
-    rows = summary_of({"flips": flips, "rounds": rounds, "duels": duels})
-    rates = rows[(rows["metric"] == "rate") & (rows["stratum"] == "other_orders")]
-    assert set(rates["variant"]) <= {"early_50"}
-    return rates.set_index("quantity")["value"]
+def stability(flips: pd.DataFrame) -> pd.Series:
+    strata = chaos_strata(flips)
+    n = strata["patient"].nunique()
+    resampled = Resampled.of(range(n), resamples=100, confidence=0.9, purpose="test")
+    rows = membership_stability(strata, resampled).fillna({"stratum": ""})
+    return rows.set_index(["variant", "reference", "stratum", "quantity"])["value"].sort_index()
 
 
-def test_an_early_definition_that_flags_the_same_patients_finds_all() -> None:
-    found = told_beforehand(flips_of({("selecting", "wald"): (list(range(8)), list(map(float, range(8))))}, 8))
-    assert found[["found", "flagged"]].tolist() == [1, 0.25]
+def test_memberships_that_are_the_same_agree_wholly() -> None:
+    found = stability(flips_of({("selecting", "wald"): ([0, 1, 2, 3, 4, 5, 6, 7], list(map(float, range(8))))}, 8))
+    for variant, reference, stratum in COMPARISONS:
+        of_two = found[variant, reference, stratum or ""]
+        assert of_two[["agreement", "found", "flagged", "rank_correlation"]].tolist() == [1, 1, 0.25, 1]
+        assert of_two["chance"] == pytest.approx(0.25**2 + 0.75**2)
 
 
-def test_what_is_told_beforehand_is_worked_by_hand() -> None:
+def test_the_stability_of_memberships_is_worked_by_hand() -> None:
     magnitude = [0.0] * 4 + [1.0] * 4
-    # p6 and p7 early on the selecting orders, p5 and p7 in the end on the measuring ones
-    cells = {
-        ("selecting", "wald"): (list(range(8)), magnitude),
-        ("measuring", "wald"): ([0, 1, 2, 3, 4, 7, 5, 6], magnitude),
-    }
-    assert told_beforehand(flips_of(cells, 8))[["found", "flagged"]].tolist() == [0.5, 0.25]
+    # p6 and p7 by the first, p5 and p7 by the second, the only two whose flips differ
+    found = stability(
+        flips_of(
+            {
+                ("selecting", "wald"): ([0, 1, 2, 3, 4, 7, 5, 6], magnitude),
+                ("selecting", "wald_50"): ([0, 1, 2, 3, 4, 5, 6, 7], magnitude),
+            },
+            8,
+        )
+    )["wald_50", "plain", ""]
+    assert found[["agreement", "found", "flagged"]].tolist() == [0.75, 0.5, 0.25]
+    assert found["rank_correlation"] == pytest.approx(1 - 6 * (4 + 1 + 1) / (8 * 63))
 
 
 def test_early_membership_is_held_against_whole_runs_on_other_orders() -> None:
     rising, magnitude = list(range(8)), [1.0] * 4 + [2.0] * 4
     cells = {("selecting", "wald"): (rising, magnitude), ("measuring", "wald"): (rising[::-1], magnitude)}
-    # on the measuring orders the upper quartile by flips lies below the median in magnitude: nobody is to be found
-    assert told_beforehand(flips_of(cells, 8)).index.tolist() == ["flagged"]
+    found = stability(flips_of(cells, 8))
+    assert found["early_50", "plain", "", "rank_correlation"] == pytest.approx(1)
+    assert found["early_50", "plain", "other_orders", "rank_correlation"] == pytest.approx(-1)
+    # on the measuring orders the upper quartile by flips lies below the median in magnitude
+    assert np.isnan(found["early_50", "plain", "other_orders", "found"])
+
+
+def test_flips_are_held_against_how_many_values_are_not_zero() -> None:
+    tables = made_tables()
+    rows = summary_of(tables)
+    # ranks of the flips 0, 0, 0, 9 are 2, 2, 2, 4, those of the counts 1 to 4
+    for quantity, ranks in (("flips_nonzero", [1, 2, 3, 4]), ("flips_magnitude", [1.5, 1.5, 3, 4])):
+        expected = np.corrcoef([2, 2, 2, 4], ranks)[0, 1]
+        assert values_of(rows, "correlation", quantity=quantity) == pytest.approx([expected])

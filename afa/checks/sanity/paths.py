@@ -103,14 +103,25 @@ def bracket_table(subject: Subject) -> pd.DataFrame:
     `decided` have a winner at full observation. A call stands at every t at which the interval excludes 0, so that
     each is counted at each t. `tied_called` are calls of duels that are tied in the end: no call of them is right.
     """
+    return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
+
+
+def bracket_patients_table(subject: Subject) -> pd.DataFrame:
+    """As `bracket_table`, by (population, bracket, patient), summed over all t."""
+    return _counted(subject, (1, 2), "patient", subject.patients)
+
+
+def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
+    """Counts of both populations, by patient, seed and t, summed over these axes."""
     duels, *tasks = subject.once(all_calls)
     decided, counts = [], []
     for calls in ([duels], tasks):
-        decided.append(len(subject.seeds) * sum(np.count_nonzero(each.winners) for each in calls))
-        counts.append(np.sum([each.paths.counts.sum(axis=(0, 1), dtype=np.int64) for each in calls], axis=0))
-    table = rows_of(population=POPULATIONS, t=range(len(subject.bundle.features) + 1), bracket=BRACKETS)
+        of_patient = np.sum([np.count_nonzero(each.winners, axis=1) for each in calls], axis=0)
+        decided.append(np.broadcast_to(of_patient[:, None, None], duels.paths.counts.shape[:3]).sum(axis=axes))
+        counts.append(np.sum([each.paths.counts.sum(axis=axes, dtype=np.int64) for each in calls], axis=0))
+    table = rows_of(**{"population": POPULATIONS, by: cells, "bracket": BRACKETS})
     kinds = np.stack(counts).reshape(len(table), -1)
-    table["decided"] = np.repeat(decided, len(table) // len(POPULATIONS))
+    table["decided"] = np.repeat(np.concatenate(decided), len(BRACKETS))
     return table.assign(called=kinds[:, CALLED], wrong=kinds[:, WRONG], tied_called=kinds[:, TIED])
 
 

@@ -22,7 +22,7 @@ from afa.mrf import Evidence, PairwiseMRF
 from afa.orders import random_order
 from afa.preference import duel_variance, linearity, sign_votes
 from afa.stages.sanity import Settings, run, summarise
-from afa.stages.settings import Inference
+from afa.stages.settings import Bootstrap, Inference
 from afa.stats.summary import headline
 
 SEEDS = (0, 4)
@@ -82,14 +82,15 @@ def brackets_by_hand(bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_the_bracket_table_counts_what_the_readable_brackets_call(
+def test_bracket_tables_count_what_the_readable_brackets_call(
     bundle_tiny: Bundle, cohort: Cohort, tables: dict[str, pd.DataFrame]
 ) -> None:
     expected = brackets_by_hand(bundle_tiny, cohort)
-    keys = ["population", "t", "bracket"]
-    summed = expected.groupby(keys)[["decided", "called", "wrong", "tied_called"]].sum()
-    found = tables["brackets"].set_index(keys)[summed.columns].sort_index()
-    pd.testing.assert_frame_equal(found, summed.sort_index(), check_dtype=False)
+    for name, by in (("brackets", "t"), ("bracket_patients", "patient")):
+        keys = ["population", by, "bracket"]
+        summed = expected.groupby(keys)[["decided", "called", "wrong", "tied_called"]].sum()
+        found = tables[name].set_index(keys)[summed.columns].sort_index()
+        pd.testing.assert_frame_equal(found, summed.sort_index(), check_dtype=False)
     assert expected["called"].sum() > 0
 
 
@@ -183,15 +184,21 @@ def test_solve_counts_are_the_same_for_any_number_of_threads(bundle_tiny: Bundle
 
 
 def test_the_summary_holds_the_shares_of_the_tables(tables: dict[str, pd.DataFrame]) -> None:
-    rows = summarise(tables)
-    by = rows.fillna({"stratum": "", "quantity": ""}).set_index(["metric", "quantity", "stratum"])
-    assert by.loc[("count", "bracket_soundness", ""), "value"] == 0
-    head = headline(rows)
+    rows = summarise(tables, bootstrap=Bootstrap(resamples=100))
+    whole = rows[rows["t"].isna()].fillna({"stratum": "", "reference": "", "quantity": ""})
+    by = whole.set_index(["metric", "quantity", "stratum", "reference"])
+    assert by.loc[("count", "bracket_soundness", "", ""), "value"] == 0
+    head = headline(rows[rows["t"].isna()])
     assert head[["metric", "value", "n"]].to_numpy().tolist() == [["count", 0, tables["gates"]["cases"].sum()]]
-    duels = tables["contraction"].query("model == 'duel'")["contraction"]
-    assert by.loc[("contraction", "largest", "duel"), "value"] == duels.max()
-    below = by.loc[("rate", "contraction_below", "duel")].set_index("level")["value"]
-    assert below[1] == (duels < 1).mean()
+    patients = tables["bracket_patients"].query("population == 'duels' and bracket == 'l1_tight'")
+    called = by.loc[("rate", "called", "duels", "l1_tight")]
+    assert called["value"] == patients["called"].sum() / patients["decided"].sum()
+    assert called["low"] <= called["value"] <= called["high"]
+    convergence = tables["convergence"].query("model == 'class_0'")
+    sweeps = by.loc[("iterations", "", "class_0", ""), "value"]
+    assert sweeps == convergence["iterations"].sum() / convergence["solves"].sum()
+    largest = by.loc[("contraction", "largest", "duel", ""), "value"]
+    assert largest == tables["contraction"].query("model == 'duel'")["contraction"].max()
 
 
 def test_a_bundle_of_one_entity_has_no_duels_and_is_checked_all_the_same() -> None:
@@ -201,4 +208,4 @@ def test_a_bundle_of_one_entity_has_no_duels_and_is_checked_all_the_same() -> No
     tables = run(bundle, one, sanity=Settings(), inference=Inference(), threads=1)
     assert tables["brackets"].query("population == 'duels'")["decided"].sum() == 0
     assert tables["brackets"].query("population == 'binary'")["decided"].sum() > 0
-    summarise(tables)
+    summarise(tables, bootstrap=Bootstrap(resamples=100))
