@@ -156,8 +156,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     `gauge_correlation`: `correlation` by method and t. The headline is the mean over pairs of Pearson's r within a pair
     over (patient, seed), n the pairs where it is defined: where one of the two scalars does not vary it is not, and at
-    t = 0 it never is. `pair_q25`, `pair_q50`, `pair_q75` are over those pairs; the variant `pooled` is over all pairs
-    at once, n the tuples.
+    t = 0 it never is. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min`, `pair_max` are over those pairs (no interval
+    for the extremes, which resampling does not estimate); the variant `pooled` is over all pairs at once, n the tuples.
 
     `gauge_accuracy`: by method, gauge (`reference`), target and t `accuracy`, also in the stratum `prior_wrong`, tuples
     that this method and gauge has wrong before any observation, and `balanced_accuracy` over the two sides of a duel;
@@ -202,7 +202,10 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)
     spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))
-    return spread.assign(quantity=pd.Series([None, *QUARTILES], dtype="object"))
+    ends = (plain[defined].min(), plain[defined].max()) if defined.any() else (np.nan, np.nan)
+    extremes = pd.DataFrame({"quantity": ["pair_min", "pair_max"], "value": ends, "n": int(defined.sum())})
+    spread["quantity"] = pd.Series([None, *QUARTILES], dtype="object")
+    return pd.concat([spread, extremes], ignore_index=True)
 
 
 def _mean_and_quartiles(values: Floats) -> Floats:
@@ -243,8 +246,10 @@ def _constants(targets: pd.DataFrame, patients: Sequence[str], resampled: Resamp
     ties = {"tied_at_full_observation": ((winners["likelihood"] == 0).sum(), labels.size)}
     left_out = {
         "pairs_conclusive": (known.sum(), len(known)),
+        "pairs_inconclusive": ((~known & ~unlabelled).sum(), len(known)),
         "pairs_without_labels": (unlabelled.sum(), len(known)),
         "tuples": ((winners["clinical"] != 0).sum(), labels.size),
+        "tuples_inconclusive": ((np.abs(labels[:, ~known]) == 1).sum(), labels.size),
     }
     yield count_rows(ties).assign(target="likelihood")
     yield count_rows(left_out).assign(target="clinical")

@@ -235,6 +235,7 @@ def test_the_headline_correlation_is_the_mean_over_pairs_of_the_correlation_with
     ]
     pooled = np.corrcoef(table[f"{method}_true"], table[f"{method}_maxent"])[0, 1]
     expected = {"pair_q25": np.percentile(within, 25), "pair_q50": np.median(within)}
+    expected |= {"pair_min": min(within), "pair_max": max(within)}
     cell = {"table": "gauge_correlation", "metric": "correlation", "method": method}
     for quantity, value in expected.items():
         row = rows_of(summary, quantity=quantity, **cell).loc[2]
@@ -311,8 +312,10 @@ def test_what_is_left_out_and_the_constant_answers_stand_beside_the_accuracies(
     assert counts.to_dict() == {
         "tied_at_full_observation": ties,
         "pairs_conclusive": 1,
+        "pairs_inconclusive": 2,
         "pairs_without_labels": 0,
         "tuples": 31,
+        "tuples_inconclusive": 31,
     }
     for metric in ("majority", "prevalence"):
         assert rows_of(summary, "gauge_accuracy", metric, target="clinical")["value"].tolist() == [1.0]
