@@ -43,7 +43,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """A row for each main question of the fields: its facts, and the main metric at 3, 5 and all features.
 
     Columns `<what>_<t>`, t being 3, 5 or all: `planner`, `random` and `fixed` orders; `lead` of the planner's order
-    over random ones with its interval; `null`, shuffled knowledge; `worth`.
+    over random ones with its interval; `null`, shuffled knowledge, and the top of its range; `worth`.
     """
     rows = []
     facts = tables["facts"][tables["facts"]["main"].astype(bool)] if tables else pd.DataFrame()
@@ -59,7 +59,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             row |= {
                 f"lead_{place}{end}": lead[name] for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))
             }
-            row[f"null_{place}"] = null["value"]
+            row |= {f"null_{place}": null["value"], f"null_{place}_high": null["high"]}
             row[f"worth_{place}"] = worth(own["trained"], metric, t)
         rows.append(row)
     return pd.DataFrame(rows)

@@ -190,6 +190,7 @@ def test_the_summary_of_a_record_is_what_is_worked_by_hand(study):
     assert value(rows, "other_runs", "direction", reference="other_phenotype") == pytest.approx(4 / 8)
     assert [value(rows, "other_runs", "named_by", level=n) for n in (1, 2, 3)] == pytest.approx([3 / 7, 1 / 7, 3 / 7])
     assert value(rows, "other_runs", "named_by", level=3, entity="P") == pytest.approx(2 / 4)
+    assert value(rows, "other_runs", "named_by_no_other_run") == pytest.approx(3 / 14)
     assert value(rows, "other_runs", "kept", "count", variant="2_of_3") == 2
     agreed = value(rows, "other_runs", "stability", variant="2_of_2", reference="2_runs_1_shared")
     assert agreed == pytest.approx(6 / 8)

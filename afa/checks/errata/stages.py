@@ -1,4 +1,4 @@
-"""The table of errata: beside the computed items 10 and 12 to 20, by the paper's numbers and by rows of stages.
+"""The table of errata: beside the computed items 10, 12 to 20 and 22, by the paper's numbers and by rows of stages.
 
 What those stages have not made is left pending.
 """
@@ -43,6 +43,8 @@ M = "t=216"
 COIN = 0.5
 METHOD_TABLE = {"ours": "ours", "random": "random", "LUCB": "lucb", "Cluster-LUCB": "clustered"}
 """Rules of tab:method_topk, a table without numbers, and the row that would hold the results of each."""
+ORIGINS = {"sec:experiments": "an ongoing clinical trial", "supp:ternary": "a public GEO series"}
+"""Where the samples come from, in the two places that say it."""
 
 
 def equals(item: int, name: str, value: float, claim: float = 0.0, *, n: int, within: float = 0.0) -> Row:
@@ -98,6 +100,11 @@ def one_bracket(printed: Printed) -> list[Row]:
         *(equals(19, f"one_bracket_{order}", apart[column], n=2) for order, column in ORDERS.items()),
         equals(19, "eliminations", eliminated % patients, n=patients),
     ]
+
+
+def origin_of_cohort(_: Printed) -> list[Row]:
+    """Item 22: where the paper says that its samples come from. Read, not computed."""
+    return [equals(22, "origins", len(set(ORIGINS.values())), 1.0, n=len(ORIGINS))]
 
 
 def rows_of(summary: pd.DataFrame, table: str, cells: Cells) -> pd.DataFrame:
@@ -310,7 +317,7 @@ def errata_table(
     """
     printed = Printed(paper)
     found = pd.DataFrame(columns=COLUMNS) if summary is None else summary
-    of_paper = (chaotic_patients, clinical_ceiling, language_models, allocation_rules, one_bracket)
+    of_paper = (chaotic_patients, clinical_ceiling, language_models, allocation_rules, one_bracket, origin_of_cohort)
     of_stages = (sign_votes, gauge_agreement, early_gain, chaos_in_advance, false_certificates, pooled_correlation)
     of_rules = (missed_calls, two_rules, one_rate, never_called, eliminations)
     rows = [row for check in of_paper for row in check(printed)]

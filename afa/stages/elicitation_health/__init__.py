@@ -230,6 +230,8 @@ def _other_runs(tables: Mapping[str, pd.DataFrame], over: Resampled) -> Iterator
         yield {**of, **_share(over, named, "right", "total")}
         for entity, part in named.groupby("entity", sort=False):
             yield {**of, "entity": entity, "value": part["right"].mean(), "n": len(part)}
+    alone = answers.assign(right=answers["named_by"] == 1, total=1)
+    yield {"metric": "rate", "quantity": "named_by_no_other_run", **_share(over, alone, "right", "total")}
     kept = tables["kept"].assign(kept=tables["kept"]["kept"] / tables["kept"]["orders"])
     for (runs, agree), part in kept.groupby(["runs", "min_agree"]):
         yield {"metric": "count", "quantity": "kept", "variant": f"{agree}_of_{runs}", **_total(over, part, "kept")}

@@ -300,11 +300,11 @@ def label_null(
         shuffles = [_shuffled(own[0], permutation) for permutation in range(n)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]
-        ways = {
-            RANDOM: in_random_order(own[0], values, percents, labels.seeds[0], solver),
-            GREEDY: as_greedy_chooses(own[0], values, percents, solver, to_the_end=False),
-        }
-        for allocation, (raw, shift) in ways.items():
+        for allocation in (RANDOM, GREEDY):
+            if allocation == RANDOM:
+                raw, shift = in_random_order(own[0], values, percents, labels.seeds[0], solver)
+            else:
+                raw, shift = as_greedy_chooses(own[0], values, percents, solver, to_the_end=False)
             scores = raw[:, 1:-1].reshape(len(own), n, -1, len(percents)).swapaxes(1, 2)
             for task, each, found in zip(own, scores, tables, strict=True):
                 found.append(_metrics(task, each, shift).assign(allocation=allocation, t=np.tile(percents, n)))

@@ -99,6 +99,12 @@ def test_equal_rates_and_equal_eliminations_would_pass() -> None:
     assert verdicts(paper_errata.one_bracket(with_claims(printed, {"c265": 30}))) == {True}
 
 
+def test_two_origins_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert paper_errata.origin_of_cohort(Printed(PAPER))[0].holds is False
+    monkeypatch.setattr(paper_errata, "ORIGINS", {"here": "a public GEO series", "there": "a public GEO series"})
+    assert paper_errata.origin_of_cohort(Printed(PAPER))[0].holds is True
+
+
 @pytest.mark.parametrize("read", [lambda p: p.cell("tab_chaos", "n", "Nobody"), lambda p: p.claim("c001")])
 def test_a_number_that_the_paper_does_not_print_is_named(read) -> None:
     with pytest.raises(ConfigError, match=r"tab_chaos, row n, column Nobody|claims, c001"):
