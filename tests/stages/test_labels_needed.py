@@ -252,7 +252,8 @@ def test_what_is_left_out_is_listed_with_the_reason(bundle, cohorts, zero_shot):
     assert few["left_out"].set_index("size")["reason"][19] == "leaves 2 patients with the label, fewer than 3"
     assert len(few["predictions"]) == 0
     rows = summarise(few, bootstrap=Bootstrap(resamples=100, confidence=0.9))
-    assert rows.set_index("quantity")["value"].to_dict() == {"labels": 0, "labels_not_used": 1}
+    found = rows.set_index(["quantity", rows["level"].fillna(0)])["value"].to_dict()
+    assert found == {("labels", 0): 0, ("labels_not_used", 0): 1, ("labels", 19): 0}
     assert set(tables["splits"]["size"]) == {6, 19}
 
 

@@ -234,9 +234,12 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Labels that were used, and that were not."""
-    used, not_used = tables["splits"]["entity"].nunique(), int(tables["left_out"]["size"].isna().sum())
-    return pd.DataFrame({"metric": "count", "quantity": ["labels", "labels_not_used"], "value": [used, not_used]})
+    """Labels by how far they were used."""
+    splits, left_out = tables["splits"], tables["left_out"]
+    not_used, sizes = int(left_out["size"].isna().sum()), sorted({*splits["size"], *left_out["size"].dropna()})
+    counts = [("labels", None, splits["entity"].nunique()), ("labels_not_used", None, not_used)]
+    counts += [("labels", size, splits.loc[splits["size"] == size, "entity"].nunique()) for size in sizes]
+    return pd.DataFrame(counts, columns=["quantity", "level", "value"]).assign(metric="count")
 
 
 def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
