@@ -65,9 +65,9 @@ async function makeChart() {
     figure.step({ x: { field: "x" }, y: { field: "y" }, source, ...look });
     return source;
   });
-  const marks = [["settled", [2, 3]], ["certified", [8, 4]]].map(([text, dash]) => {
+  const marks = [["settled", [2, 3]], ["certified", [8, 4]]].map(([text, dash], i) => {
     const line = new Span({ location: 0, dimension: "height", line_color: "#555555", line_dash: dash });
-    const label = new Label({ x: 0, y: 0, text, text_font_size: "12px", text_color: "#1a1a1a", text_baseline: "top" });
+    const label = new Label({ x: 0, y: 0, y_offset: -14 * i, text, text_font_size: "12px", text_color: "#1a1a1a", text_baseline: "top" });
     figure.add_layout(line);
     figure.add_layout(label);
     return { line, label };
@@ -109,9 +109,8 @@ function drawRanks() {
   Object.assign(chart.figure.x_range, { end: last + 1 });
   Object.assign(chart.figure.y_range, { start: lowest + 0.5, end: -0.09 * lowest });
   const [settled, certified] = chart.marks;
-  const crowded = path.certified !== null && path.certified >= path.settled && path.certified - path.settled < 0.3 * last;
-  for (const [mark, t, left] of [[settled, path.settled, crowded && path.settled > 0.2 * last], [certified, path.certified, false]]) {
-    const before = left || t > 0.8 * last;
+  for (const [mark, t] of [[settled, path.settled], [certified, path.certified]]) {
+    const before = t > 0.8 * last;
     mark.line.visible = mark.label.visible = t !== null;
     mark.line.location = t ?? 0;
     Object.assign(mark.label, { x: t ?? 0, y: -0.08 * lowest, text_align: before ? "right" : "left", x_offset: before ? -4 : 4 });
