@@ -168,9 +168,10 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 def _cell(cell: Mapping[Any, Any]) -> Shown:
     if pd.isna(cell["ours"]):
         return Shown(cell["paper"])
-    digits = max(1, min(3, len(cell["paper"].partition(".")[2])))
+    has_interval = pd.notna(cell["low"])  # counts have none, and no digits
+    digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
-    if pd.notna(cell["low"]):
+    if has_interval:
         ours += f" ±{(cell['high'] - cell['low']) / 2:.{digits}f}"
     return Shown(cell["paper"], ours, TINTS.get(cell["size"], ""))
 
