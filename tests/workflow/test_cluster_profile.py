@@ -81,7 +81,7 @@ def test_other_requests_make_nothing_again(tmp_path: Path) -> None:
     snakemake("--cores", "1", "--", "bundle", folder=tmp_path)
     stored = tmp_path / "resources/benchmarks/large.csv"
     stored.parent.mkdir()
-    stored.write_text("rule,longest_seconds,max_rss_mb\ncopy_bundle,9000,90000\n")
+    stored.write_text("rule,jobs,seconds,longest_seconds,max_rss_mb,patients\ncopy_bundle,1,9000,9000,90000,8\n")
     assert "mem_mb=135750" in snakemake("-n", "--forceall", "--", "bundle", folder=tmp_path)
     assert "Nothing to be done" in snakemake("-n", "--", "bundle", folder=tmp_path)
 
