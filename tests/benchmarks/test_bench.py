@@ -90,6 +90,13 @@ def test_the_exponent_of_a_curve_is_its_slope_in_log_log():
     assert growth.exponent([1], [3.0]) is None
 
 
+@pytest.mark.parametrize("name", ["bench", "gains", "jobs", "scale", "stage_growth"])
+def test_a_benchmark_starts_with_the_package_as_it_is(name):
+    command = [sys.executable, ROOT / f"benchmarks/{name}.py", "--help"]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
 @pytest.mark.slow
 def test_the_quick_benchmark_runs_and_writes_a_table_without_a_differing_decision(bundle_tiny, tmp_path):
     rng = np.random.default_rng(0)
