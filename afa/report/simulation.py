@@ -110,7 +110,7 @@ def write_simulation(
 ) -> None:
     """Write the tables, the card, a figure and the page of what `explored` gives; all appear when all are complete.
 
-    Where a package is not installed there is no figure and no page, and `say` is told.
+    The figure and the page are left out where a package that they need is missing; `say` gets a line about it.
     """
     cohort, asked = card["cohort"], card["setting"]
     of = f"is it {asked['entity']}?" if asked["entity"] else f"top {asked['k']}"
