@@ -52,11 +52,11 @@ def test_every_requirement_of_a_lock_has_one_version_and_its_hashes(lock: Path) 
         assert PINNED.fullmatch(entry), entry
 
 
-def test_the_lock_holds_every_declared_dependency_but_the_editor_that_no_job_needs() -> None:
+def test_the_lock_holds_every_declared_dependency() -> None:
     locked = {entry.split("==")[0].lower() for entry in entries(ROOT / "envs" / "requirements.lock")}
     declared = [
         *PROJECT["dependencies"],
-        *(item for name, extra in PROJECT["optional-dependencies"].items() if name != "lab" for item in extra),
+        *(item for extra in PROJECT["optional-dependencies"].values() for item in extra),
         *(item for group in DECLARED["dependency-groups"].values() for item in group if isinstance(item, str)),
     ]
     names = {re.split(r"[\[>=]", item)[0].lower().replace("_", "-") for item in declared} - {"afa"}
