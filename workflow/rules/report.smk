@@ -80,9 +80,7 @@ NOTEBOOKS = {
         "reliability of the probability",
         [
             "curves/calibration.parquet",
-            "curves/simulated_calibration.parquet",
             "tables/calibration",
-            "tables/simulated_calibration",
         ],
     ),
     "gauge": (
@@ -94,11 +92,6 @@ NOTEBOOKS = {
         "Past the paper",
         "labels, by reference and coupling",
         ["curves/labels.parquet"],
-    ),
-    "ranking": (
-        "Past the paper",
-        "rankings by scale and by method",
-        ["curves/ranking.parquet"],
     ),
     "accurate": (
         "Past the paper",

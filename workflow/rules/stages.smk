@@ -2,7 +2,7 @@
 # Stages whose tables are made by rules of their own: in allocation.smk, and below.
 BY_HAND = ("allocation", "elicitation_health")
 # Begun first: they do without the walk, which takes the first job of a new installation a minute to compile.
-WITHOUT_WALK = ("gauge", "accurate", "elicitation_error")
+WITHOUT_WALK = ("gauge", "accurate")
 
 
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
