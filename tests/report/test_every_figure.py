@@ -49,7 +49,6 @@ STAGES = {
     "labels": {"labels": {"thresholds": [0.5], "percents": [50], "permutations": 2, "whole_permutations": 3, **SEED}},
     "labels_needed": {"labels_needed": {"sizes": [2, 4], "repeats": 2, "permuted": 1, "tested": 2, "of_each_class": 1}},
     "calibration": {"calibration": {"rounds": [2]}},
-    "elicitation_health": {"bootstrap": {"resamples": 100}},
     "gauge": {"gauge": {"rounds": [2]}},
     "accurate": {
         "top_k": 1,

@@ -98,11 +98,6 @@ NOTEBOOKS = {
         "decisions that mean-field changes",
         ["curves/accurate.parquet"],
     ),
-    "elicitation_health": (
-        "Checks",
-        "quality of the elicitation",
-        ["curves/elicitation_health.parquet", "tables/elicitation_health"],
-    ),
     "inference": (
         "Checks",
         "quality of inference",
