@@ -5,7 +5,7 @@ VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # A misspelt choice would run with the defaults.
-CHOICES := COHORT BUNDLE RUN SOURCE GEO_MIRROR TABLES PROFILE NETWORK COHORT_FOLDER MINUTES SEED CASES N PYTHON
+CHOICES := COHORT BUNDLE RUN SOURCE GEO_MIRROR TABLES PROFILE COHORT_FOLDER MINUTES SEED CASES N PYTHON
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 $(foreach name,$(filter-out $(CHOICES),$(GIVEN)),$(error $(name)=: found an unknown choice; expected one of $(CHOICES)))
 

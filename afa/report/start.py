@@ -50,7 +50,7 @@ def start_notes(
         if free < largest:
             notes.append(f"{found}; expected {size_text(largest)} for the largest job. Next step: {step}")
         elif free < together:
-            expected = f"expected {size_text(together)} for the largest jobs that may run together"
+            expected = f"expected {size_text(together)} for the largest jobs together"
             notes.append(f"{found}; {expected}. Next step: {step}")
     now = time.time()
     late = sorted(str(path) for path in map(Path, inputs) if path.exists() and path.stat().st_mtime > now)

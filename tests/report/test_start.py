@@ -59,13 +59,11 @@ def test_a_full_disk_is_named_before_the_run(tmp_path, monkeypatch):
     ("free", "said"),
     [
         (899, ["900 MB for the largest job"]),
-        (1_299, ["1.3 GB for the largest jobs that may run together"]),
+        (1_299, ["1.3 GB for the largest jobs together"]),
         (1_300, []),
     ],
 )
-def test_memory_is_compared_with_the_largest_job_and_with_those_that_may_run_together(
-    tmp_path, monkeypatch, free, said
-):
+def test_memory_is_compared_with_the_largest_job_and_with_those_run_together(tmp_path, monkeypatch, free, said):
     monkeypatch.setattr(start, "free_memory", lambda: free)
     found = notes(tmp_path)[1:]
     assert len(found) == len(said)
