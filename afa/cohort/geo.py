@@ -164,11 +164,12 @@ def read_expression(
         raise CohortError(Fault(f"samples of {source.series}", "none selected", "at least one", step))
     joined = source.expression.form in {"mirror_joined", "extract"}
     if config.layout == "sample_files" and not joined:
-        return read_sample_files(path, list(samples.index), wanted)
+        return read_sample_files(path, list(samples.index), wanted, config)
     # A table that a mirror has joined names its columns by accession, whatever GEO's own matrix does.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
-    read = read_gene_matrix(path, dict(zip(samples.index, names, strict=True)), wanted)
+    columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column
+    read = read_gene_matrix(path, columns, wanted, unit=config.unit, row_ids=config.row_ids, gene_column=gene_column)
     if source.is_extract:
         sizes = _read_joined_samples(source.metadata.path)[LIBRARY_SIZE].map(float)
         return replace(read, library_size=sizes.reindex(pd.Index(list(samples.index), name="sample")))
