@@ -183,7 +183,7 @@ def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
     """What to do about genes without a row, by what the file's first rows are called."""
     kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):
-        return f"the rows are transcripts: sum them by gene first (`tximport`, `salmon quant --geneMap`) and {genes}"
+        return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"
     ensembl = sum(row_id.startswith("ENS") for row_id in first_ids)
     if kind == "symbol" and ensembl and ensembl == len(first_ids):
         return "set `row_ids: ensembl` in the cohort's file"

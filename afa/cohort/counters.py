@@ -66,7 +66,7 @@ _NO_GENE = re.compile(
     r"|\*"  # samtools idxstats
     r"|ERCC[-.][0-9]{5}|gSpikein_.*"  # RNA that the laboratory added
 )
-_VERSIONED = re.compile(r"(ENS[A-Z]*G[0-9]{11})\.[0-9]+")
+_VERSIONED = re.compile(r"(ENS[A-Z]*[GT][0-9]{11})\.[0-9]+")
 _TRANSCRIPT = re.compile(r"ENS[A-Z]*T[0-9]{11}\b.*|[NX][MR]_[0-9]+.*")
 _WORD_OF_IDS = re.compile(
     r"(gene|feature|symbol|name|id)s?|gene(id|name|symbol)|ensembl|entrez|hgnc|hugo|index|locus|probe|row(names)?"
@@ -93,7 +93,7 @@ def is_transcript(row_id: str) -> bool:
 
 
 def without_version(row_id: str) -> str:
-    """Return an Ensembl gene id without its version: `ENSG00000169429.11` as `ENSG00000169429`.
+    """Return an id of Ensembl without its version: `ENSG00000169429.11` as `ENSG00000169429`.
 
     `ENSG00000182378.13_PAR_Y`, the second copy of a gene on the Y chromosome, stays a row of its own.
     """
@@ -101,8 +101,13 @@ def without_version(row_id: str) -> str:
     return found[1] if found else row_id
 
 
-def gene_of(row_id: str, kind: RowIds) -> str | None:
-    """Return the gene that GENCODE's id of a transcript names, `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`; else None."""
+def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
+    """Return the gene of a transcript, which a table of them or its own name gives; else None.
+
+    known : gene by transcript. GENCODE names a transcript `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
+    """
+    if (found := known.get(without_version(row_id))) is not None:
+        return found
     parts = row_id.split("|")
     if len(parts) < 6 or not is_transcript(parts[0]):
         return None

@@ -93,10 +93,12 @@ def read_gene_matrix(
     unit: Unit = "counts",
     row_ids: RowIds = "symbol",
     gene_column: str | None = None,
+    transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
     """Read the samples of `column_of` (sample accession -> column name) from a table, gzip or plain.
 
-    Columns are found by name; `gene_column` names that of the row ids, if not the first. A `CohortError` names columns
+    Columns are found by name; `gene_column` names that of the row ids, if not the first. The rows of `transcripts`
+    (transcript -> gene) are added up by gene. A `CohortError` names columns
     that are missing or come twice, the first bad line, and values that `unit` cannot have.
     """
     where, opened = str(path), partial(open_binary, path)
@@ -110,7 +112,7 @@ def read_gene_matrix(
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
     columns = [layout.names[place] for place in in_file_order]
-    genes, scale = _Genes(wanted, row_ids), _Scale(unit)
+    genes, scale = _Genes(wanted, row_ids, transcripts or {}), _Scale(unit)
     ids: list[str] = []
     kept: list[Floats] = []
     total = np.zeros(len(position))
@@ -179,7 +181,7 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
             star = len(rows[0]) == len(STAR) and "N_unmapped" in ids
             names = STAR if star else ("gene", *(f"column {place + 2}" for place in range(len(rows[0]) - 1)))
             return _Layout(separator, names, tuple(rows[0]), above, has_header=False)
-    names, first = rows[0], rows[1] if len(rows) > 1 else []
+    names, first = list(rows[0]), rows[1] if len(rows) > 1 else []
     if len(first) == len(names) + 1:
         ends = first[-1] == "" and names_ids(names[0])  # a separator at the end of each row
         names = [*names, ""] if ends else ["", *names]
@@ -301,16 +303,17 @@ def _positions(where: str, column_of: Mapping[str, str], layout: _Layout) -> tup
     position = {sample: places[column][0] for sample, column in column_of.items()}
     read = [(layout.names[place], column_of[sample]) for sample, place in position.items()]
     within = [f"{column} for {name}" for column, name in read if column != name]
-    note = f"{len(within)} samples are found by a part of their columns' names: {few(within)}"
+    note = f"samples that are found by a part of their column's name ({len(within)}): {few(within)}"
     return position, [note] if within else []
 
 
 class _Genes:
     """Which rows of a file are genes, and what they are called."""
 
-    def __init__(self, wanted: Collection[str], row_ids: RowIds) -> None:
-        self.wanted, self.row_ids = frozenset(wanted), row_ids
+    def __init__(self, wanted: Collection[str], row_ids: RowIds, transcripts: Mapping[str, str]) -> None:
+        self.wanted, self.row_ids, self.transcripts = frozenset(wanted), row_ids, transcripts
         self.of_transcripts = False
+        self.unknown = 0
         self.first: list[str] = []
         self.left_out: dict[str, None] = {}
         self._row_of: dict[str, str] = {}
@@ -325,7 +328,8 @@ class _Genes:
                 continue
             if len(self.first) < 3:
                 self.first.append(row_id)
-            of_transcript = gene_of(row_id, self.row_ids)
+            of_transcript = gene_of(row_id, self.row_ids, self.transcripts)
+            self.unknown += bool(self.transcripts) and of_transcript is None
             self.of_transcripts |= of_transcript is not None
             name = of_transcript or without_version(row_id)
             names.append(name)
@@ -341,12 +345,15 @@ class _Genes:
         if not self.first:
             found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
             raise CohortError(Fault(where, found, "a row for each gene", step))
-        some = f"{len(self.left_out)} rows are no genes, and count neither as genes nor for the library"
-        added = "transcripts are added up by the gene that their names or `gene_id` give"
-        return [
-            *([f"{some}: {few(self.left_out)}"] if self.left_out else []),
-            *([added] if self.of_transcripts else []),
-        ]
+        notes = []
+        if self.left_out:
+            some = f"rows that are no genes are left out, of the library too ({len(self.left_out)})"
+            notes.append(f"{some}: {few(self.left_out)}")
+        if self.of_transcripts:
+            notes.append("the rows of a gene's transcripts are added up")
+        if self.unknown:
+            notes.append(f"rows that the table of transcripts lacks count for the library alone ({self.unknown})")
+        return notes
 
 
 class _Scale:
@@ -472,13 +479,17 @@ _PLAIN = ExpressionSource(layout="sample_files", file="RAW.tar", unit="counts")
 
 
 def read_sample_files(
-    path: Path, samples: Sequence[str], wanted: Collection[str], how: ExpressionSource = _PLAIN
+    path: Path,
+    samples: Sequence[str],
+    wanted: Collection[str],
+    how: ExpressionSource = _PLAIN,
+    transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
     """Read the members of `samples` (GSM accessions) from a tar; members of other samples are passed over.
 
     Rows are those of the first member read; another order is joined by id. how : `unit`, `row_ids`, `count_column`,
-    `gene_column` and `members` of the cohort's file. A `CohortError` names the member and row of
-    a value that is no finite number, a damaged member, one that unpacks to more than an eighth of `largest_unpacked`
+    `gene_column` and `members` of the cohort's file. transcripts : as of `read_gene_matrix`. A `CohortError` names the
+    member and row of a value that is no finite number, a damaged member, one that unpacks to more than an eighth of `largest_unpacked`
     bytes, one of which it is not clear which column to read, other row ids, and samples that are missing or come twice.
     """
     with reading(path):
@@ -488,7 +499,7 @@ def read_sample_files(
     ids: pd.Index[str] | None = None
     kept = np.empty(0, dtype=bool)
     before: tuple[list[str], list[str | None], bool] | None = None
-    genes, scale = _Genes(wanted, how.row_ids), _Scale(how.unit)
+    genes, scale = _Genes(wanted, how.row_ids, transcripts or {}), _Scale(how.unit)
     values: dict[str, Floats] = {}
     total: dict[str, float] = {}
     said: Tally[str] = Tally()
@@ -601,10 +612,11 @@ def _read_member(
     columns = np.concatenate([block for _, block in blocks])
     if before is None or before[0] != row_ids:
         added = counter is not None and counter.of_transcripts and how.gene_column in {None, counter.gene}
-        fresh = _Genes(genes.wanted, genes.row_ids)
+        fresh = _Genes(genes.wanted, genes.row_ids, genes.transcripts)
         names = fresh.read(where, row_ids)
         genes.left_out |= fresh.left_out
         genes.first = genes.first or fresh.first
+        genes.unknown = max(genes.unknown, fresh.unknown)
         genes.of_transcripts |= fresh.of_transcripts or added
         before = row_ids, names, fresh.of_transcripts or added
     _, names, of_transcripts = before
