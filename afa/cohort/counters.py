@@ -70,7 +70,7 @@ _VERSIONED = re.compile(r"(ENS[A-Z]*[GT][0-9]{11})\.[0-9]+")
 _TRANSCRIPT = re.compile(r"ENS[A-Z]*T[0-9]{11}\b.*|[NX][MR]_[0-9]+.*")
 _WORD_OF_IDS = re.compile(
     r"(gene|feature|symbol|name|id)s?|gene(id|name|symbol)|ensembl|entrez|hgnc|hugo|index|locus|probe|row(names)?"
-    r"|target|transcript"
+    r"|target|transcript|unnamed"
 )
 
 

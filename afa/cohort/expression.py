@@ -106,8 +106,8 @@ def read_gene_matrix(
     if not layout.first:
         found = "nothing" if not any(layout.names) else "no row below the header"
         raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
-    position, notes = _positions(where, column_of, layout)
     gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
+    position, notes = _positions(where, column_of, layout, gene)
     # In file order: taken in the samples' order, a block of GSE193677 takes four times as long to convert.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
@@ -179,8 +179,8 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
         if may_lack_header:
             ids = {line.partition(separator)[0].strip('"') for line in head[:4]}
             star = len(rows[0]) == len(STAR) and "N_unmapped" in ids
-            names = STAR if star else ("gene", *(f"column {place + 2}" for place in range(len(rows[0]) - 1)))
-            return _Layout(separator, names, tuple(rows[0]), above, has_header=False)
+            ours = STAR if star else ("gene", *(f"column {place + 2}" for place in range(len(rows[0]) - 1)))
+            return _Layout(separator, ours, tuple(rows[0]), above, has_header=False)
     names, first = list(rows[0]), rows[1] if len(rows) > 1 else []
     if len(first) == len(names) + 1:
         ends = first[-1] == "" and names_ids(names[0])  # a separator at the end of each row
@@ -272,7 +272,9 @@ def _names_within(column: str) -> set[str]:
     return {name, *(accessions if len(accessions) == 1 else ())}
 
 
-def _positions(where: str, column_of: Mapping[str, str], layout: _Layout) -> tuple[dict[str, int], list[str]]:
+def _positions(
+    where: str, column_of: Mapping[str, str], layout: _Layout, gene: int
+) -> tuple[dict[str, int], list[str]]:
     """Return the place of each sample's column, and what there is to say of how it was found."""
     where = f"{where}, header"
     shared = [name for name, count in Tally(column_of.values()).items() if count > 1]
@@ -280,11 +282,12 @@ def _positions(where: str, column_of: Mapping[str, str], layout: _Layout) -> tup
         found = f"column {shared[0]} for more than one sample"
         raise CohortError(Fault(where, found, "one column a sample", "correct `sample_column` or the samples' titles"))
     places: dict[str, list[int]] = {}
-    for place, name in enumerate(layout.names[1:], 1):
+    columns = [(place, name) for place, name in enumerate(layout.names) if place != gene]
+    for place, name in columns:
         places.setdefault(name, []).append(place)
     exact = set(places)
     if not exact.issuperset(column_of.values()):
-        for place, column in enumerate(layout.names[1:], 1):
+        for place, column in columns:
             for name in _names_within(column) - exact:
                 places.setdefault(name, []).append(place)
     wanted = set(column_of.values())
@@ -297,7 +300,7 @@ def _positions(where: str, column_of: Mapping[str, str], layout: _Layout) -> tup
         raise CohortError(Fault(where, found, expected, f"add a header with the samples' accessions {_COPY}"))
     if missing:
         found = f"no column for {len(missing)} of {len(column_of)} samples: {few(missing)}"
-        found += f"; its columns are called {few(layout.names[1:])}"
+        found += f"; its columns are called {few(name for _, name in columns)}"
         step = "correct `sample_column` in the cohort's config, or drop these samples in `select`"
         raise CohortError(Fault(where, found, "a column for each selected sample", step))
     position = {sample: places[column][0] for sample, column in column_of.items()}
@@ -487,10 +490,11 @@ def read_sample_files(
 ) -> Expression:
     """Read the members of `samples` (GSM accessions) from a tar; members of other samples are passed over.
 
-    Rows are those of the first member read; another order is joined by id. how : `unit`, `row_ids`, `count_column`,
-    `gene_column` and `members` of the cohort's file. transcripts : as of `read_gene_matrix`. A `CohortError` names the
-    member and row of a value that is no finite number, a damaged member, one that unpacks to more than an eighth of `largest_unpacked`
-    bytes, one of which it is not clear which column to read, other row ids, and samples that are missing or come twice.
+    how : `unit`, `row_ids`, `count_column`, `gene_column` and `members` of the cohort's file. transcripts : as of
+    `read_gene_matrix`. Rows are those of the first member read; another order is joined by id. A `CohortError` names
+    the member and row of a value that is no finite number, a damaged member, one that unpacks to more than an eighth of
+    `largest_unpacked` bytes, one of which it is not clear which column to read, other row ids, and samples that are
+    missing or come twice.
     """
     with reading(path):
         damage = damage_of(path) or tar_damage(path)

@@ -491,6 +491,8 @@ def test_the_column_of_row_ids_may_be_another_one(tmp_path: Path) -> None:
     text = gene_matrix(["gene_name", *GSM], table, corner="gene_id")
     is_right(matrix(tmp_path, text, gene_column="gene_name"))
     assert "correct `gene_column`" in refusal(matrix, tmp_path, text, gene_column="symbol")
+    last = gene_matrix([GSM[1], GSM[2], "symbol"], [(v[0], (v[1], v[2], g)) for g, v in COUNTS.items()], corner=GSM[0])
+    is_right(matrix(tmp_path, last, gene_column="symbol"))
 
 
 def test_a_spreadsheet_and_a_text_of_two_bytes_a_character_are_named(tmp_path: Path) -> None:
