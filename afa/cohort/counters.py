@@ -5,12 +5,9 @@ Nothing here reads a file: `afa.cohort.expression` does, for all of these progra
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
-
-from afa.csvfile import number
 
 Unit = Literal["tpm", "counts", "log2"]
 RowIds = Literal["symbol", "ensembl"]
@@ -68,6 +65,7 @@ _NO_GENE = re.compile(
 )
 _VERSIONED = re.compile(r"(ENS[A-Z]*[GT][0-9]{11})\.[0-9]+")
 _TRANSCRIPT = re.compile(r"ENS[A-Z]*T[0-9]{11}\b.*|[NX][MR]_[0-9]+.*")
+_VALUE = re.compile(r"\s*([-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?|[-+]?(nan|inf|infinity)|na|n/a|null|none|[-.?])?\s*", re.I)
 _WORD_OF_IDS = re.compile(
     r"(gene|feature|symbol|name|id)s?|gene(id|name|symbol)|ensembl|entrez|hgnc|hugo|index|locus|probe|row(names)?"
     r"|target|transcript|unnamed"
@@ -121,8 +119,9 @@ def names_ids(name: str) -> bool:
 
 
 def is_header(fields: Sequence[str]) -> bool:
-    """Return True where the first line of a table names its columns: its second field is no number.
+    """Return True where the first line of a table names its columns: neither its second field nor its last is a value.
 
-    A line whose first field names a column of ids is a header too: the samples may be called 1, 2 and 3.
+    A line whose first field names a column of ids is a header too: the samples may be called 1, 2 and 3. `NA` and the
+    like are values that are missing, not names.
     """
-    return names_ids(fields[0]) or not any(math.isfinite(number(text)) for text in fields[1:])
+    return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

@@ -172,6 +172,10 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
         raise CohortError(Fault(f"{where}, lines {above + 1} and {above + 2}", found, "a header and rows", step))
     if not rows:
         return _Layout(separator, (), (), above)
+    if len(rows[-1]) < 2 and len(rows[0]) < 2:
+        found, expected = f"one field, {quoted(rows[0][0])}", "fields separated by tabs, commas, semicolons or spaces"
+        step = f"check that it is a table, and separate its fields by tabs {_COPY}"
+        raise CohortError(Fault(f"{where}, line {above + 1}", found, expected, step))
     if not names_ids(rows[0][0]) and (_all_numbers(rows[0][1:]) or (may_lack_header and not is_header(rows[0]))):
         named = next(csv.reader([comment.lstrip("#")], delimiter=separator), [])
         if len(named) == len(rows[0]):
@@ -601,10 +605,10 @@ def _read_member(
         return io.BytesIO(text)
 
     layout = _layout(where, opened, may_lack_header=True)
-    if len(layout.names) < 2 or not layout.first:
-        found = f"{len(layout.names)} fields" if len(layout.names) < 2 else "no row after the header"
-        step = f"remove the file, or complete it, {_COPY}"
-        raise CohortError(Fault(f"{where}, line {max(1, layout.skip)}", found, "two: row id and sample, in rows", step))
+    if not layout.first:
+        found = "no row after the header" if layout.names else "nothing"
+        step = f"drop this sample in `select`, or complete its file {_COPY}"
+        raise CohortError(Fault(where, found, "rows of two fields: row id and value", step))
     counter = counter_of(layout.names)
     gene = 0 if counter is None else layout.names.index(counter.gene)
     if how.gene_column is not None:
@@ -667,8 +671,11 @@ def _value_column(
         found = f"{len(names)} columns of numbers" + (f": {few(names)}" if names else "")
         step = "name the column of the values in `count_column` of the cohort's file"
         raise CohortError(Fault(where, found, "two fields: row id and sample, or one such column", step))
-    said = [f"{of}column {layout.names[candidates[0]]}"] if counter is None and len(layout.names) > 2 else []
-    return candidates[0], [*notes, *said, *([f"{of}its last column"] if counter else [])]
+    if counter is not None:
+        notes.append(f"{of}its last column")
+    elif len(layout.names) > 2:
+        notes.append(f"{'column ' if layout.has_header else ''}{layout.names[candidates[0]]}")
+    return candidates[0], notes
 
 
 def _check_strands(where: str, reads: Floats) -> None:

@@ -175,6 +175,17 @@ def test_a_sample_file_without_a_header_keeps_its_first_gene(tmp_path: Path) -> 
     assert with_header.notes == ()
 
 
+@pytest.mark.parametrize("cell", ["NA", "nan", "inf", "-", "", "1,058", "?"])
+def test_a_first_row_without_a_number_is_no_header_and_its_cell_is_named(tmp_path: Path, cell: str) -> None:
+    texts = {name: f"CXCL9\t{cell}\n" + text for name, text in plain().items()}
+    assert "GSM1_x.txt.gz, line 1, row 'CXCL9', column" in refusal(members, tmp_path, texts)
+
+
+def test_a_table_of_another_separator_is_named_as_such(tmp_path: Path) -> None:
+    message = refusal(matrix, tmp_path, gene_matrix(GSM, rows(), separator="|"))
+    assert "line 1: found one field, 'Gene|GSM1|GSM2|GSM3'; expected fields separated by tabs, commas" in message
+
+
 @pytest.mark.parametrize("corner", ["Gene", "gene_id", "", "Hugo_Symbol", "#ID", "Gene Symbol"])
 def test_a_header_whose_sample_is_called_by_a_number_is_a_header(tmp_path: Path, corner: str) -> None:
     texts = {name: f"{corner}\t{i}\n" + text for i, (name, text) in enumerate(plain().items())}
