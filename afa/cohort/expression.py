@@ -456,7 +456,7 @@ def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: 
                 return Fault(at, f"{len(cells)} fields", f"{width} fields", step)
             for place in read:
                 if not math.isfinite(number_of(cells[place])):
-                    column = layout.names[place] or f"{place + 1}"
+                    column = layout.names[place].removeprefix("column ") or f"{place + 1}"
                     return Fault(f"{at}, column {column}", quoted(cells[place]), "a finite number", _step(cells[place]))
     step = f"save it as text in UTF-8, separated by tabs, {_COPY}"
     return Fault(where, "text that cannot be read as a table", "rows of numbers", step)

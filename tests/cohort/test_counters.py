@@ -15,7 +15,7 @@ from cohort import geo_layout
 from cohort.geo_layout import expression_source, gene_matrix, place, put, raw_tar, series_matrix, source
 
 from afa.cohort import geo
-from afa.cohort.build import build_cohort, read_values
+from afa.cohort.build import build_cohort, origin_files, read_values
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, ExpressionSource
 from afa.cohort.counters import is_gene, without_version
@@ -568,3 +568,23 @@ def test_expected_counts_with_decimals_are_counts(tmp_path: Path) -> None:
     read = matrix(tmp_path, many(lambda i: [i * 10.25, i * 20, i]), ["G1"])
     assert read.values.loc["G1"].tolist() == [10.25, 20, 1]
     assert read.notes == ()
+
+
+def test_an_extract_has_the_library_of_genes_alone(tmp_path: Path) -> None:
+    genes = same_for_all()
+    cohort, files = series(tmp_path / "mirror", [*genes, ("__no_feature", [10**7] * 16)])
+    samples = geo.read_samples(files)
+    read = read_expression(files, cohort.expression, samples, {"G0"})
+    geo.write_extract(
+        tmp_path / "extract",
+        cohort,
+        samples,
+        read,
+        {"G0": (("G0",),)},
+        genes_of="small",
+        taken_from=origin_files(files),
+    )
+    carried = geo.fetch(cohort, cache=tmp_path, extract=tmp_path / "extract")
+    again = read_expression(carried, cohort.expression, samples, {"G0"})
+    pd.testing.assert_frame_equal(again.values, read.values, check_exact=True)
+    assert again.library_size.tolist() == np.sum([values for _, values in genes], axis=0).tolist()
