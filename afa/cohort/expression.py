@@ -506,7 +506,7 @@ def read_sample_files(
         raise CohortError(Fault(str(path), damage.found, damage.expected, _TAR_AGAIN))
     ids: pd.Index[str] | None = None
     kept = np.empty(0, dtype=bool)
-    before: tuple[list[str], list[str | None], bool] | None = None
+    before: _Rows | None = None
     genes, scale = _Genes(wanted, how.row_ids, transcripts or {}), _Scale(how.unit)
     values: dict[str, Floats] = {}
     total: dict[str, float] = {}
@@ -583,13 +583,21 @@ def _members(
             yield match[1], where, content
 
 
+class _Rows(NamedTuple):
+    """The row ids of a sample's file, the gene of each, and whether they are transcripts: the same in most files."""
+
+    row_ids: list[str]
+    names: list[str | None]
+    of_transcripts: bool
+
+
 class _Member(NamedTuple):
     """The genes of one sample's file: their ids and values (genes,), what there is to say, and the rows read."""
 
     ids: pd.Index[str]
     values: Floats
     notes: list[str]
-    rows: tuple[list[str], list[str | None], bool]
+    rows: _Rows
 
 
 def _read_member(
@@ -597,7 +605,7 @@ def _read_member(
     text: bytes,
     how: ExpressionSource,
     genes: _Genes,
-    before: tuple[list[str], list[str | None], bool] | None,
+    before: _Rows | None,
 ) -> _Member:
     """Read one sample's file; `before` has the row ids of the last one, with the genes that they are."""
 
@@ -618,7 +626,7 @@ def _read_member(
     blocks = list(_blocks(where, opened, layout, gene, read))
     row_ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
     columns = np.concatenate([block for _, block in blocks])
-    if before is None or before[0] != row_ids:
+    if before is None or before.row_ids != row_ids:
         added = counter is not None and counter.of_transcripts and how.gene_column in {None, counter.gene}
         fresh = _Genes(genes.wanted, genes.row_ids, genes.transcripts)
         names = fresh.read(where, row_ids)
@@ -626,17 +634,16 @@ def _read_member(
         genes.first = genes.first or fresh.first
         genes.unknown = max(genes.unknown, fresh.unknown)
         genes.of_transcripts |= fresh.of_transcripts or added
-        before = row_ids, names, fresh.of_transcripts or added
-    _, names, of_transcripts = before
-    rows = np.fromiter((name is not None for name in names), dtype=bool, count=len(names))
+        before = _Rows(row_ids, names, fresh.of_transcripts or added)
+    rows = np.fromiter((name is not None for name in before.names), dtype=bool, count=len(row_ids))
     if not rows.any():
         found, step = f"no row of a gene, but {few(row_ids)}", "check that the file has the values of genes"
         raise CohortError(Fault(where, found, "a row for each gene", step))
     columns = columns[rows]
     if columns.shape[1] > 1:
         _check_strands(where, columns[:, 1:].sum(axis=0))
-    ids, values = pd.Index([name for name in names if name is not None], dtype=str), columns[:, 0]
-    if of_transcripts:
+    ids, values = pd.Index([name for name in before.names if name is not None], dtype=str), columns[:, 0]
+    if before.of_transcripts:
         codes, ids = pd.factorize(ids)
         values = np.bincount(codes, weights=values)
     return _Member(ids, values, notes, before)
