@@ -151,7 +151,9 @@ class CohortConfig(Strict):
     citation: str | None = Field(None, description="of the paper that the series belongs to")
     origin: Literal["geo", "simulated"] = "geo"
     expression: ExpressionSource
-    metadata_file: FileName = Field(description="name under `matrix/`: the series matrix")
+    metadata_file: FileName = Field(
+        description="family SOFT file under the series' `soft/` folder, or series matrix under `matrix/`"
+    )
     mirror_metadata_file: FileName | None = Field(
         None, description="name under `metadata/` of a mirror: the same, as a table"
     )
