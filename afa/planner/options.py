@@ -96,9 +96,9 @@ class Stop:
     def met_by(self, planner: Planner) -> str | None:
         """The rule by which the planner's answer is good enough, in words; None where none holds. `budget` is none."""
         if self.certain and planner.certain():
-            return "the answer is certain: no remaining measurement can change it"
+            return "nothing left to measure can change the answer"
         posterior, probability = self.posterior, self.probability
-        if posterior is not None and not planner.undecided() and (now := planner.answer_probability()) >= posterior:
+        if posterior is not None and (now := planner.settled_probability()) >= posterior:
             return f"the answer has posterior probability {now:.4f}, at least {posterior:g}"
         if probability is not None and (now := planner.confidence()) >= probability:
             return f"the answer stays with probability {now:.4f}, at least {probability:g}"
