@@ -7,7 +7,7 @@
     priors.csv     entity,log_odds        (optional; an entity without a row has log-odds 0)
     costs.csv      feature,cost           (optional; a cost for every feature, or for the measurement it comes from)
     aliases.csv    feature,alias          (optional; several rows a feature are allowed)
-    features.csv   feature,kind,unit,low,high,values,p_low,p_high,definition    (optional; `afa.features`; all features)
+    features.csv   feature,kind,unit,low,high,values,missing,p_low,p_high,definition    (optional; `afa.features`; all features)
     groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
     implies.csv    feature,parent         (optional; who has the feature has its parent too)
 
