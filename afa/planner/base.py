@@ -32,7 +32,7 @@ from afa.planner.menu import (
     offer_of,
 )
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, NewPatient, Options
-from afa.planner.values import Reading, code_of, reading_of, unknown
+from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
 from afa.planner.why import explained, in_words, outcomes, shares, told_apart
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Planner(ABC):
         number : instead of `value`, in the feature's unit; read by the range of `features.csv`, and kept.
         cost : what was paid; unless given, the price of the feature, or of its panel where that is not paid for yet.
         """
-        self._take_in({feature: self._reading(feature, value, number)}, cost)
+        self.take_in({feature: self._reading(feature, value, number)}, cost=cost)
 
     def observe_all(
         self,
@@ -228,34 +228,26 @@ class Planner(ABC):
         values : codes or words by feature, such as a row of a table; what is missing (None, NaN) is left out.
         numbers : the same of what was measured as a number, in the unit of each feature.
         """
-        self._take_in(given_values(self.bundle, values, self._log.observed, numbers), cost)
+        self.take_in(given_values(self.bundle, values, numbers), cost=cost)
 
     def correct(self, feature: str, value: int | str | None = None, *, number: float | None = None) -> None:
         """Replace an earlier value by another, code, word or number, at no cost; everything is computed again."""
-        reading = self._reading(feature, value, number, corrects=True)
-        self._take(action_of("correct", {feature: reading}, 0.0, f"{self._log.observed[feature]} was wrong"))
-        self._replay()
+        self.correct_to(feature, self._reading(feature, value, number))
 
-    def _reading(self, feature: str, value: Any, number: float | None, corrects: bool = False) -> Reading:
-        """What one value or number of a feature is read as; a `PlannerError` where it does not fit."""
-        code_of(self.bundle, feature, 0)
+    def _reading(self, feature: str, value: Any, number: float | None) -> Reading:
+        """What one value or number of a feature is read as; a `PlannerError` where it is no value of the feature."""
         if (value is None) == (number is None):
             found = "neither a value nor a number" if value is None else "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
-        if number is None:
-            reading = Reading(code_of(self.bundle, feature, value))
-        else:
-            reading = reading_of(self.bundle, feature, number)
-        if corrects and feature not in self._log.observed:
-            step = "observe it"
-            raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
-        if not corrects and feature in self._log.observed:
+        code = code_of(self.bundle, feature, 0 if value is None else value)
+        return Reading(code) if number is None else reading_of(self.bundle, feature, number)
+
+    def take_in(self, readings: Mapping[str, Reading], *, cost: float | None = None) -> None:
+        """Take in several readings (`afa.planner.values`) at once; all or none."""
+        for feature in readings.keys() & self._log.observed.keys():
             step = "correct the earlier value, or undo"
             raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
-        check_together(self.bundle, self._log.observed | {feature: reading.code})
-        return reading
-
-    def _take_in(self, readings: Mapping[str, Reading], cost: float | None) -> None:
+        check_together(self.bundle, self._log.observed | {name: each.code for name, each in readings.items()})
         if cost is None:
             cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in readings})].sum())
         else:
@@ -266,6 +258,18 @@ class Planner(ABC):
         self._take(action_of("observe", readings, float(cost), self.reason if asked else OWN_CHOICE))
         for name, reading in readings.items():
             self._state.observe(self._index[name], reading.code)
+
+    def correct_to(self, feature: str, reading: Reading) -> None:
+        """Replace an earlier value by another reading, at no cost; everything is computed again."""
+        if feature not in self._log.observed:
+            step = "observe it"
+            raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
+        check_together(self.bundle, self._log.observed | {feature: reading.code})
+        self._take(action_of("correct", {feature: reading}, 0.0, f"{self._said(feature)} was wrong"))
+        self._replay()
+
+    def _said(self, feature: str) -> str:
+        return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
         """Note that what has this name, a feature or what is open of a panel, cannot be measured, and ask no more.
@@ -327,7 +331,9 @@ class Planner(ABC):
         import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
 
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
-        return pd.DataFrame(history_of(self._log.actions), columns=columns).astype({"value": "Int8", "number": "Float64"})
+        return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
+            {"value": "Int8", "number": "Float64"}
+        )
 
     def explain(self, most: int = 10) -> pd.DataFrame:
         """The open features of largest total gain: feature, gain, duels it would move, its share, whom it tells apart.
@@ -379,9 +385,11 @@ class Planner(ABC):
         """Return `answer_probability`, or 0 where the answer is a tie; `Stop.posterior` is compared with it."""
         return 0.0 if self.undecided() else self.answer_probability()
 
-    def fresh(self) -> Self:
-        """A planner with the same settings, for a patient of whom nothing is known."""
-        return self._with(Log())
+    def fresh(self, patient: str = "") -> Self:
+        """A planner with the same settings, for another patient, of whom nothing is known."""
+        other = self._with(Log())
+        other.patient, other.settings = patient, {**other.settings, "patient": patient}
+        return other
 
     def without(self, feature: str) -> Self:
         """A planner in the state that it would have if this feature had not been observed; its steps are gone."""

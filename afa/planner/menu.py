@@ -16,7 +16,7 @@ from afa.engine.patient_state import DuelWeights
 from afa.errors import Fault, PlannerError, check_number
 from afa.inference.hierarchy import hierarchy_of
 from afa.mrf import Floats
-from afa.planner.values import Reading, code_of, reading_of, unknown
+from afa.planner.values import Reading, code_of, reading_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -348,8 +348,7 @@ def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
 def given_values(
     bundle: Bundle,
     values: Mapping[str, Any] | pd.Series | None,
-    observed: Mapping[str, int],
-    numbers: Mapping[str, float] | None = None,
+    numbers: Mapping[str, float] | pd.Series | None,
 ) -> dict[str, Reading]:
     """The readings to take in by feature, without those that are missing; a `PlannerError` where any does not fit.
 
@@ -365,15 +364,13 @@ def given_values(
                 continue
             feature = str(name)
             if feature in given:
-                raise PlannerError(Fault(f"feature {feature}", "a value and a number", "one of the two", "leave one out"))
+                raise PlannerError(
+                    Fault(f"feature {feature}", "a value and a number", "one of the two", "leave one out")
+                )
             code = code_of(bundle, feature, 0 if key == "numbers" else value)  # a wrong name is an error either way
             given[feature] = reading_of(bundle, feature, value) if key == "numbers" else Reading(code)
-            if feature in observed:
-                step = "correct the earlier value, or undo"
-                raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
     if not given:
         raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
-    check_together(bundle, {**observed, **{feature: reading.code for feature, reading in given.items()}})
     return given
 
 

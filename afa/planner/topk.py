@@ -226,8 +226,8 @@ class TopKPlanner(Planner):
 
         Softmax of prior log-odds plus log P(x_obs | v), each entity with its own normaliser (eq:clamped-marginal for
         more than two, decisions.md S7). Unlike the ranking by score it also counts a value of 0 against those who
-        expected another. In the explicit gauge of the entities that may hold: each by itself where several may, and less than 1
-        together where none may.
+        expected another. In the explicit gauge of the entities that may hold: each by itself where several may, and
+        less than 1 together where none may.
         """
         log = self._state.log_evidence()
         if self.holds == "several":

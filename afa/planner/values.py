@@ -10,6 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection
+from functools import lru_cache
 from itertools import compress
 from numbers import Real
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from afa.bundle import Bundle
 from afa.csvfile import LARGEST, number, suggestion
 from afa.errors import Fault, PlannerError
+from afa.features import Features
 from afa.mrf import VALUES
 
 WORDS = {"low": -1, "usual": 0, "normal": 0, "high": 1}
@@ -56,11 +58,16 @@ class Reading(NamedTuple):
 def scale_of(bundle: Bundle, feature: str) -> Scale:
     """What `features.csv` says of a feature; a scale without a kind where it says nothing."""
     table = None if bundle.rates is None else bundle.rates.table
-    if table is None or feature not in table.names:
+    row = None if table is None else _rows(table).get(feature)
+    if table is None or row is None:
         return Scale("", "", "", None, None)
-    row = table.names.index(feature)
     low, high = (None if math.isnan(cut[row]) else float(cut[row]) for cut in (table.low, table.high))
     return Scale(table.kinds[row], table.units[row], table.definitions[row], low, high)
+
+
+@lru_cache(maxsize=8)
+def _rows(table: Features) -> dict[str, int]:
+    return {name: row for row, name in enumerate(table.names)}
 
 
 def usual_range(bundle: Bundle, feature: str) -> str:
@@ -137,6 +144,10 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> Reading:
         found, expected = written(float(measured)), f"a number of at most {LARGEST:g} in size"
         raise PlannerError(Fault(f"feature {feature}", found, expected, "correct the number"))
     value = float(measured) + 0.0
+    table = None if bundle.rates is None else bundle.rates.table
+    if table is not None and (allowed := table.excludes(feature, value)):
+        found, step = written(value, scale.unit), "correct the number, or skip what was not measured"
+        raise PlannerError(Fault(f"feature {feature}", found, f"{allowed} (features.csv, values)", step))
     below, above = (scale.low is not None and value < scale.low), (scale.high is not None and value > scale.high)
     return Reading(-1 if below else int(above), value, scale.unit)
 
@@ -166,9 +177,9 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> Reading:
 
 
 def echo(bundle: Bundle, feature: str, reading: Reading) -> str:
-    """How a number was read: `flow: 0 ml/s is low`."""
-    assert reading.number is not None
-    return f"{feature}: {written(reading.number, reading.unit)} is {word_of(bundle, feature, reading.code)}"
+    """How a value was read: `flow: 0 ml/s is low`, or `frost: yes` where a code was given."""
+    word = word_of(bundle, feature, reading.code)
+    return f"{feature}: {word if reading.number is None else f'{written(reading.number, reading.unit)} is {word}'}"
 
 
 def same_unit(one: str, other: str) -> bool:
