@@ -153,7 +153,7 @@ class Place(NamedTuple):
 def order_of(planner: Planner, most: int) -> list[Place]:
     """The first entities of the planner's order, each with its probability, or its mean score where scores order."""
     if isinstance(planner, BinaryPlanner):
-        shares = sorted(posterior_of(planner).items(), key=lambda pair: -pair[1])
+        shares = sorted(posterior_of(planner).items(), key=lambda pair: -round(pair[1], 9))
         return [Place(name, share, share) for name, share in shares]
     assert isinstance(planner, TopKPlanner)
     ranked = planner.ranking()[:most]

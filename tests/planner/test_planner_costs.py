@@ -153,7 +153,7 @@ def test_the_acquisition_ends_when_the_answer_is_certain(ladder: Bundle) -> None
     sure.observe("b", 1)
     assert sure.next_feature() is None
     assert sure.certified()
-    assert sure.reason == "the answer is certain: no remaining measurement can change it"
+    assert sure.reason == "nothing left to measure can change the answer"
 
 
 def test_the_acquisition_ends_at_a_probability(ladder: Bundle) -> None:
