@@ -165,7 +165,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     CohortError : every fault of the file by line and column.
 
     """
-    table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True)
+    table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True, shown=True)
     kinds = [(other_kinds or {}).get(kind, kind) for kind in table.columns["kind"]]
     return checked_features(replace(table, columns={**table.columns, "kind": kinds}))
 

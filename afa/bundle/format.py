@@ -21,7 +21,7 @@ The rows of each table are checked here: indices and numbers, and every fault by
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,7 +33,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from afa.bundle.priors import COLUMNS as PRIORS
 from afa.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
-from afa.csvfile import LONGEST_NAME, CsvTable, few, name_column, number_column
+from afa.csvfile import CONTROLS, LONGEST_NAME, CsvTable, few, name_column, number_column
 from afa.errors import CohortError, Fault
 from afa.features import FEATURE_COLUMNS, Features, checked_features, share_columns
 from afa.files import sha256_of
@@ -75,6 +75,18 @@ def _quoted_text(value: Any) -> Any:
     return value
 
 
+def _texts_in(value: Any) -> Iterator[str]:
+    """All texts of a value as YAML has it, those of keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for pair in value.items():
+            yield from _texts_in(list(pair))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts_in(each)
+
+
 Text = Annotated[str, BeforeValidator(_quoted_text)]
 
 
@@ -100,6 +112,13 @@ class Header(BaseModel):
     def _only_ternary(cls, value: list[int]) -> list[int]:
         if value != VALUE_DOMAIN:
             raise ValueError(f"{VALUE_DOMAIN}, the only value domain that afa supports")
+        return value
+
+    @field_validator("licence", "provenance")
+    @classmethod
+    def _can_be_shown(cls, value: Any) -> Any:
+        if any(CONTROLS.search(text) for text in _texts_in(value)):
+            raise ValueError("texts without control characters")
         return value
 
 

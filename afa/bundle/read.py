@@ -132,7 +132,7 @@ def _read_folder(folder: Path) -> Reading:
         if path.exists():
             whole = name == "features.csv"
             tables[name] = read_table(
-                path, required=required, optional=optional, unread=("evidence",), whole_rows=whole
+                path, required=required, optional=optional, unread=("evidence",), whole_rows=whole, shown=True
             )
         elif name in REQUIRED_FILES:
             step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"

@@ -85,9 +85,23 @@ class Question(options.Task):
                 found, step = f"{session}, which has its own steps", "leave it out, or name another session"
                 raise PlannerError(Fault("option --phenopacket", found, "a new session", step))
             return resumed_planner(session, bundle, asked)
-        names = ("k", "entity", "coupling", "holds", "tau", "score", "gain", "allocation", "inference", "first", "costs")
+        names = (
+            "k",
+            "entity",
+            "coupling",
+            "holds",
+            "tau",
+            "score",
+            "gain",
+            "allocation",
+            "inference",
+            "first",
+            "costs",
+        )
         stop = Stop(self.budget, self.certain is not False, self.probability, self.min_gain, self.posterior)
-        planner = new_planner(bundle, patient=self.patient, stop=stop, **{name: asked[name] for name in (*names, "panels")})
+        planner = new_planner(
+            bundle, patient=self.patient, stop=stop, **{name: asked[name] for name in (*names, "panels")}
+        )
         if self.phenopacket is not None:
             _take_over(planner, self.phenopacket)
         keeper.keep(planner)
@@ -162,9 +176,7 @@ def demo(
             return
         _wrapped(f"{about} Return takes what was measured; or type a value.")
         _talk(planner, keeper, values)
-    _wrapped(
-        "Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)"
-    )
+    _wrapped("Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)")
 
 
 def _wrapped(text: str) -> None:

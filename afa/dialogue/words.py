@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from afa.bundle import Bundle
+from afa.bundle.priors import starting_point
 from afa.csvfile import suggestion
 from afa.errors import Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
@@ -81,21 +82,15 @@ def assumption_of(planner: Planner) -> str:
 
 def start_of(planner: Planner) -> str:
     """Where the entities start before anything is measured, in a sentence."""
-    if planner.asked_of.priors.any():
-        return "Each starts as priors.csv says."
-    n = len(planner.bundle.entities)
+    bundle = planner.asked_of
     if isinstance(planner, BinaryPlanner):
-        share = f"{planner.entity} starts at a probability of one half"
-    elif planner.ordered_by == "score":
-        share = "All start level"
-    else:
-        assert isinstance(planner, TopKPlanner)
-        share = {
-            "several": "Each starts at a probability of one half",
-            "one": f"Each starts at an equal share (1 of {n})",
-            "one or none": f"Each starts at an equal share (1 of {n + 1}), as does none of them",
-        }[planner.holds or "one"]
-    return f"{share}; priors.csv can say otherwise."
+        return starting_point(bundle, entity=planner.entity)
+    assert isinstance(planner, TopKPlanner)
+    if planner.ordered_by == "probability":
+        return starting_point(bundle, planner.holds)  # type: ignore[arg-type] (checked when the planner was made)
+    if bundle.priors.any():
+        return "Before anything is measured the scores are those of priors.csv."
+    return "Before anything is measured all scores are level; priors.csv can say otherwise."
 
 
 def ending_of(planner: Planner) -> str:

@@ -155,7 +155,9 @@ def test_a_number_beyond_what_the_dictionary_allows_is_refused(tmp_path: Path) -
 
 def spo2_of(folder: Path) -> Path:
     """A bundle of two entities and two features, one of which is a percentage."""
-    made = save_bundle(bundle_of([[2.0, 1.0], [-1.0, 0.5]], [[[0.0] * 2] * 2] * 2, features=("spo2", "b")), folder / "b")
+    made = save_bundle(
+        bundle_of([[2.0, 1.0], [-1.0, 0.5]], [[[0.0] * 2] * 2] * 2, features=("spo2", "b")), folder / "b"
+    )
     path = Path(made or folder / "b")
     (path / "features.csv").write_text(
         'feature,kind,unit,low,high,values\nspo2,continuous,%,94,,50 to 100\nb,ordinal,,,,"-1 low, 0 usual, 1 high"\n'
@@ -371,14 +373,16 @@ def test_the_screen_shows_one_order_and_says_by_what() -> None:
 def test_the_first_lines_say_where_all_start_and_when_it_ends(tmp_path: Path) -> None:
     cooling = load_bundle(ROOT / "afa/examples/cooling/bundle")
     for options, words in (
-        ({}, "Each starts at an equal share (1 of 7); priors.csv can say otherwise."),
-        ({"holds": "several"}, "Each starts at a probability of one half; priors.csv can say otherwise."),
-        ({"holds": "one or none"}, "Each starts at an equal share (1 of 8), as does none of them"),
+        ({}, "each of the 7 entities has probability 1/7; priors.csv can say otherwise."),
+        ({"holds": "several"}, "each of the 7 entities has probability 1/2; priors.csv can say otherwise."),
+        ({"holds": "one or none"}, "probability 1/8, as has none of them; priors.csv can say otherwise."),
         ({"stop": Stop(certain=True, posterior=0.8)}, "Asks until nothing left to measure can change the answer or"),
         ({"patient": "P7"}, "12 features can be measured; patient P7"),
     ):
         assert words in talk(TopKPlanner(cooling, k=1, **options))
-    assert "overfilled starts at a probability of one half" in talk(BinaryPlanner(cooling, entity="overfilled"))
+    assert "Before anything is measured overfilled has probability 0.5; priors.csv can say otherwise." in talk(
+        BinaryPlanner(cooling, entity="overfilled")
+    )
 
 
 def test_why_an_entity_names_each_findings_share() -> None:
