@@ -155,7 +155,7 @@ class Terminal:
         bundle = self.planner.asked_of
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
-        return "; ".join(part for part in (scale.definition, answer) if part)
+        return "; ".join(part for part in (scale.definition.removesuffix("."), answer) if part)
 
     def _so_far(self) -> str:
         spent = f", spent {self.planner.spent:g}" if self.planner.priced else ""

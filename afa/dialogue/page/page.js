@@ -37,7 +37,8 @@ async function say(request) {
     const error = answer.ok ? null : answer.error;
     tell(error ? `${error.where}: found ${error.found}; expected ${error.expected}. Next step: ${error.next_step}.` : "");
     if (answer.ok) at("echo").textContent = (answer.read || []).map((one) => one.words).join("; ");
-    show(now);
+    if (answer.ok || now.step !== state.step) show(now);
+    else values(state.view);  // a correction that was refused shows the value that holds; what was typed elsewhere stays
     return answer.ok;
   } catch (error) {
     lost(error);
