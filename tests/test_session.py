@@ -168,7 +168,7 @@ def test_the_history_says_what_was_done_why_and_at_what_cost(bundle_tiny: Bundle
     assert table["kind"].tolist() == ["observe", "observe", "observe", "correct", "skip"]
     assert table["cost"].tolist()[:2] == [3, 0]
     assert table["spent"].iloc[-1] == planner.spent
-    assert table["reason"].tolist() == ["not asked for", "not asked for", asked, "1 was wrong", "cannot be measured"]
+    assert table["reason"].tolist() == ["not asked for", "not asked for", asked, "high was wrong", "cannot be measured"]
     assert table["value"].isna().tolist() == [False] * 4 + [True]
 
 
