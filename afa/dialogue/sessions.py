@@ -112,7 +112,7 @@ def session_of_text(text: str, bundle: Bundle) -> Planner:
     """The planner of a session whose text was given instead of a file; errors name `the session`."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "session.yaml"
-        path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
         try:
             return load_session(path, bundle)
         except AfaError as error:

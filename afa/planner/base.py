@@ -236,11 +236,13 @@ class Planner(ABC):
 
     def _reading(self, feature: str, value: Any, number: float | None) -> Reading:
         """What one value or number of a feature is read as; a `PlannerError` where it is no value of the feature."""
-        if (value is None) == (number is None):
-            found = "neither a value nor a number" if value is None else "a value and a number"
+        if number is None:
+            return Reading(code_of(self.bundle, feature, value))
+        if value is not None:
+            found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
-        code = code_of(self.bundle, feature, 0 if value is None else value)
-        return Reading(code) if number is None else reading_of(self.bundle, feature, number)
+        code_of(self.bundle, feature, 0)  # a wrong name is an error of its own
+        return reading_of(self.bundle, feature, number)
 
     def take_in(self, readings: Mapping[str, Reading], *, cost: float | None = None) -> None:
         """Take in several readings (`afa.planner.values`) at once; all or none."""

@@ -119,11 +119,9 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
         raise unknown(bundle.features, feature)
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
-        expected = f"-1, 0 or 1, or a word ({', '.join(words_of(bundle, feature))})"
-        step = "give a measured number as `number`"
-        if not scale_of(bundle, feature).has_range:
-            step = "encode the measurement as ternary first"
-        raise PlannerError(Fault(f"feature {feature}", repr(value), expected, step))
+        step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
+        step += "; a measured number as `number`" if scale_of(bundle, feature).has_range else ""
+        raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
     possible = bundle.possible[bundle.features.index(feature)]
     if not possible[VALUES.index(int(code))]:
         expected = " or ".join(str(known) for known in compress(VALUES, possible))

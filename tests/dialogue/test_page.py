@@ -396,6 +396,7 @@ def test_the_example_is_planned_on_its_page_by_what_is_marked(serve, browser):
 def test_why_a_new_patient_and_a_refused_value_by_mouse(serve, browser):
     _, address = serve(None, "--page", words=("demo",))
     opened(browser, address)
+    browser.get_log("browser")  # what pages of earlier servers had to say
     assert "1/7" in text(browser, "start")
     browser.find_element(By.ID, "feature").send_keys("superheat")
     browser.find_element(By.ID, "value").send_keys(Keys.ENTER)
