@@ -167,12 +167,13 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
     Where `ordered_by` is `score`, also `score`, the mean against the others; `posterior` can have another order then.
     """
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
-    scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True))
+    by_score = planner.ordered_by == "score"
+    scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True)) if by_score else {}
     posterior = posterior_of(planner)
     resolved = Counter(name for duel in planner.resolved() for name in duel)
     return [
         {"entity": v, "wins": float(wins[v]), "certain": resolved[v], "posterior": posterior[v]}
-        | ({"score": scores[v]} if planner.ordered_by == "score" else {})
+        | ({"score": scores[v]} if by_score else {})
         for v in planner.ranking()
     ]
 

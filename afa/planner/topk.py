@@ -171,7 +171,11 @@ class TopKPlanner(Planner):
         if self.holds == "several":
             return log
         among = np.append(log, 0.0) if self.holds == "one or none" else log
-        return np.array([value - logsumexp(np.delete(among, v)) for v, value in enumerate(log)])
+        share = log - logsumexp(among)  # log-probabilities
+        odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
+        for v in np.flatnonzero(share > np.log(0.5)):  # at most one, whose complement would be lost in rounding
+            odds[v] = log[v] - logsumexp(np.delete(among, v))
+        return np.asarray(odds)
 
     def answer_probability(self) -> float:
         """The sum of `posterior` over `top_k`: that the one entity that holds, if exactly one does, is among them.
