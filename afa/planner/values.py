@@ -122,12 +122,12 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
         step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
         step += "; a measured number as `number`" if scale_of(bundle, feature).has_range else ""
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
-    possible = bundle.possible[bundle.features.index(feature)]
-    if not possible[VALUES.index(int(code))]:
+    possible, place = bundle.possible[bundle.features.index(feature)], VALUES.index(code)
+    if not possible[place]:
         expected = " or ".join(str(known) for known in compress(VALUES, possible))
         step = "check the measurement, or the values that features.csv gives this feature"
-        raise PlannerError(Fault(f"feature {feature}", written(float(code)), expected, step))
-    return int(code)
+        raise PlannerError(Fault(f"feature {feature}", str(VALUES[place]), expected, step))
+    return VALUES[place]
 
 
 def reading_of(bundle: Bundle, feature: str, measured: Any) -> Reading:
@@ -138,7 +138,7 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> Reading:
         raise PlannerError(Fault(f"feature {feature}", "a number", "a feature with a range in features.csv", step))
     if isinstance(measured, bool) or not isinstance(measured, Real) or not math.isfinite(measured):
         raise PlannerError(Fault(f"feature {feature}", repr(measured), "a finite number", "correct the number"))
-    if abs(measured) > LARGEST:
+    if abs(float(measured)) > LARGEST:
         found, expected = written(float(measured)), f"a number of at most {LARGEST:g} in size"
         raise PlannerError(Fault(f"feature {feature}", found, expected, "correct the number"))
     value = float(measured) + 0.0
