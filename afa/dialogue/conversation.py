@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from operator import methodcaller
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, RootModel
 
 import afa
+from afa.bundle import Bundle
 from afa.dialogue.sessions import Keeper, kept_or_taken_back
 from afa.dialogue.words import (
     answer_of,
@@ -200,10 +202,10 @@ class Conversation:
     def _readings(self, request: _Observe) -> dict[str, Reading]:
         """What is to be observed, by feature; a `PlannerError` where a value does not fit, or a feature comes twice."""
         planner, bundle = self.planner, self.planner.asked_of
-        given = [
-            *((name, lambda f, v=value: Reading(code_of(bundle, f, v))) for name, value in request.values.items()),
-            *((name, lambda f, v=value: reading_of(bundle, f, v)) for name, value in request.numbers.items()),
-            *((name, lambda f, v=value: read_typed(bundle, f, v)) for name, value in request.typed.items()),
+        given: list[tuple[str, Callable[[str], Reading]]] = [
+            *((name, partial(_coded, bundle, value)) for name, value in request.values.items()),
+            *((name, partial(_measured, bundle, value)) for name, value in request.numbers.items()),
+            *((name, partial(_typed, bundle, value)) for name, value in request.typed.items()),
         ]
         if not given:
             raise PlannerError(Fault("request, key observe.values", "nothing", "a value", "add the key"))
@@ -225,10 +227,10 @@ class Conversation:
             expected = "one of the keys value, number, typed"
             raise PlannerError(Fault("request correct", found, expected, "give one of them"))
         if request.number is not None:
-            return reading_of(bundle, feature, request.number)
+            return _measured(bundle, request.number, feature)
         if request.typed is not None:
-            return read_typed(bundle, feature, request.typed)
-        return Reading(code_of(bundle, feature, request.value))
+            return _typed(bundle, request.typed, feature)
+        return _coded(bundle, request.value, feature)
 
     def _told(self, readings: Mapping[str, Reading]) -> list[dict[str, Any]]:
         """How each value was read: its code, and of a number the words that a screen shows."""
@@ -276,6 +278,18 @@ class Conversation:
             "priced": planner.priced,
             "panels": list(planner.panels),
         }
+
+
+def _coded(bundle: Bundle, value: Any, feature: str) -> Reading:
+    return Reading(code_of(bundle, feature, value))
+
+
+def _measured(bundle: Bundle, value: float, feature: str) -> Reading:
+    return reading_of(bundle, feature, value)
+
+
+def _typed(bundle: Bundle, text: str, feature: str) -> Reading:
+    return read_typed(bundle, feature, text)
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:

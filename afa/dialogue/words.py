@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from afa.bundle import Bundle
 from afa.bundle.priors import starting_point
+from afa.bundle.rates import Holds
 from afa.csvfile import suggestion
 from afa.errors import Fault, PlannerError
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
@@ -87,7 +88,7 @@ def start_of(planner: Planner) -> str:
         return starting_point(bundle, entity=planner.entity)
     assert isinstance(planner, TopKPlanner)
     if planner.ordered_by == "probability":
-        return starting_point(bundle, planner.holds)  # type: ignore[arg-type] (checked when the planner was made)
+        return starting_point(bundle, cast(Holds | None, planner.holds))
     if bundle.priors.any():
         return "Before anything is measured the scores are those of priors.csv."
     return "Before anything is measured all scores are level; priors.csv can say otherwise."

@@ -339,7 +339,7 @@ def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
     for step, action in enumerate(actions, start=1):
         spent += action.cost
         for i, (feature, value, measured, unit) in enumerate(action.rows()):
-            row = {"step": step, "kind": action.kind, "feature": feature, "value": value}
+            row: dict[str, Any] = {"step": step, "kind": action.kind, "feature": feature, "value": value}
             row |= {"cost": 0.0 if i else action.cost, "spent": spent, "reason": action.reason}
             rows.append(row | {"number": measured, "unit": unit})
     return rows

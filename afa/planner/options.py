@@ -9,7 +9,7 @@ from inspect import signature
 from math import inf
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from afa.allocate import RULES, Rule
 from afa.allocate.information import Information
@@ -347,4 +347,4 @@ def listing_options(init: Init) -> Init:
         init(self, *given, **options)
 
     vars(checked)["__signature__"] = own.replace(parameters=[*named, *further])
-    return checked  # type: ignore[return-value] (of the same parameters)
+    return cast(Init, checked)

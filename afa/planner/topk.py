@@ -219,7 +219,7 @@ class TopKPlanner(Planner):
         """(N,) entities outside `top_k` that are as probable as one inside, to 0.005, or more so; and the latter."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
-        return np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE)
+        return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
 
     def ranking(self) -> list[str]:
         """All entities, best first (decisions.md S6)."""

@@ -136,7 +136,7 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> Reading:
     if not scale.has_range:
         step = f"give {' or '.join(words_of(bundle, feature))}"
         raise PlannerError(Fault(f"feature {feature}", "a number", "a feature with a range in features.csv", step))
-    if isinstance(measured, bool) or not isinstance(measured, Real) or not math.isfinite(measured):
+    if isinstance(measured, bool) or not isinstance(measured, Real) or not math.isfinite(float(measured)):
         raise PlannerError(Fault(f"feature {feature}", repr(measured), "a finite number", "correct the number"))
     if abs(float(measured)) > LARGEST:
         found, expected = written(float(measured)), f"a number of at most {LARGEST:g} in size"

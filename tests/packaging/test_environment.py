@@ -122,7 +122,7 @@ def test_make_builds_its_environment_below_a_path_with_blanks_and_quotes(tmp_pat
     for name in ("envs/requirements.lock", "envs/bootstrap.lock", "pyproject.toml"):
         (folder / name).touch()
     python = tmp_path / "python"
-    python.write_text(  # stands for `python -m venv .venv`: pip does nothing, uv notes the environment that it is to fill
+    python.write_text(  # stands for `python -m venv .venv`; its uv notes the environment that it is to fill
         "#!/bin/sh\nmkdir -p .venv/bin\nprintf '#!/bin/sh\\n' > .venv/bin/python\n"
         "printf '#!/bin/sh\\necho \"$VIRTUAL_ENV\" >> uv.txt\\n' > .venv/bin/uv\nchmod +x .venv/bin/*\n"
     )

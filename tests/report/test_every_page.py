@@ -20,7 +20,7 @@ from afa.stats.tables import write_tables
 pytestmark = NEEDS_BROWSER
 ROOT = Path(__file__).parents[2]
 COOLING = ROOT / "afa/examples/cooling"
-FEW = Settings(rounds=(0, 3), patients=40, seeds=(0,), shuffles=1, sizes=(10,), repeats=1, tested=20, resamples=20)
+FEW = Settings(rounds=(0, 3), patients=40, seeds=(0,), shuffles=1, sizes=(10,), repeats=1, tested=20, resamples=100)
 NO_PAPER = {"comparison": "another disease"}
 
 
