@@ -195,9 +195,7 @@ class TopKPlanner(Planner):
         if self.ordered_by == "probability":
             tied |= self._as_probable()
         order, posterior = np.argsort(self._view().rank), self.posterior()
-        chosen = list(order[tied[order]])
-        if self.ordered_by == "probability":
-            chosen.sort(key=lambda v: -round(float(posterior[v]), 2))
+        chosen = sorted(order[tied[order]], key=lambda v: -round(float(posterior[v]), 2))
         return [self.bundle.entities[v] for v in chosen]
 
     def settled_probability(self) -> float:
