@@ -68,6 +68,7 @@ def simulate(
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.bundle import load_bundle
+    from afa.bundle.priors import starting_point
     from afa.cli.plan import LOADING, prepare
     from afa.cohort.tables import read_labels, read_patients
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
@@ -140,6 +141,8 @@ def simulate(
     if json:
         typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
+    asked_of_one = task.holds or ("one" if entity is None and not setting.explicit else None)
+    typer.echo(starting_point(given.bundle, asked_of_one, entity))
     typer.echo(f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}")
     if against := labels_text(made.curves):
         typer.echo(against)
