@@ -186,6 +186,8 @@ def _tell(given: Given, say: Callable[[str], None]) -> None:
     """Say aloud what of the input is not used, or not there."""
     from afa.csvfile import visible
 
+    if given.doubt:
+        say(given.doubt)
     if not given.measured.all():
         share = 100 * (1 - given.measured.mean())
         say(f"{share:.{2 if share < 99 else 3}g} % of the values were not measured: they are not asked for")
