@@ -159,9 +159,17 @@ def numbers_of(
 
 def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
     """Labels by patient and entity, 0, 1 or missing; faults are noted."""
-    step = "code the label as 0 and 1"
+    step = "code the label as 0 and 1, in a column for each entity"
     values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
     return pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(columns))
+
+
+def by_entity(columns: Sequence[str]) -> str:
+    """The next step where the columns of labels are not those of the entities; one column may hold their names."""
+    if len(columns) != 1:
+        return "name one column for each entity"
+    turned = f"pandas.get_dummies(labels[{columns[0]!r}], dtype=int)"
+    return f"write a column for each entity, 1 where {quoted(columns[0])} names it and 0 elsewhere, as {turned} does"
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
@@ -317,6 +325,7 @@ def read_labels(path: Path, given: Given) -> Given:
     cells = read_cells(path, "entity", given.bundle.entities)
     if not cells.columns:
         step = "name the columns as `afa bundle show` does"
+        step = by_entity(cells.unknown) if len(cells.unknown) == 1 else step
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
     table = labels_of(cells, list(cells.columns))
     CohortError.raise_for(cells.table.faults.listed())
