@@ -133,4 +133,4 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
             chance += f" (1/{n} where exactly one holds)"
     else:
         chance = f"1/{n}" if holds == "one" else f"1/{n + 1}, as has none of them"
-    return f"Before any measurement each of the {n} entities has probability {chance}; priors.csv can say otherwise."
+    return f"Before any measurement each of {n} entities has probability {chance}; priors.csv can say otherwise."

@@ -263,6 +263,11 @@ class Given(NamedTuple):
     left_out: Sequence[str] = ()
     doubt: str = ""
 
+    def frame(self) -> pd.DataFrame:
+        """(P, M) The code of each patient by name, missing where nothing was measured."""
+        values = np.where(self.measured, self.cohort.values, np.nan)
+        return pd.DataFrame(values, index=list(self.cohort.patients), columns=list(self.cohort.features))
+
 
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> Given:
     """Patients of a CSV or Parquet table, or of a cohort folder, on the features of a bundle.
