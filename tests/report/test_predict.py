@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundle.test_priors import CASES, HEADER, chest, stated
+from typer.testing import CliRunner
 
 import afa
+from afa.cli import app
 from afa.engine.course import MISSING
 from afa.errors import CohortError, PlannerError
 from afa.planner import BinaryPlanner, TopKPlanner
@@ -87,3 +89,13 @@ def test_what_is_no_code_and_what_no_planner_takes_is_refused(tmp_path, bundle_t
         afa.predict_proba(bundle_tiny, pd.DataFrame({"age": [1]}))
     with pytest.raises(PlannerError, match="holds"):
         afa.predict_proba(bundle_tiny, pd.DataFrame({"CXCL8": [1]}), holds="one")
+
+
+def test_the_command_writes_a_row_a_patient_in_the_order_of_the_table(tmp_path, bundle_tiny):
+    pd.DataFrame({"CXCL8": [1, -1], "MMP9": [None, 0]}, index=["zoe", "ann"]).to_csv(tmp_path / "t.csv")
+    arguments = ["score", "tests/data/bundle_tiny", str(tmp_path / "t.csv"), "--drop-missing"]
+    assert CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "p.csv")]).exit_code == 0
+    found = pd.read_csv(tmp_path / "p.csv", index_col=0)
+    assert list(found.index) == ["zoe", "ann"]
+    X = pd.read_csv(tmp_path / "t.csv", index_col=0)
+    np.testing.assert_allclose(found, afa.predict_proba(bundle_tiny, X), rtol=1e-9)
