@@ -7,7 +7,7 @@ hold, and at an equal share where one does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +92,7 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
     return np.where(silent, (1.0 - total) / left, shares) if left else shares / total
 
 
-def signed(priors: Mapping[str, float]) -> dict[str, float | str]:
+def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
     """Return log-odds as priors.csv takes them: with signs where all lie between 0 and 1, as probabilities do."""
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)
@@ -128,9 +128,9 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
         return f"Before any measurement, by priors.csv: {named}."
     holds = holds or bundle.holds
     if holds == "several":
-        chance = "1/2"
+        share = "1/2"
         if not bundle.says_how_often:
-            chance += f" (1/{n} where exactly one holds)"
+            share += f" (1/{n} where exactly one holds)"
     else:
-        chance = f"1/{n}" if holds == "one" else f"1/{n + 1}, as has none of them"
-    return f"Before any measurement each of {n} entities has probability {chance}; priors.csv can say otherwise."
+        share = f"1/{n}" if holds == "one" else f"1/{n + 1}, as has none of them"
+    return f"Before any measurement each of {n} entities has probability {share}; priors.csv can say otherwise."

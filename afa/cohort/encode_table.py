@@ -164,9 +164,11 @@ def read_and_encode(
     dictionary: str = DICTIONARY,
 ) -> Encoded:
     """Read a table and encode it; `controls` is a column and the text that names a control in it."""
-    path, said = Path(path), {"dictionary": dictionary}
+    path = Path(path)
     if controls is None:
-        return encode_cells(read_cells(path, "feature", features.names), features, coding, where=path, **said)
+        return encode_cells(
+            read_cells(path, "feature", features.names), features, coding, where=path, dictionary=dictionary
+        )
     column, value = controls
     cells = read_cells(path, "feature", features.names, (column,))
     if column not in cells.columns:
@@ -179,7 +181,7 @@ def read_and_encode(
         found, step = f"no row with {quoted(value)}; it holds {few(sorted({*texts})[:6])}", "name one of these values"
         raise CohortError(Fault(f"{path}, column {visible(column)}", found, "at least one control", step))
     cells = cells._replace(unknown=[name for name in cells.unknown if name != column])
-    return encode_cells(cells, features, coding, chosen, where=path, **said)
+    return encode_cells(cells, features, coding, chosen, where=path, dictionary=dictionary)
 
 
 def encode_cells(
@@ -253,8 +255,8 @@ def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -
                 value = column[coded][0]
                 step = f"{MARK.format(f'{value:g}', dictionary)}; else correct it, or the column values"
                 counts = {value: int((column == value).sum()) for value in set(column[coded].tolist())}
-                found = [f"{value:g} as {counts.get(value)} of {inside.sum():,} values" for value in column.tolist()]
-                cells.table.wrong(coded, name, f"{said}, as {dictionary} says", step, found.__getitem__)
+                shown = [f"{value:g} as {counts.get(value)} of {inside.sum():,} values" for value in column.tolist()]
+                cells.table.wrong(coded, name, f"{said}, as {dictionary} says", step, shown.__getitem__)
             if single.any():
                 row = int(single.argmax())
                 more = f" and {single.sum() - 1} more" if single.sum() > 1 else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -12,13 +12,13 @@ from scipy.special import expit, softmax
 
 from afa.bundle import Bundle
 from afa.bundle.rates import Holds
-from afa.closure import STRENGTH
+from afa.closure import STRENGTH, Closure
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.cohort.tables import cells_of_frame, numbers_of
 from afa.csvfile import separator_of
-from afa.engine.course import MISSING
+from afa.engine.course import ENTITIES, MISSING
+from afa.engine.follow import follow
 from afa.engine.layout import Models
-from afa.engine.paths import ENTITIES, follow
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError, Fault
 from afa.files import atomic_file, write_csv
@@ -93,7 +93,7 @@ def predict_proba(
     cohort = Cohort("table X", model.features, names, np.where(measured, values, 0).astype(np.int8), nothing)
     check_possible(model, cohort, measured)
     distinct, place = np.unique(values, axis=0, return_inverse=True)
-    options = {"coupling": coupling, "holds": holds, "solver": solver}
+    options: dict[str, Any] = {"coupling": coupling, "holds": holds, "solver": solver}
     if model.implies or inference == "exact":
         found = _by_planner(model, distinct, inference=inference, **options)
     else:
@@ -101,12 +101,12 @@ def predict_proba(
     return pd.DataFrame(found[place.ravel()], index=nothing.index, columns=list(model.entities))
 
 
-def _by_planner(bundle: Bundle, values: NDArray[np.int8], *, holds: Holds | None, **options: object) -> Floats:
+def _by_planner(bundle: Bundle, values: NDArray[np.int8], *, holds: Holds | None, **options: Any) -> Floats:
     """(P, N) The posteriors of values (P, M), patient by patient."""
     if len(bundle.entities) == 1:
-        one = [told(BinaryPlanner(bundle, entity=bundle.entities[0], **options), row) for row in values]  # type: ignore[arg-type]
+        one = [told(BinaryPlanner(bundle, entity=bundle.entities[0], **options), row) for row in values]
         return np.array([[planner.probability()] for planner in one])
-    many = [told(TopKPlanner(bundle, k=1, holds=holds, **options), row) for row in values]  # type: ignore[arg-type]
+    many = [told(TopKPlanner(bundle, k=1, holds=holds, **options), row) for row in values]
     return np.stack([planner.posterior() for planner in many])
 
 
@@ -114,7 +114,7 @@ def _compiled(
     bundle: Bundle,
     values: NDArray[np.int8],
     *,
-    coupling: str | None,
+    coupling: Closure | None,
     holds: Holds | None,
     solver: Solver | None,
     threads: int | None,
@@ -139,13 +139,13 @@ def _compiled(
     return np.asarray(softmax(evidence(bundle.contrasts()), axis=1))
 
 
-def _planner_takes(bundle: Bundle, coupling: str | None, holds: Holds | None, solver: Solver | None) -> None:
+def _planner_takes(bundle: Bundle, coupling: Closure | None, holds: Holds | None, solver: Solver | None) -> None:
     """Raise the `PlannerError` of options that no planner of the bundle takes."""
-    options = {"coupling": coupling, "solver": solver}
+    options: dict[str, Any] = {"coupling": coupling, "solver": solver}
     if len(bundle.entities) == 1:
-        BinaryPlanner(bundle, entity=bundle.entities[0], **options)  # type: ignore[arg-type]
+        BinaryPlanner(bundle, entity=bundle.entities[0], **options)
     else:
-        TopKPlanner(bundle, k=1, holds=holds, **options)  # type: ignore[arg-type]
+        TopKPlanner(bundle, k=1, holds=holds, **options)
 
 
 def write_probabilities(found: pd.DataFrame, path: Path) -> None:
