@@ -34,7 +34,10 @@ from afa.config import (
     language_models,
     own_rule_files,
 )
+from afa.bundle.format import HEADER, REQUIRED_FILES
 from afa.bundle.read import entities_of
+from afa.cohort.cohort import CARD_FILE, FEATURES_FILE, LABELS_FILE
+from afa.cohort.config import simulated_files
 from afa.cohort.table_cohort import (
     TableCohort,
     load_cohort_file,
@@ -44,13 +47,7 @@ from afa.errors import AfaError
 from afa.files import sha256_of
 from afa.report.benchmarks import UNMEASURED, fold, read_needs
 from afa.stages import left_out, stages
-from afa.workflow import (
-    decide_by_content,
-    join_the_living,
-    remove_temporaries,
-    remove_timestamps,
-    workflow_folder,
-)
+from afa.workflow import join_the_living, remove_shards, workflow_folder
 
 
 def home(path):
@@ -86,7 +83,6 @@ try:
 except AfaError as error:
     raise WorkflowError(str(error)) from None
 JOB_SHELL = HOME / "workflow" / "scripts" / "job.sh"
-decide_by_content(workflow.current_basedir.get_path_or_uri(secret_free=True))
 
 
 def doubled(path):
@@ -99,14 +95,15 @@ BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
-ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
+ENVIRONMENT = "../../envs/afa.yaml"
 
 
+# A killed run may leave shards that no job will read again, and Snakemake removes those of this run only. They stay
+# where a command asks for them, by --notemp or as its target.
 onsuccess:
-    if not workflow.storage_settings.notemp:
-        remove_temporaries(workflow)
-        remove_timestamps(RUN)
-        fold(Path(RUN))
+    fold(Path(RUN))
+    if "--notemp" not in sys.argv and not any("/shards/" in word for word in sys.argv):
+        remove_shards(Path(RUN))
 
 
 SIMULATED = COHORT.origin == "simulated"
@@ -192,18 +189,51 @@ if TABLE:
 elif "allocation" in LEFT_OUT:
     LEFT_OUT["errata"] = LEFT_OUT["comparison"] = LEFT_OUT["allocation"]
 STAGES = {name: stage for name, stage in stages().items() if name not in LEFT_OUT}
-# Paths of what stages read; any other name is that of a stage, whose tables are read.
-PATHS = {
-    "bundle": f"{RUN}/bundle",
-    "cohort": f"{RUN}/cohort",
+# The files of what jobs read, by name: a list of those of a folder. A bundle and
+# a cohort may have further files, of which bundle.yaml and cohort.yaml have the digests.
+FILES = {
+    "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
+    "cohort": [
+        f"{RUN}/cohort/{name}" for name in (CARD_FILE, FEATURES_FILE, LABELS_FILE)
+    ],
     "by_cohort": f"{RUN}/cohort_by_cohort.parquet",
     "portfolio": home("config/portfolio.yaml"),
 }
 
 
-def tables_of(names):
-    """The paths of the inputs of a job, by name."""
-    return {name: PATHS.get(name, f"{RUN}/tables/{name}") for name in names}
+def tables_in(folder, names):
+    """The files of the tables of a stage in a folder."""
+    return [f"{folder}/{name}.parquet" for name in names]
+
+
+for name, stage in STAGES.items():
+    FILES[name] = tables_in(f"{RUN}/tables/{name}", stage.tables)
+
+
+def files_by_name(names):
+    """The files that a job reads, by the names of its inputs."""
+    return {name: FILES[name] for name in names}
+
+
+def rows_of(name):
+    """The file of a stage's rows of the summary, in a list; an empty one for a stage without rows."""
+    has_rows = STAGES[name].summary is not None
+    return [f"{RUN}/curves/{name}.parquet"] if has_rows else []
+
+
+def folder_of(files):
+    """The folder that all files of a list lie in."""
+    return os.path.commonpath([os.path.dirname(file) for file in files])
+
+
+def folder_of_input(name):
+    """A parameter: the folder of the files of a named input."""
+    return lambda wildcards, input: folder_of(input[name])
+
+
+def folder_of_output(name):
+    """A parameter: the folder of the files of a named output."""
+    return lambda wildcards, output: folder_of(output[name])
 
 
 def settings_of(keys):
@@ -219,12 +249,16 @@ def settings_of(keys):
 
 
 def input_options(wildcards, input):
-    """The options that name the inputs of a job: of the first two their own, of all others --input."""
+    """The options that name the inputs of a stage: of the first two their own, of all others --input."""
     own = ("bundle", "cohort")
+    paths = {
+        name: files if isinstance(files, str) else folder_of(files)
+        for name, files in input.items()
+        if name not in ("shards", "own_rules", "of_shards")
+    }
     return " ".join(
         f"--{name} {path}" if name in own else f"--input {name}={path}"
-        for name, path in input.items()
-        if name != "tables"
+        for name, path in paths.items()
     )
 
 
