@@ -47,7 +47,7 @@ from afa.errors import AfaError
 from afa.files import sha256_of
 from afa.report.benchmarks import UNMEASURED, fold, read_needs
 from afa.stages import left_out, stages
-from afa.workflow import join_the_living, remove_shards, workflow_folder
+from afa.workflow import has_profile, join_the_living, remove_shards, workflow_folder
 
 
 def home(path):
@@ -83,6 +83,12 @@ try:
 except AfaError as error:
     raise WorkflowError(str(error)) from None
 JOB_SHELL = HOME / "workflow" / "scripts" / "job.sh"
+PROFILE = HOME / "workflow" / "profiles" / "default"
+if workflow.is_main_process and not has_profile(sys.argv, workflow.main_snakefile):
+    logger.warning(
+        f"afa: found no profile; expected the workflow's, which says what is made again and how many cores a run takes."
+        f" Next step: add --workflow-profile {PROFILE}, or copy that folder to profiles/default beside your Snakefile."
+    )
 
 
 def doubled(path):
@@ -215,6 +221,41 @@ def files_by_name(names):
     return {name: FILES[name] for name in names}
 
 
+# What comes before what, beside the stages, which say it themselves. Not all of it is in every run.
+BEFORE = {
+    "bundle": ["unary", "consensus", "evidence", "pairwise", "bundle_dropped"],
+    "cohort": ["bundle", "geo", "source"],
+    "by_cohort": ["bundle", "geo", "source"],
+    "llm_baselines": ["cohort"],
+}
+
+
+def files_behind(*names):
+    """Every file that is kept on the way to some stages, or to the bundle or the cohort, and their own."""
+    needed, pending = set(), list(names)
+    while pending:
+        name = pending.pop()
+        if name not in needed:
+            needed.add(name)
+            stage = STAGES.get(name)
+            of_stage = [*stage.inputs, *stage.beside] if stage else []
+            pending += [*of_stage, *BEFORE.get(name, [])]
+    needed.discard("portfolio")  # comes with the project
+    files = [FILES[name] for name in FILES if name in needed]
+    rows = [rows_of(name) for name in STAGES if name in needed]
+    return [
+        file
+        for part in (*files, *rows)
+        for file in ([part] if isinstance(part, str) else part)
+    ]
+
+
+def files_of_part(part):
+    """The files of a part of the run, `bundle`, `tables/sign` or `curves/sign.parquet`, that a figure reads."""
+    name = part.removeprefix("tables/")
+    return FILES[name] if name in FILES else [f"{RUN}/{part}"]
+
+
 def rows_of(name):
     """The file of a stage's rows of the summary, in a list; an empty one for a stage without rows."""
     has_rows = STAGES[name].summary is not None
@@ -224,6 +265,11 @@ def rows_of(name):
 def folder_of(files):
     """The folder that all files of a list lie in."""
     return os.path.commonpath([os.path.dirname(file) for file in files])
+
+
+def run_folder(wildcards, input):
+    """A parameter: the folder of the run, by its cohort's."""
+    return os.path.dirname(folder_of(input.cohort))
 
 
 def folder_of_input(name):
