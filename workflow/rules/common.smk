@@ -45,7 +45,7 @@ from afa.cohort.table_cohort import (
 )
 from afa.errors import AfaError
 from afa.files import sha256_of
-from afa.report.benchmarks import UNMEASURED, fold, read_needs
+from afa.report.benchmarks import UNMEASURED, read_needs
 from afa.stages import left_out, stages
 from afa.workflow import has_profile, join_the_living, remove_shards, workflow_folder
 
@@ -107,7 +107,6 @@ ENVIRONMENT = "../../envs/afa.yaml"
 # A killed run may leave shards that no job will read again, and Snakemake removes those of this run only. They stay
 # where a command asks for them, by --notemp or as its target.
 onsuccess:
-    fold(Path(RUN))
     if "--notemp" not in sys.argv and not any("/shards/" in word for word in sys.argv):
         remove_shards(Path(RUN))
 
