@@ -22,6 +22,7 @@ rule allocation_shard:
     params:
         inputs=input_options,
         settings=settings_of_part,
+        contents=contents(OWN_RULE_FILES),
         code=CODE.stage("allocation", "run"),
         folder=folder_of_output("tables"),
     shell:

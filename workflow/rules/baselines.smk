@@ -9,23 +9,23 @@ if BASELINES.folder is not None:
 
     FILES["llm_baselines"] = tables_in(f"{RUN}/tables/llm_baselines", BASELINE_TABLES)
 
+    STUDY_OF_BASELINES = files_of(
+        here_or_home(BASELINES.study), "study.yaml", "phenotypes.csv", "keywords.csv"
+    )
+    # A live run adds to the record, which must not call for another run.
+    ANSWERS_OF_BASELINES = (
+        []
+        if BASELINES.live
+        else files_of(BASELINES.folder, "*.jsonl", "retrieved/**/*")
+    )
+
     rule llm_baselines_tables:
         """What language models decide that plan by themselves, beside the planner."""
         input:
             bundle=FILES["bundle"],
             cohort=FILES["cohort"],
-            study=files_of(
-                here_or_home(BASELINES.study),
-                "study.yaml",
-                "phenotypes.csv",
-                "keywords.csv",
-            ),
-            # A live run adds to the record, which must not call for another run.
-            answers=(
-                []
-                if BASELINES.live
-                else files_of(BASELINES.folder, "*.jsonl", "retrieved/**/*")
-            ),
+            study=STUDY_OF_BASELINES,
+            answers=ANSWERS_OF_BASELINES,
         output:
             tables=FILES["llm_baselines"],
         log:
@@ -49,6 +49,7 @@ if BASELINES.folder is not None:
             asked=BASELINES.asked,
             k=f"--k {settings.top_k}",
             solver=SOLVER,
+            contents=contents(STUDY_OF_BASELINES, ANSWERS_OF_BASELINES),
             code=command_digest("stage:experiment_baselines") + prompt_digests(),
             live=(
                 f"live, {BASELINES.model or os.environ.get(MODEL, 'no model')}"

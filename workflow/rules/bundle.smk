@@ -27,6 +27,11 @@ elif settings.bundle is None:
             runtime=minutes,
         params:
             folder=folder_of_output("bundle"),
+            contents=contents(
+                files_of(
+                    FIELD, "study.yaml", "entities.csv", "features.csv", "record/*.csv"
+                )
+            ),
             code=command_digest("cohort:field_bundle"),
         shell:
             "rm -rf {params.folder} && afa field bundle {input.field} --out {params.folder} > {log} 2>&1"
@@ -53,6 +58,7 @@ else:
             runtime=minutes,
         params:
             folder=folder_of_output("bundle"),
+            contents=contents(files_of(settings.bundle, "bundle.yaml", "*.csv")),
             code=command_digest("bundle:bundle_copy"),
         shell:
             "rm -rf {params.folder} && afa bundle copy {input.bundle:q} --out {params.folder} > {log} 2>&1"

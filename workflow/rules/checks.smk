@@ -35,6 +35,11 @@ rule comparison:
     params:
         cohort=folder_of_input("cohort"),
         folder=folder_of_output("tables"),
+        contents=contents(
+            PAPER_TABLES,
+            home("resources/paper/answers.yaml"),
+            home("resources/paper/headlines.yaml"),
+        ),
         code=command_digest("report:compare_with_paper"),
     shell:
         "afa compare {input.summary} --cohort {params.cohort} --paper {input.paper}"

@@ -23,6 +23,12 @@ elif EXTRACT is not None:
     SERIES_FILES = files_of(EXTRACT, "*")
 
 
+GENE_NAMES = [
+    home("resources/genes/aliases.csv"),
+    home("resources/genes/ensembl.csv"),
+]
+
+
 if SIMULATED:
 
     rule simulate_series:
@@ -46,6 +52,7 @@ if SIMULATED:
         params:
             bundle=folder_of_input("bundle"),
             folder=folder_of_output("mirror"),
+            contents=contents(COHORT_FILE),
             code=command_digest("cohort:cohort_simulate"),
         shell:
             "rm -rf {params.folder} && afa cohort simulate {input.config} --bundle {params.bundle}"
@@ -82,6 +89,7 @@ rule fetch_series:
     params:
         series=series_option,
         cache=settings.geo_cache,
+        contents=contents(COHORT_FILE, [] if SIMULATED else SERIES_FILES),
         code=command_digest("cohort:cohort_fetch"),
     shell:
         "afa cohort fetch {input.config} --cache {params.cache:q} {params.series} --out {output.source} > {log} 2>&1"
@@ -114,6 +122,7 @@ rule encode_cohort:
         reference=settings.encoding.reference,
         threshold=f"--threshold {settings.encoding.threshold}",
         complete="--complete" if TABLE else "",
+        contents=contents(COHORT_FILE, GENE_NAMES),
         code=command_digest("cohort:cohort_build"),
     shell:
         "rm -rf {params.folder} && afa cohort build {input.config} --source {input.source} --bundle {params.bundle}"
@@ -146,6 +155,7 @@ rule cohort_by_cohort:
         bundle=folder_of_input("bundle"),
         thresholds=comma_separated(settings.labels.thresholds),
         complete="--complete" if TABLE else "",
+        contents=contents(COHORT_FILE, GENE_NAMES),
         code=command_digest("cohort:cohort_by_cohort"),
     shell:
         "afa cohort by-cohort {input.config} --source {input.source} --bundle {params.bundle}"

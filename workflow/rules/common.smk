@@ -1,4 +1,5 @@
 # The checked settings of this run, and what every rule needs of them.
+import hashlib
 import json
 import os
 import shlex
@@ -107,7 +108,9 @@ ENVIRONMENT = "../../envs/afa.yaml"
 # A killed run may leave shards that no job will read again, and Snakemake removes those of this run only. They stay
 # where a command asks for them, by --notemp or as its target.
 onsuccess:
-    if "--notemp" not in sys.argv and not any("/shards/" in word for word in sys.argv):
+    if "--notemp" not in sys.argv and not any(
+        "/shards/" in word for word in sys.argv
+    ):
         remove_shards(Path(RUN))
 
 
@@ -141,6 +144,26 @@ def files_of(folder, *patterns):
 
 
 PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
+LOOKED_INTO = 10_000_000
+"""Bytes. Of a larger source Snakemake's own rule holds: it counts when it is newer, and other, than what was read."""
+DIGESTS = {}
+
+
+def contents(*parts):
+    """What is in the sources of a job, files or lists of them, as a parameter: Snakemake looks into a file only where
+    it is newer than what was made of it, and a file of an older date may be put in its place.
+    """
+    files = [
+        file
+        for part in parts
+        for file in ([part] if isinstance(part, (str, Path)) else part)
+    ]
+    for file in map(str, files):
+        if file not in DIGESTS and os.path.isfile(file):
+            large = os.path.getsize(file) > LOOKED_INTO
+            DIGESTS[file] = "" if large else sha256_of(file)
+    found = [DIGESTS.get(str(file), "") for file in files]
+    return f"contents {hashlib.sha256(' '.join(found).encode()).hexdigest()}"
 
 
 CODE = Code(Path(".snakemake/afa_code.json"))

@@ -55,6 +55,7 @@ rule elicit_unary:
         record=f"--record {shlex.quote(str(RECORD))}",
         live="--live" if ELICITATION.live else "",
         wording=live_options("unary"),
+        contents=contents(STUDY_FILES, KEYWORD_FILES, RECORD_FILES),
         code=command_digest("elicit:elicit_unary"),
     shell:
         "afa elicit unary {input.study:q} {params.record} {params.live} {resources.terms} --out {params.folder} > {log} 2>&1"
@@ -83,6 +84,7 @@ rule elicit_consensus:
         unary=folder_of_input("unary"),
         folder=folder_of_output("tables"),
         min_agree=ELICITATION.min_agree,
+        contents=contents(STUDY_FILES),
         code=command_digest("elicit:elicit_consensus"),
     shell:
         "afa elicit consensus {input.study:q} --unary {params.unary} --min-agree {params.min_agree}"
@@ -113,6 +115,7 @@ rule elicit_evidence:
         unary=folder_of_input("unary"),
         consensus=folder_of_input("consensus"),
         folder=folder_of_output("tables"),
+        contents=contents(STUDY_FILES),
         code=command_digest("elicit:elicit_evidence"),
     shell:
         "afa elicit evidence {input.study:q} --unary {params.unary} --consensus {params.consensus}"
@@ -147,6 +150,7 @@ rule elicit_pairwise:
         record=f"--record {shlex.quote(str(RECORD))}",
         live="--live" if ELICITATION.live else "",
         wording=live_options("pairwise", "anchor", "conditional"),
+        contents=contents(STUDY_FILES, KEYWORD_FILES, RECORD_FILES),
         code=command_digest("elicit:elicit_pairwise"),
     shell:
         "afa elicit pairwise {input.study:q} --evidence {params.evidence} {params.record} {params.live} {resources.terms}"
@@ -183,6 +187,7 @@ rule build_bundle:
         pairwise=folder_of_input("pairwise"),
         folder=folder_of_output("bundle"),
         min_agree=ELICITATION.min_agree,
+        contents=contents(STUDY_FILES),
         code=command_digest("elicit:elicit_bundle"),
     shell:
         "rm -rf {params.folder} && afa elicit bundle {input.study:q} --unary {params.unary} --consensus {params.consensus}"

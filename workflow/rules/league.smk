@@ -35,6 +35,7 @@ rule league_field:
     params:
         field=lambda wildcards: str(field_folder(wildcards.field)),
         mirror=MIRROR,
+        contents=lambda wildcards: contents(files_of_field(wildcards.field)),
         code=command_digest("cohort:league_field"),
     shell:
         "afa league field {params.field:q} {params.mirror} --out {output.tables} > {log} 2>&1"
@@ -87,6 +88,7 @@ if FIELD:
             field=str(FIELD),
             mirror=MIRROR,
             folder=folder_of_output("tables"),
+            contents=contents(files_of_field(FIELD.name)),
             code=command_digest("cohort:league_field"),
         shell:
             "afa league field {params.field:q} {params.mirror} --out {params.folder} > {log} 2>&1"

@@ -149,6 +149,7 @@ for name, (_, _, reads) in NOTEBOOKS.items():
             runtime=minutes,
         params:
             run=run_folder,
+            contents=contents(home(f"notebooks/{name}.ipynb"), PAPER_TABLES),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
@@ -191,6 +192,7 @@ rule published:
             for folder in dict.fromkeys(map(os.path.dirname, input.stages))
         ),
         paper="" if TABLE else f"--paper {home('resources/paper')}",
+        contents=contents(PAPER_TABLES),
         code=command_digest("report:publish_tables")
         + sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
     shell:
@@ -249,6 +251,7 @@ rule provenance:
         mem_mb=memory,
         runtime=minutes,
     params:
+        contents=contents(home("envs/requirements.lock")),
         code=command_digest("report:record_provenance"),
     shell:
         "afa provenance {input.results} {input.config} --records .snakemake --lock {input.lock}"
@@ -300,6 +303,14 @@ rule report_page:
         left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
         measured=lambda wildcards, input: (
             f"--measured {folder_of(input.measured)}" if input.measured else ""
+        ),
+        contents=contents(
+            home("resources/paper/claims.csv"),
+            files_of(home("resources/paper"), "carried/*.yaml"),
+            [
+                home(f"docs/{name}.md")
+                for name in ("decisions", "errata", "past_the_paper")
+            ],
         ),
         code=command_digest("report:report_page")
         + template_digest("report.*")

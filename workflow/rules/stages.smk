@@ -29,6 +29,11 @@ def rows_option(wildcards, output):
     return f"--rows {output.rows}" if output.rows else ""
 
 
+def sources_of(stage):
+    """The files that come with the project among what a stage reads."""
+    return [FILES[name] for name in stage.inputs if name == "portfolio"]
+
+
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
 for name, stage in STAGES.items():
     summary = stage.summary or ()
@@ -114,6 +119,7 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 settings=settings_of(summary),
                 of_shards=settings_of(stage.settings),
+                contents=contents(OWN_RULE_FILES if name == "allocation" else []),
                 code=[
                     command_digest("stage:gather"),
                     *shown_by,
@@ -152,6 +158,7 @@ for name, stage in STAGES.items():
                 stage=name,
                 inputs=input_options,
                 settings=settings_of([*stage.settings, *summary]),
+                contents=contents(sources_of(stage)),
                 code=[CODE.stage(name, "run"), *shown_by],
                 folder=folder_of_output("tables"),
                 rows=rows_option,
