@@ -186,7 +186,7 @@ def record_provenance(
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Annotated[Path, options.written(".json")],
 ) -> None:
-    """Write the jobs behind some results: command, code, times, digests. Fails where what they read has changed since."""
+    """Write the jobs behind some results: command, code, times, digests. Fails where what they read has changed."""
     from afa.report.provenance import Records, check_jobs, trace, write_provenance
 
     root = records.resolve().parent

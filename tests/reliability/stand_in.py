@@ -1,8 +1,8 @@
 """Stands for `afa` in jobs of the workflow: every result is a digest of the command and of all that it reads.
 
 So a result shows whether it was made of what lies there now. Each line of the file `jobs.txt` has the outputs of a job,
-a mark, and what it reads. `FAIL` names a way to fail, a moment, an output of the job that it is to happen to, and a file that says
-that it has. A run starts this a hundred times: it imports little.
+a mark, and what it reads. `FAIL` names a way to fail, a moment, an output of the job that it is to happen to, and a file
+that says that it has. A run starts this a hundred times: it imports little.
 """
 
 import hashlib
@@ -56,11 +56,15 @@ def _bytes(path: str) -> bytes:
 
 
 def write(path: str, text: str) -> None:
-    """A result at once, as `afa.files` does; each file of a job has another content."""
+    """A result at once, as `afa.files` does; a shard, whose path has no ending, is a folder with a file."""
     folder, name = os.path.split(path)
     os.makedirs(folder, exist_ok=True)
     beside = f"{folder}/.{name}.part"
-    _write(beside, text)
+    if os.path.splitext(name)[1]:
+        _write(beside, text)
+    else:
+        os.makedirs(beside, exist_ok=True)
+        _write(f"{beside}/one.parquet", text)
     os.replace(beside, path)
 
 

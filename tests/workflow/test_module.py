@@ -97,7 +97,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 def test_three_lines_in_an_empty_folder_plan_the_demo_down_to_its_report(tmp_path: Path) -> None:
     planned = succeed(snakemake(caller(tmp_path), "-n"))
-    for rule in ("afa_build_bundle", "afa_sign_shard", "afa_gauge_summary", "afa_report_page", "afa_workflow_report"):
+    for rule in ("afa_build_bundle", "afa_sign_tables", "afa_gauge_tables", "afa_report_page", "afa_workflow_report"):
         assert rule in planned
     assert f"{ROOT}/resources/elicitation" in planned
 

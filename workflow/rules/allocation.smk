@@ -6,7 +6,7 @@ rule allocation_shard:
         cohort=FILES["cohort"],
         own_rules=OWN_RULE_FILES,
     output:
-        tables=temp(tables_in(shard_folder("allocation"), STAGES["allocation"].tables)),
+        tables=temp(directory(shard_folder("allocation"))),
     log:
         f"{RUN}/logs/allocation_shard/{{gain}}/{{shard}}.log",
     benchmark:
@@ -24,10 +24,9 @@ rule allocation_shard:
         settings=settings_of_part,
         contents=contents(OWN_RULE_FILES),
         code=CODE.stage("allocation", "run"),
-        folder=folder_of_output("tables"),
     shell:
         "afa stage allocation {params.inputs} --shard {wildcards.shard} --settings {params.settings:q}"
-        " --threads {threads} --out {params.folder} > {log} 2>&1"
+        " --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
 # A page to step through some patients' acquisition, made of the choices of the allocation grid.

@@ -1,5 +1,6 @@
 # Every stage of afa/stages: its tables and its rows of the summary, made by one job. Of a stage that is split by
-# patients each shard makes a part of the tables, and that job joins them.
+# patients each shard makes a part of the tables, and that job joins them. Shards are folders and temporary, so that
+# thousands of them are planned quickly.
 BEGUN_FIRST = ("gauge", "accurate")
 """Stages that do without the walk, which takes the first job of a new installation a minute to compile."""
 GATES = ("sanity",)
@@ -48,7 +49,7 @@ for name, stage in STAGES.items():
             input:
                 **files_by_name(stage.inputs),
             output:
-                tables=temp(tables_in(shard_folder(name), stage.tables)),
+                tables=temp(directory(shard_folder(name))),
             log:
                 f"{RUN}/logs/{name}_shard/{{shard}}.log",
             benchmark:
@@ -67,10 +68,9 @@ for name, stage in STAGES.items():
                 shard=shard_option,
                 settings=settings_of(stage.settings),
                 code=CODE.stage(name, "run"),
-                folder=folder_of_output("tables"),
             shell:
                 "afa stage {params.stage} {params.inputs} {params.shard} --settings {params.settings:q}"
-                " --threads {threads} --out {params.folder} > {log} 2>&1"
+                " --threads {threads} --out {output.tables} > {log} 2>&1"
 
     if is_split(name):
 
@@ -94,11 +94,7 @@ for name, stage in STAGES.items():
                     ),
                     *(OWN_RULE_FILES if name == "allocation" else []),
                 ],
-                shards=[
-                    file
-                    for folder in shard_folders(name)
-                    for file in tables_in(folder, stage.tables)
-                ],
+                shards=shard_folders(name),
             output:
                 tables=FILES[name],
                 rows=rows_of(name),
@@ -113,9 +109,6 @@ for name, stage in STAGES.items():
                 runtime=minutes,
             params:
                 stage=name,
-                shards=lambda wildcards, input: " ".join(
-                    dict.fromkeys(map(os.path.dirname, input.shards))
-                ),
                 inputs=input_options,
                 settings=settings_of(summary),
                 of_shards=settings_of(stage.settings),
@@ -128,7 +121,7 @@ for name, stage in STAGES.items():
                 folder=folder_of_output("tables"),
                 rows=rows_option,
             shell:
-                "afa gather {params.stage} {params.shards} {params.inputs} --settings {params.settings:q}"
+                "afa gather {params.stage} {input.shards} {params.inputs} --settings {params.settings:q}"
                 " --out {params.folder} {params.rows} > {log} 2>&1"
 
     else:
