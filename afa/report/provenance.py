@@ -65,9 +65,17 @@ class Records:
 
     Snakemake keeps its records in files, or with `--persistence-backend db` in a database in that folder; with
     `--drop-metadata` it keeps none.
+
+    Raises
+    ------
+    ReportError : no such folder.
+
     """
 
     def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            found, step = "no such folder", "call it from the folder in which the workflow ran"
+            raise ReportError(Fault(str(folder), found, "Snakemake's folder .snakemake", step))
         place = folder.resolve()
         files, database = place / "metadata", place / "metadata.db"
         self._records: FilePersistence | DbPersistence | None = None
