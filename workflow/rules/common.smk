@@ -366,10 +366,16 @@ def files_of_field(name):
     ]
 
 
-# What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more.
+# What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more. Those have no shards of
+# stages: one asks for what all of the stage took.
+def need_of(rulename):
+    whole = f"{rulename.removesuffix('_shard')}_tables"
+    return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)
+
+
 def memory(wildcards, attempt, rulename):
-    return NEEDS.get(rulename, UNMEASURED).mem_mb(attempt)
+    return need_of(rulename).mem_mb(attempt)
 
 
 def minutes(wildcards, attempt, rulename):
-    return NEEDS.get(rulename, UNMEASURED).runtime(attempt)
+    return need_of(rulename).runtime(attempt)
