@@ -59,14 +59,6 @@ if SIMULATED:
             " --out {params.folder} > {log} 2>&1"
 
 
-def series_option(wildcards, input):
-    """The option that names the folder of the series; nothing where GEO itself is asked."""
-    if SIMULATED:
-        return f"--mirror {folder_of(input.files)}"
-    kind = "extract" if EXTRACT else "mirror"
-    return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
-
-
 rule fetch_series:
     """Where the files of the series are, fetched from GEO if need be."""
     input:

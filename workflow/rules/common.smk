@@ -145,7 +145,7 @@ def files_of(folder, *patterns):
 
 PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
 LOOKED_INTO = 10_000_000
-"""Bytes. Of a larger source Snakemake's own rule holds: it counts when it is newer, and other, than what was read."""
+"""Bytes. A larger source counts as Snakemake has it: when it is newer, and other, than what was read."""
 DIGESTS = {}
 
 
@@ -364,6 +364,48 @@ def files_of_field(name):
             for file in files_of(place, "values.csv*", "labels.csv")
         ),
     ]
+
+
+BEGUN_FIRST = ("gauge", "accurate")
+"""Stages that do without the walk, which takes the first job of a new installation a minute to compile."""
+GATES = ("sanity",)
+"""Stages that stop a run on purpose, so that another attempt ends as the first did."""
+
+
+def shard_folder(name):
+    """The folder of the tables of one shard of a stage, with its wildcards."""
+    return f"{RUN}/shards/{name}/" + (
+        "{gain}/{shard}" if name == "allocation" else "{shard}"
+    )
+
+
+def shard_folders(name):
+    """The folders of all shards of a stage, in the order in which their tables are joined."""
+    gains = settings.allocation.parts if name == "allocation" else [None]
+    return expand(shard_folder(name), gain=gains, shard=SHARDS)
+
+
+def is_split(name):
+    """Whether a stage has jobs of its own for parts of it. The allocation grid has, one for each gain at least."""
+    return name == "allocation" or (STAGES[name].sharded and settings.shards > 1)
+
+
+def rows_option(wildcards, output):
+    """The option that names the rows of a stage; nothing for a stage without rows."""
+    return f"--rows {output.rows}" if output.rows else ""
+
+
+def sources_of(stage):
+    """The files that come with the project among what a stage reads."""
+    return [FILES[name] for name in stage.inputs if name == "portfolio"]
+
+
+def series_option(wildcards, input):
+    """The option that names the folder of the series; nothing where GEO itself is asked."""
+    if SIMULATED:
+        return f"--mirror {folder_of(input.files)}"
+    kind = "extract" if EXTRACT else "mirror"
+    return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
 
 
 # What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more. Those have no shards of

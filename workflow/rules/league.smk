@@ -134,6 +134,7 @@ PHENOTYPES = Path(home("resources/phenotypes"))
 
 
 rule phenotypes:
+    """Rare diseases by signs, on published patients."""
     input:
         annotations=PHENOTYPES / "annotations_2015.csv.gz",
         ontology=PHENOTYPES / "hp_2016-04-01.obo.gz",

@@ -1,38 +1,6 @@
 # Every stage of afa/stages: its tables and its rows of the summary, made by one job. Of a stage that is split by
 # patients each shard makes a part of the tables, and that job joins them. Shards are folders and temporary, so that
 # thousands of them are planned quickly.
-BEGUN_FIRST = ("gauge", "accurate")
-"""Stages that do without the walk, which takes the first job of a new installation a minute to compile."""
-GATES = ("sanity",)
-"""Stages that stop a run on purpose, so that another attempt ends as the first did."""
-
-
-def shard_folder(name):
-    """The folder of the tables of one shard of a stage, with its wildcards."""
-    return f"{RUN}/shards/{name}/" + (
-        "{gain}/{shard}" if name == "allocation" else "{shard}"
-    )
-
-
-def shard_folders(name):
-    """The folders of all shards of a stage, in the order in which their tables are joined."""
-    gains = settings.allocation.parts if name == "allocation" else [None]
-    return expand(shard_folder(name), gain=gains, shard=SHARDS)
-
-
-def is_split(name):
-    """Whether a stage has jobs of its own for parts of it. The allocation grid has, one for each gain at least."""
-    return name == "allocation" or (STAGES[name].sharded and settings.shards > 1)
-
-
-def rows_option(wildcards, output):
-    """The option that names the rows of a stage; nothing for a stage without rows."""
-    return f"--rows {output.rows}" if output.rows else ""
-
-
-def sources_of(stage):
-    """The files that come with the project among what a stage reads."""
-    return [FILES[name] for name in stage.inputs if name == "portfolio"]
 
 
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
