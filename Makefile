@@ -40,7 +40,7 @@ test: $(VENV)/.ready ## all tests but the slow ones (tests/slow.yaml)
 test-all: $(VENV)/.ready ## all tests; as root also those on a full disk
 	$(PYTEST)
 
-pythons: $(VENV)/.ready ## the fast tests on every declared Python that is found, with the oldest packages, and sp-repo-review (noxfile.py)
+pythons: $(VENV)/.ready ## the fast tests on every declared Python that is found, with the oldest packages, the newest Snakemake, and sp-repo-review (noxfile.py)
 	PATH="$$PATH:$$(printf '%s:' $$HOME/.pyenv/versions/3.*/bin)" UV_PYTHON_DOWNLOADS=never nox
 
 test-cluster: $(VENV)/.ready ## the workflow on a Slurm of this machine against a local run; as root, on Debian

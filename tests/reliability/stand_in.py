@@ -1,8 +1,8 @@
 """Stands for `afa` in jobs of the workflow: every result is a digest of the command and of all that it reads.
 
 So a result shows whether it was made of what lies there now. Each line of the file `jobs.txt` has the outputs of a job,
-a mark, and what it reads. `FAIL` names a way to fail, a moment, an output of the job that it is to happen to, and a file
-that says that it has. A run starts this a hundred times: it imports little.
+a mark, and what it reads. `FAIL` names a way to fail, a moment, an output of the job that it is to happen to, and a
+file that says that it has. A run starts this a hundred times: it imports little.
 """
 
 import hashlib

@@ -103,6 +103,7 @@ shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
 ENVIRONMENT = "../../envs/afa.yaml"
+os.environ["AFA_SOURCE"] = str(HOME.absolute())  # for envs/afa.post-deploy.sh
 
 
 # A killed run may leave shards that no job will read again, and Snakemake removes those of this run only. They stay
