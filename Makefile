@@ -67,7 +67,7 @@ nightly: ## what takes hours: every test, every Python, the workflow on Slurm (a
 	afa crate results/nightly --license https://spdx.org/licenses/MIT
 
 bench: $(VENV)/.ready ## speed against a plain NumPy version, and where the seconds of a run go, in results/bench; COHORT_FOLDER= chooses another cohort than the demo
-	$(if $(COHORT_FOLDER),,snakemake results/demo/cohort --config cohort=demo)
+	$(if $(COHORT_FOLDER),,snakemake cohort --config cohort=demo)
 	afa bundle build resources/elicitation --out results/bench/bundle
 	python benchmarks/bench.py --bundle results/bench/bundle --cohort "$(or $(COHORT_FOLDER),results/demo/cohort)" --out results/bench
 	python benchmarks/scale.py --out results/bench
