@@ -80,7 +80,7 @@ lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
 	ruff check .
 	mypy
 	lint-imports
-	snakefmt --check workflow
+	snakefmt --check Snakefile workflow
 	snakemake --lint
 
 wheel: $(VENV)/.ready ## the package by itself, dist/afa-*.whl, without the workflow
