@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
+from cohort import geo_layout
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pages import blocks, write_files
@@ -24,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE")
 OF_AN_EXTRA = (
+    "GEOparse",
     "snakemake",
     "matplotlib",
     "nbconvert",
@@ -229,6 +232,21 @@ def test_a_graph_file_names_the_extra_that_reads_it(place: Place) -> None:
     ran = place.run("afa", "bundle", "graph", "plants", "--out", "plants.json")
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
     assert "pip install 'afa[formats]'" in ran.stderr
+
+
+def test_a_family_soft_file_names_the_extra_that_reads_it_and_the_file_that_needs_none(place: Place) -> None:
+    series = geo_layout.config(metadata_file="GSE123456_family.soft.gz", labels={})
+    family = geo_layout.family_soft({"GSM1": ("a", ["diagnosis: Control"], [])})
+    geo_layout.put(geo_layout.place(place.folder / "mirror", series, "soft/GSE123456_family.soft.gz"), family)
+    geo_layout.put(geo_layout.place(place.folder / "mirror", series, "suppl/GSE123456_RAW.tar"), geo_layout.raw_tar([]))
+    (place.folder / "small.yaml").write_text(yaml.safe_dump(series.model_dump(mode="json")), encoding="utf-8")
+    ran = place.run("afa", "cohort", "fetch", "small.yaml", "--mirror", "mirror", "--out", "source.json")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = place.run(
+        "afa", "cohort", "build", "small.yaml", "--source", "source.json", "--bundle", "plants", "--out", "x"
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert "pip install 'afa[geo]', or set metadata_file to GSE123456_series_matrix.txt.gz" in ran.stderr
 
 
 def test_a_bundle_is_checked_stamped_and_shown(place: Place) -> None:
