@@ -21,8 +21,7 @@ from scipy.stats import norm
 
 from afa.bundle import Bundle
 from afa.cohort.archive import write_gzip
-from afa.cohort.config import INFLAMMATION, CohortConfig, SimulationConfig
-from afa.cohort.geo import SOFT, places, series_folder
+from afa.cohort.config import INFLAMMATION, SIMULATION_FILE, SOFT, CohortConfig, SimulationConfig, simulated_files
 from afa.errors import ConfigError, Fault
 from afa.files import atomic_folder
 
@@ -232,8 +231,6 @@ def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.Data
     return shuffled.set_axis(pd.Index(accessions, name="accession"))
 
 
-TRUTH = "truth"
-SETTING = f"{TRUTH}/simulation.json"
 NOTICE = "Simulated by afa: no patient, no GEO record"
 
 
@@ -243,15 +240,16 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
     The config's `metadata_file` says whether samples are written as a family SOFT file or as a series matrix. A folder
     with files of another series, or of anything else, is not replaced (`ConfigError`).
     """
-    metadata, counts = (f"{series_folder(config.series)}/{choices[0].name}" for choices in places(config))
-    of_samples = _family if metadata.endswith(SOFT) else _series_matrix
-    with atomic_folder(folder, [metadata, counts, f"{TRUTH}/*.csv", SETTING], SETTING) as temporary:
-        write_gzip(temporary / metadata, of_samples(cohort.samples, config))
-        write_gzip(temporary / counts, _count_matrix(cohort.counts))
-        (temporary / TRUTH).mkdir()
+    files = simulated_files(config)
+    of_samples = _family if files[0].endswith(SOFT) else _series_matrix
+    with atomic_folder(folder, files, SIMULATION_FILE) as temporary:
+        write_gzip(temporary / files[0], of_samples(cohort.samples, config))
+        write_gzip(temporary / files[1], _count_matrix(cohort.counts))
+        card = temporary / SIMULATION_FILE
+        card.parent.mkdir()
         for name, table in vars(cohort.truth).items():
-            table.to_csv(temporary / TRUTH / f"{name}.csv", index=name != "effects", float_format="%.9g")
-        (temporary / SETTING).write_text(cohort.config.model_dump_json(indent=2) + "\n")
+            table.to_csv(card.with_name(f"{name}.csv"), index=name != "effects", float_format="%.9g")
+        card.write_text(cohort.config.model_dump_json(indent=2) + "\n")
 
 
 def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:

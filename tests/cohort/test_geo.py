@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import shutil
 from functools import partial
@@ -231,11 +230,14 @@ def test_a_missing_source_list_is_refused(tmp_path):
     assert "No such file" in refusal(Source.read, tmp_path / "none.json")
 
 
-def test_a_source_list_names_absolute_paths(tmp_path, joined_mirror, monkeypatch):
+def test_a_source_list_holds_in_a_folder_that_is_moved(tmp_path, joined_mirror, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fetch(config(), cache=Path("cache"), mirror=Path("joined")).write(tmp_path / "source.json")
-    document = json.loads((tmp_path / "source.json").read_text())
-    assert Path(document["expression"]["path"]).is_absolute()
+    written = fetch(config(), cache=Path("cache"), mirror=Path("joined"))
+    written.write(tmp_path / "source.json")
+    assert str(tmp_path) not in (tmp_path / "source.json").read_text()
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    monkeypatch.chdir(moved)
+    assert Source.read(Path("source.json")) == written
 
 
 FAMILY = "GSE123456_family.soft.gz"
