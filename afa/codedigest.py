@@ -4,8 +4,8 @@ Snakemake sees a changed rule, not a changed import. Each rule therefore carries
 functions that its command calls, and the versions of the packages that the numbers depend on (`versions`). A digest
 covers a function, the names of its module that the function uses, and every module that is imported on the way, whole.
 
-Text for people does not enter a digest: comments, docstrings, `help=` of an option, and the words of an error that
-is raised as a `Fault` (see `_words_of_errors`). Two things are not followed: imports under `if TYPE_CHECKING:`, which do not run, and
+Text for people does not enter a digest: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
+`_words_of_errors`). Two things are not followed: imports under `if TYPE_CHECKING:`, which do not run, and
 `importlib.import_module` in `afa` itself, by which `afa.cli.stage` takes the models of the settings: what a job reads
 of the settings is in the parameters of its rule.
 """
@@ -38,6 +38,7 @@ MOST_SOURCES = 2_000
 """Sources that the file of known sources keeps, the latest."""
 
 
+@cache
 def versions() -> str:
     """Return the installed versions of the packages in `NUMERICS`, such as `numpy 2.4.0, scipy 1.17.0`."""
     return ", ".join(f"{name} {metadata.version(name)}" for name in NUMERICS)
@@ -254,7 +255,7 @@ _IMPORTS = (ast.Import, ast.ImportFrom)
 _KNOWN_STATEMENTS = (
     *(*_NAMED, *_IMPORTS, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete, ast.If, ast.Try, ast.TryStar, ast.With),
     *(ast.For, ast.While, ast.Match, ast.Expr, ast.Assert, ast.Raise, ast.Pass),
-    *([ast.TypeAlias] if sys.version_info >= (3, 12) else []),
+    getattr(ast, "TypeAlias", ast.Pass),  # of Python 3.12
 )
 WHOLE_FOLDER = ".*"
 """In place of a module's name: every module of the package that imports whatever is in its folder, by its own name."""
@@ -407,9 +408,9 @@ def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place:
                     pairs = zip(each, node.value.elts, strict=False)
                     yield from (value for part, value in pairs if isinstance(part, ast.Name) and part.id in spoken)
         elif isinstance(node, ast.arguments):
-            plain, named = [*node.posonlyargs, *node.args], zip(node.kwonlyargs, node.kw_defaults, strict=True)
-            pairs = [*zip(plain[len(plain) - len(node.defaults) :], node.defaults, strict=True), *named]
-            yield from (value for argument, value in pairs if value is not None and argument.arg in spoken)
+            plain = [*node.posonlyargs, *node.args][-len(node.defaults) :] if node.defaults else []
+            given = [*zip(plain, node.defaults, strict=True), *zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+            yield from (value for argument, value in given if value is not None and argument.arg in spoken)
 
 
 def _imports(node: ast.AST, package: str | None = None) -> list[tuple[str, str]]:
@@ -424,9 +425,8 @@ def _imports(node: ast.AST, package: str | None = None) -> list[tuple[str, str]]
         if node.level:
             module = resolve_name(module, package)
         return [(f"{module}.{each.name}", module) for each in node.names]
-    if _calls_import_module(node) and isinstance(node.args[0], ast.JoinedStr):
-        if ast.unparse(node.args[0]).startswith("f'{__name__}."):
-            return [(WHOLE_FOLDER, "")]
+    if _calls_import_module(node) and ast.unparse(node.args[0]).startswith("f'{__name__}."):
+        return [(WHOLE_FOLDER, "")]
     return []
 
 

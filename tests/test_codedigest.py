@@ -180,7 +180,10 @@ def test_a_notebook_has_the_digest_of_what_its_cells_import_and_nothing_else(pac
     [
         ("", "made.ipynb: found no notebook"),
         ("[]", "made.ipynb: found no notebook"),
-        ('{"cells": [{"cell_type": "code", "source": ["import"]}]}', "made.ipynb, line 1: found a module that does not"),
+        (
+            '{"cells": [{"cell_type": "code", "source": ["import"]}]}',
+            "made.ipynb, line 1: found a module that does not",
+        ),
     ],
 )
 def test_a_file_that_is_no_notebook_is_a_config_error_with_its_name(tmp_path: Path, text: str, said: str) -> None:

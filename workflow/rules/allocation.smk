@@ -18,7 +18,7 @@ rule allocation_shard:
         runtime=minutes,
     params:
         settings=settings_of_part,
-        code=CODE.stage("allocation", "run"),
+        code=stage_digest("allocation", "run"),
     shell:
         "afa stage allocation --bundle {input.bundle} --cohort {input.cohort} --shard {wildcards.shard}"
         " --settings {params.settings:q} --threads {threads} --out {output.tables} > {log} 2>&1"
@@ -70,7 +70,7 @@ rule explorer:
         patients=f"--patients {settings.explorer.patients}",
         k=f"--k {settings.top_k}",
         solver=SOLVER,
-        code=command_digest("report:explorer_page") + template_digest("explorer*"),
+        code=command_digest("report:explorer_page", template_digest("explorer*")),
     shell:
         "afa explorer --bundle {input.bundle} --cohort {input.cohort} --tables {input.tables}"
         " {params.patients} {params.k} {params.solver} --threads {threads}"

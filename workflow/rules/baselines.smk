@@ -42,7 +42,7 @@ if BASELINES.folder is not None:
             asked=BASELINES.asked,
             k=f"--k {settings.top_k}",
             solver=SOLVER,
-            code=command_digest("stage:experiment_baselines") + prompt_digests(),
+            code=command_digest("stage:experiment_baselines", prompt_digests()),
             live=(
                 f"live, {BASELINES.model or os.environ.get(MODEL, 'no model')}"
                 if BASELINES.live

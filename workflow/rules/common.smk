@@ -1,4 +1,5 @@
 # The checked settings of this run, and what every rule needs of them.
+import atexit
 import json
 import os
 import shlex
@@ -26,7 +27,7 @@ if installed != PACKAGE_VERSION:
         f" version {PACKAGE_VERSION}. Next step: install that of these rules there, pip install 'afa[workflow] @ {source}'."
     )
 
-from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code
+from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code, versions
 from afa.config import (
     carried_extract,
     check_run_config,
@@ -142,11 +143,34 @@ PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
 
 
 CODE = Code(Path(".snakemake/afa_code.json"))
+atexit.register(CODE.keep)
 
 
-def command_digest(command):
-    """Digest of the code that one command runs, such as `bundle:bundle_build`: the rule runs again when it changes."""
-    return CODE.digest(f"afa.cli.{command}")
+def code_of(*roots, beside=""):
+    """A parameter: the digest of the code that one job runs, what counts `beside` it, and the versions of packages.
+
+    A function, as only a job of the plan needs its digest: a module that another rule reaches may be half written.
+    """
+
+    def digest(wildcards):
+        try:
+            return f"{CODE.digest(*roots)}{beside} {versions()}"
+        except AfaError as error:
+            # Snakemake would show any other exception of a parameter with a traceback.
+            sys.exit(f"afa: {error}")
+
+    return digest
+
+
+def command_digest(command, beside=""):
+    """`code_of` one command, such as `bundle:bundle_build`."""
+    return code_of(f"afa.cli.{command}", beside=beside)
+
+
+def stage_digest(name, function):
+    """`code_of` one job of a stage: its `run` or its `summarise`, and the command that calls it."""
+    command = {"run": "stage", "summarise": "summarise"}[function]
+    return code_of(f"afa.cli.stage:{command}", f"afa.stages.{name}:{function}")
 
 
 def template_digest(pattern):
@@ -157,11 +181,8 @@ def template_digest(pattern):
 
 
 def notebook_code(notebook):
-    """Digest of the code that a figure notebook imports, beside that of the command that runs it."""
-    try:
-        return command_digest("report:notebook") + CODE.notebook(notebook)
-    except AfaError as error:
-        raise WorkflowError(str(error)) from None
+    """`code_of` a figure notebook's cells, and of the command that runs it."""
+    return code_of("afa.cli.report:notebook", notebook)
 
 
 # Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could

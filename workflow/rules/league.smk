@@ -51,7 +51,7 @@ rule league:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("cohort:league_page") + template_digest("league*"),
+        code=command_digest("cohort:league_page", template_digest("league*")),
     shell:
         "afa league page {input.fields} --out {output.page} > {log} 2>&1"
 
@@ -99,7 +99,7 @@ if GAPS:
             mem_mb=memory,
             runtime=minutes,
         params:
-            code=command_digest("cohort:league_page") + template_digest("league*"),
+            code=command_digest("cohort:league_page", template_digest("league*")),
         shell:
             "afa league page {input.field} --out {output.tables} > {log} 2>&1"
             " && mv {output.tables}/league.html {output.page}"

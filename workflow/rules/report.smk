@@ -193,8 +193,10 @@ rule published:
             f"--stage {stage}" for stage in input.stages
         ),
         paper="" if TABLE else f"--paper {home('resources/paper')}",
-        code=command_digest("report:publish_tables")
-        + sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
+        code=command_digest(
+            "report:publish_tables",
+            sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
+        ),
     shell:
         "afa publish {input.summary} --cohort {input.cohort} {params.paper} {params.stages}"
         " --out {output} > {log} 2>&1"
@@ -296,11 +298,13 @@ rule report_page:
         measured=lambda wildcards, input: " ".join(
             f"--measured {path}" for path in input.measured
         ),
-        code=command_digest("report:report_page")
-        + template_digest("report.*")
-        + template_digest("league_tables.*")
-        + template_digest("run.md")
-        + template_digest("notebook.*"),
+        code=command_digest(
+            "report:report_page",
+            template_digest("report.*")
+            + template_digest("league_tables.*")
+            + template_digest("run.md")
+            + template_digest("notebook.*"),
+        ),
     shell:
         "afa report {params.run} --paper {params.paper} --docs {params.docs}"
         " {params.parts:q} {params.left_out:q} {params.measured} --out {output.page} --readme {output.readme} > {log} 2>&1"

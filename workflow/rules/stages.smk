@@ -38,7 +38,7 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 shard=shard_option,
                 settings=settings_of(stage.settings),
-                code=CODE.stage(name, "run"),
+                code=stage_digest(name, "run"),
             shell:
                 "afa stage {params.stage} {params.inputs} {params.shard} --settings {params.settings:q}"
                 " --threads {threads} --out {output.tables} > {log} 2>&1"
@@ -93,7 +93,7 @@ for name, stage in STAGES.items():
                 stage=name,
                 inputs=input_options,
                 settings=settings_of(stage.summary),
-                code=CODE.stage(name, "summarise"),
+                code=stage_digest(name, "summarise"),
             shell:
                 "afa summarise {params.stage} {input.tables} {params.inputs} --settings {params.settings:q}"
                 " --out {output.rows} > {log} 2>&1"
@@ -140,7 +140,7 @@ rule elicitation_health:
             else ""
         ),
         settings=settings_of(STAGES["elicitation_health"].settings),
-        code=CODE.stage("elicitation_health", "run"),
+        code=stage_digest("elicitation_health", "run"),
     shell:
         "afa stage elicitation_health --bundle {input.bundle} --cohort {input.cohort} {params.record}"
         " --settings {params.settings:q} --out {output.tables} > {log} 2>&1"
