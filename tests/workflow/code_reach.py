@@ -32,8 +32,8 @@ OF_STAGES = {"stage": "run", "summarise": "summarise"}
 
 @cache
 def graph() -> grimp.ImportGraph:
-    """All imports of the package, those inside functions too."""
-    return grimp.build_graph("afa", cache_dir=None)
+    """All imports of the package that run, those inside functions too."""
+    return grimp.build_graph("afa", cache_dir=None, exclude_type_checking_imports=True)
 
 
 @cache

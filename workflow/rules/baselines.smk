@@ -4,16 +4,17 @@ BASELINE_STAGES = [] if BASELINES.folder is None else ["llm_baselines"]
 
 if BASELINES.folder is not None:
     from afa.baselines import prompt_digests
-    from afa.elicit.study import MODEL
+    from afa.elicit.study import MODEL, study_files
+
+    PLANNED_STUDY = here_or_home(BASELINES.study)
 
     rule llm_baselines:
         input:
             bundle=f"{RUN}/bundle",
             cohort=f"{RUN}/cohort",
             study=files_of(
-                here_or_home(BASELINES.study),
-                "study.yaml",
-                "phenotypes.csv",
+                PLANNED_STUDY,
+                *(path.name for path in study_files(PLANNED_STUDY).values()),
                 "keywords.csv",
             ),
             # A live run adds to the record, which must not call for another run.

@@ -120,6 +120,19 @@ for name, (_, _, reads) in dict(NOTEBOOKS).items():
         LEFT_OUT.setdefault(name, LEFT_OUT[lacking[0]])
         del NOTEBOOKS[name]
 
+# The files of resources/paper that a notebook shows.
+SHOWN = {
+    "sign_convergence": ["tab_m2_random_sign.csv"],
+    "chaos": ["tab_chaos.csv"],
+    "layer0": ["tab_layer0_synthetic.csv"],
+    "allocation": ["tab_m2_alloc.csv"],
+    "decision_quality": ["tab_m2_phase1_pat5.csv"],
+    "layer1": ["tab_layer1_informed.csv"],
+    "binary": ["tab_classification_with_llm.csv", "tab_layer1_informed.csv"],
+    "gauge": ["tab_m1acc.csv", "tab_m1agree.csv"],
+    "comparison": ["answers.yaml"],
+}
+
 for name, (_, _, reads) in NOTEBOOKS.items():
 
     rule:
@@ -129,7 +142,7 @@ for name, (_, _, reads) in NOTEBOOKS.items():
             notebook=home(f"notebooks/{name}.ipynb"),
             cohort=f"{RUN}/cohort",
             paper=ancient(home("resources/paper")),
-            tables=PAPER_TABLES,
+            tables=[home(f"resources/paper/{file}") for file in SHOWN.get(name, [])],
             reads=[f"{RUN}/{part}" for part in reads],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
