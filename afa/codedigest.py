@@ -305,8 +305,8 @@ def _with_names(statement: ast.Import | ast.ImportFrom, names: list[ast.alias]) 
     return ast.copy_location(ast.ImportFrom(statement.module, names, statement.level), statement)
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
-    """The names of its module that a statement binds or changes: `name = ...`, `name[0] = ...`, `name.part = ...`."""
+def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
+    """The names that a statement binds in its scope; if `changed`, also those that it changes, as `name[0] = ...`."""
     if isinstance(node, _NAMED):
         yield node.name
         return
@@ -314,25 +314,37 @@ def _bound(node: ast.AST) -> Iterator[str]:
         yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
     elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
         inner: ast.expr = node
-        while isinstance(inner, ast.Attribute | ast.Subscript):
+        while changed and isinstance(inner, ast.Attribute | ast.Subscript):
             inner = inner.value
         if isinstance(inner, ast.Name):
             yield inner.id
     elif isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
         yield node.name
     for child in ast.iter_child_nodes(node):
-        yield from _bound(child)
+        yield from _bound(child, changed=changed)
+
+
+def _used(node: ast.AST) -> set[str]:
+    """The names in a node that may be those of its module: no local names of a function."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        names = {node.id} if isinstance(node, ast.Name) else set()
+        return names.union(*map(_used, ast.iter_child_nodes(node)))
+    given = node.args
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+    own = {argument.arg for argument in arguments}.union(*(_bound(part, changed=False) for part in node.body))
+    own -= {name for part in ast.walk(node) if isinstance(part, ast.Global) for name in part.names}
+    inside, outside = set[str]().union(*map(_used, node.body)), [*node.decorator_list, given, node.returns]
+    return (inside - own).union(*(_used(part) for part in outside if part is not None))
 
 
 def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Piece:
     nodes = list(ast.walk(statement))
     words: list[str] = []
     _write(statement, _words_of_errors(statement, nodes), words)
-    names = frozenset(node.id for node in nodes if isinstance(node, ast.Name))
     imported = chain.from_iterable(map(_imports, nodes))
     ours = frozenset(pair for pair in imported if pair[1].partition(".")[0] in (PACKAGE.name, ""))
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()
-    return Piece(digest[:DIGEST_LENGTH], binds, names, ours, is_import)
+    return Piece(digest[:DIGEST_LENGTH], binds, frozenset(_used(statement)), ours, is_import)
 
 
 def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:

@@ -294,6 +294,21 @@ def test_a_name_that_a_function_does_not_use_does_not_belong_to_it(package: Path
     assert digest("afa.made:root") == before
 
 
+def test_a_local_name_of_a_function_is_not_the_same_name_of_its_module(package: Path) -> None:
+    made = package / "made.py"
+    made.write_text(
+        "given = 1\nstored = 2\nchanged = [3]\nshared = 4\ndefault = 5\n\n"
+        "def root(given, other=default):\n    global shared\n    shared = stored = given\n    changed[0] = 6\n"
+        "    return [stored for _ in changed]\n"
+    )
+    before = digest("afa.made:root")
+    for number, counts in {1: False, 2: False, 3: True, 4: True, 5: True}.items():
+        whole = made.read_text()
+        edit(made, lambda text, number=number: text.replace(str(number), "99", 1))
+        assert (digest("afa.made:root") != before) == counts, number
+        made.write_text(whole)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no statement `type`")
 def test_a_type_alias_that_a_function_uses_belongs_to_it(package: Path) -> None:
     made = package / "made.py"

@@ -28,7 +28,7 @@ def other_code(source: bytes, *, runs_now: bool) -> tuple[bytes, str]:
 
 
 def other_words(source: bytes, *, docstrings: bool) -> bytes:
-    """The module with comments, blank lines, other help and words of errors, if wanted other docstrings: the same code."""
+    """The same code with comments, blank lines, other help and words of errors and, if wanted, other docstrings."""
     tree = ast.parse(source)
     lines = source.splitlines(keepends=True)
     for text in sorted(_spoken(tree), key=lambda text: (text.lineno, text.col_offset), reverse=True):

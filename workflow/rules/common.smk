@@ -44,6 +44,7 @@ from afa.cohort.table_cohort import (
 from afa.errors import AfaError
 from afa.files import sha256_of
 from afa.report.benchmarks import UNMEASURED, fold, read_needs
+from afa.sources import NOTED, note_sources, sources
 from afa.stages import left_out, stages
 from afa.workflow import (
     decide_by_content,
@@ -101,6 +102,15 @@ shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
 ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
+
+
+# Each job compares, at its end, the code that it ran with what was there when the run began.
+SOURCES = sources() if workflow.is_main_process else {}
+
+
+onstart:
+    note_sources(SOURCES, ".snakemake/afa_sources.json")
+    os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
 
 
 onsuccess:
