@@ -121,9 +121,7 @@ def test_a_job_that_fails_on_a_change_is_made_up_for_by_the_next_call(
     ends_as_a_clean_run(project)
 
 
-@pytest.mark.parametrize(
-    ("change", "output"), [("setting", "tables/layer0_synthetic"), ("code line", "shards/sign")]
-)
+@pytest.mark.parametrize(("change", "output"), [("setting", "tables/layer0_synthetic"), ("code line", "shards/sign")])
 def test_a_stage_that_was_killed_in_a_rerun_is_not_forgotten(project: Path, change: str, output: str) -> None:
     CHANGES[change](project)
     failed = call(project, fail=f"kill of the job|after|{RUN}/{output}|{project}/failed")

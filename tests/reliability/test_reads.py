@@ -1,12 +1,15 @@
-"""Every file of the project that a job opens is an input of its rule, and a notebook takes no table that it does not open."""
+"""Each project file that a job opens is an input of its rule; a notebook takes the paper's tables that it opens."""
 
 from __future__ import annotations
 
 import base64
 import json
-import sys
+import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,6 @@ from small_run import ROOT, RUN, SmallRun
 
 READS = Path(__file__).with_name("reads")
 STATE = ".snakemake"
-OF_NO_RULE = ("afa/stages/columns.csv",)
-"""Read by every stage, for the units that its tables are checked by; the rule that publishes tables has it as a parameter."""
-TEMPLATES = {"explorer.html": "explorer", "report.html": "report_page"}
 RECORDED: dict[str, Any] = {"bundle": None, "elicitation": {"study": "my_study"}}
 
 
@@ -52,18 +52,20 @@ def jobs(run: SmallRun, *targets: str) -> list[Job]:
     made = records(run.folder)
     found: dict[str, list[dict[str, Any]]] = {}
     for note in (json.loads(path.read_text(encoding="utf-8")) for path in notes.glob("*.json")):
-        words = set(note["arguments"])
-        outputs = [path for path in made if path in words or any(path.startswith(f"{word}/") for word in words)]
-        places = [f"--out={path}" for path in outputs]
-        after = [word for option, word in zip(note["arguments"], note["arguments"][1:], strict=False) if option == "--out"]
-        outputs = [path for path in outputs if any(path == word or path.startswith(f"{word}/") for word in after)]
-        assert outputs, (note["arguments"], places)
+        after = [word for option, word in pairwise(note["arguments"]) if option == "--out"]
+        outputs = [path for path in made if any(path == word or path.startswith(f"{word}/") for word in after)]
+        assert outputs, note["arguments"]
         found.setdefault(min(outputs), []).append(note)
     return [
         Job(
             made[output]["rule"],
             frozenset(made[output]["input"]),
-            frozenset(name for note in several for path in note["opened"] for name in of_the_project(run.folder, path)),
+            frozenset(
+                name
+                for note in several
+                for path in note["opened"]
+                for name in of_the_project(run.folder, normpath(path))
+            ),
             all(note["noted"] for note in several),
         )
         for output, several in found.items()
@@ -122,23 +124,16 @@ def test_every_file_that_a_job_of_the_whole_run_opens_is_an_input_of_its_rule(tm
     check(found, frozenset(records(run.folder)))
     for job in found:
         if job.rule.endswith("_notebook"):
-            declared, shown = ({name for name in names if name.startswith("resources/paper/")} for names in (job.inputs, job.opened))
+            of_paper = lambda names: {name for name in names if name.startswith("resources/paper/")}  # noqa: E731
+            declared, shown = of_paper(job.inputs), of_paper(job.opened)
             assert declared == shown, job.rule
 
 
 def my_study(folder: Path) -> None:
     """The recorded study with a list of features and an alias."""
-    import shutil
-
     shutil.copytree(ROOT / "resources/elicitation", folder / "my_study")
     record = (folder / "my_study/record/recorded.jsonl").read_text(encoding="utf-8")
-    genes = sorted(set(__import__("re").findall(r'\\"gene_symbol\\": ?\\"([A-Za-z0-9-]+)', record)))
+    genes = sorted(set(re.findall(r'gene_symbol\\": \\"([A-Za-z0-9-]+)', record)))
     rows = "".join(f"{gene},continuous,,,\n" for gene in genes)
-    (folder / "my_study/features.csv").write_text(f"feature,kind,unit,values,definition\n{rows}")
-    (folder / "my_study/aliases.csv").write_text(f"feature,alias\n{genes[0]},another name\n")
-
-
-if __name__ == "__main__":
-    found = jobs(SmallRun(Path(sys.argv[1])), *sys.argv[2:])
-    for job in found:
-        print(job.rule, sorted(job.opened), "UNDECLARED", sorted(undeclared(job, frozenset(records(Path(sys.argv[1]))))))
+    (folder / "my_study/features.csv").write_text(f"feature,kind,unit,values,definition\n{rows}", encoding="utf-8")
+    (folder / "my_study/aliases.csv").write_text(f"feature,alias\n{genes[0]},another name\n", encoding="utf-8")

@@ -8,6 +8,7 @@ import atexit
 import json
 import os
 import sys
+from pathlib import Path
 
 FOLDER, CALLER = os.environ.get("AFA_READS", ""), "AFA_READS_ARGUMENTS"
 opened = set()
@@ -17,19 +18,18 @@ def _listen(event, arguments):
     if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
         path, mode, flags = arguments
         if not any(letter in (mode or "r") for letter in "wax+") and not (flags or 0) & (os.O_WRONLY | os.O_RDWR):
-            opened.add(os.path.abspath(os.fsdecode(path)))
+            opened.add(str(Path.cwd() / os.fsdecode(path)))
 
 
 def _write():
     arguments = json.loads(os.environ.get(CALLER, "null")) or sys.argv
-    with open(os.path.join(FOLDER, f"{os.getpid()}.json"), "w", encoding="utf-8") as file:
-        json.dump({"arguments": arguments, "opened": sorted(opened), "noted": "AFA_SOURCES" in os.environ}, file)
+    told = {"arguments": arguments, "opened": sorted(opened), "noted": "AFA_SOURCES" in os.environ}
+    Path(FOLDER, f"{os.getpid()}.json").write_text(json.dumps(told), encoding="utf-8")
 
 
 def _is_afa():
-    with open("/proc/self/cmdline", "rb") as file:
-        words = file.read().decode().split("\0")[:-1]
-    return words if any(os.path.basename(word) == "afa" for word in words[:2]) else None
+    words = Path("/proc/self/cmdline").read_bytes().decode().split("\0")[:-1]
+    return words if any(Path(word).name == "afa" for word in words[:2]) else None
 
 
 if FOLDER:
