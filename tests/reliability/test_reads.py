@@ -23,10 +23,11 @@ RECORDED: dict[str, Any] = {"bundle": None, "elicitation": {"study": "my_study"}
 
 @dataclass(frozen=True)
 class Job:
-    """A job that ran: its rule, its inputs, and the files of the project that it opened, relative to the project."""
+    """A job that ran: its rule, its inputs and outputs, and the files of the project that it opened."""
 
     rule: str
     inputs: frozenset[str]
+    outputs: frozenset[str]
     opened: frozenset[str]
     noted: bool
 
@@ -50,16 +51,17 @@ def jobs(run: SmallRun, *targets: str) -> list[Job]:
     attempt = run.start(*targets, before=before)
     assert attempt.wait() == 0, attempt.said()
     made = records(run.folder)
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[frozenset[str], list[dict[str, Any]]] = {}
     for note in (json.loads(path.read_text(encoding="utf-8")) for path in notes.glob("*.json")):
         after = [word for option, word in pairwise(note["arguments"]) if option == "--out"]
         outputs = [path for path in made if any(path == word or path.startswith(f"{word}/") for word in after)]
         assert outputs, note["arguments"]
-        found.setdefault(min(outputs), []).append(note)
+        found.setdefault(frozenset(outputs), []).append(note)
     return [
         Job(
-            made[output]["rule"],
-            frozenset(made[output]["input"]),
+            made[min(outputs)]["rule"],
+            frozenset(made[min(outputs)]["input"]),
+            outputs,
             frozenset(
                 name
                 for note in several
@@ -68,7 +70,7 @@ def jobs(run: SmallRun, *targets: str) -> list[Job]:
             ),
             all(note["noted"] for note in several),
         )
-        for output, several in found.items()
+        for outputs, several in found.items()
     ]
 
 
@@ -84,9 +86,10 @@ def of_the_project(folder: Path, path: str) -> Iterator[str]:
 
 
 def undeclared(job: Job, made: frozenset[str]) -> set[str]:
-    """The files that a job opened and that are no input of it, in no folder that another job made and it was given."""
-    folders = tuple(f"{path}/" for path in job.inputs if path in made)
-    allowed = {name for name in job.opened if name in job.inputs or name.startswith(folders)}
+    """The files that a job opened and that are no input or output of it, nor in a folder that is and that a job made."""
+    given = job.outputs | job.inputs
+    folders = tuple(f"{path}/" for path in given if path in made)
+    allowed = {name for name in job.opened if name in given or name.startswith(folders)}
     package = {name for name in job.opened if name.startswith("afa/")}
     return set(job.opened) - allowed - package
 
