@@ -86,7 +86,7 @@ def of_the_project(folder: Path, path: str) -> Iterator[str]:
 
 
 def undeclared(job: Job, made: frozenset[str]) -> set[str]:
-    """The files that a job opened and that are no input or output of it, nor in a folder that is and that a job made."""
+    """The files that a job opened and that are no input or output of it, nor in a folder that is one and was made."""
     given = job.outputs | job.inputs
     folders = tuple(f"{path}/" for path in given if path in made)
     allowed = {name for name in job.opened if name in given or name.startswith(folders)}
