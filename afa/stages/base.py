@@ -4,9 +4,9 @@ A stage is one module `afa/stages/NAME.py` (or a folder with that name, where on
 the tables that answer it, and the rows of `summary.csv` that are made of them. It has three top-level names.
 
 `STAGE = Stage(...)` says what is known before anything runs: what the stage reads, whether its patients are split into
-shards, the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups and the data
-dictionary come from it. It is read without importing the module (see `afa.stages.stages`), so the module imports what it
-likes at its top.
+shards, the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups and the
+data dictionary come from it. It is read without importing the module (see `afa.stages.stages`), so the module imports
+what it likes at its top.
 
 `run(...)` makes the tables. It is called by the names of its parameters and returns a data frame per table; columns may
 come in any order, and `cohort` and `bundle`, the names of the two, are put on where a table is described with them.
