@@ -36,8 +36,8 @@ def test_a_job_fails_where_a_module_that_it_imported_or_the_data_beside_it_is_no
     ended = checked(tmp_path / "noted.json")
     assert ended.returncode == 2
     assert ended.stderr == (
-        f"afa: {PACKAGE / name}: found another content, changed while jobs ran; expected what it was when the run began."
-        " Next step: give the same command again, and edit no code while it runs.\n"
+        f"afa: {PACKAGE / name}: found another content, changed while jobs ran; expected what it was when the run"
+        " began. Next step: give the same command again, and edit no code while it runs.\n"
     )
 
 
