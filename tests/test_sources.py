@@ -37,8 +37,31 @@ def test_a_job_fails_where_a_module_that_it_imported_or_the_data_beside_it_is_no
     assert ended.returncode == 2
     assert ended.stderr == (
         f"afa: {PACKAGE / name}: found another content, changed while jobs ran; expected what it was when the run"
-        " began. Next step: give the same command again, and edit no code while it runs.\n"
+        " began. Next step: give the same command again, and leave what a run uses alone while it goes on.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "is_used"), [("bundle_tiny/unary.csv", True), ("bundle_pair/unary.csv", False), ("cohort.yaml", False)]
+)
+def test_a_job_fails_where_an_input_that_its_command_names_is_not_what_it_was(
+    tmp_path: Path, name: str, is_used: bool
+) -> None:
+    path = str(ROOT / "tests/data" / name)
+    note_sources({path: "0" * 64}, tmp_path / "noted.json")
+    ended = checked(tmp_path / "noted.json")
+    assert (ended.returncode == 2) == is_used
+    assert (f"{path}: found another content" in ended.stderr) == is_used
+
+
+def test_inputs_are_noted_beside_the_package_but_for_large_ones_and_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: dict[str, str]
+) -> None:
+    (tmp_path / "small.csv").write_text("1\n")
+    (tmp_path / "large.csv").write_text("1\n" * 6)
+    monkeypatch.setattr("afa.sources.LARGEST", 10)
+    inputs = [tmp_path, tmp_path / "small.csv", tmp_path / "large.csv", tmp_path / "gone.csv"]
+    assert sources(inputs).keys() - found.keys() == {str(tmp_path / "small.csv")}
 
 
 def test_a_job_does_not_mind_a_change_of_what_it_does_not_use(tmp_path: Path, found: dict[str, str]) -> None:

@@ -90,7 +90,7 @@ def main() -> None:
     _prepare_streams()
     try:
         code = app(prog_name="afa", standalone_mode=False)
-        check_sources()
+        check_sources(sys.argv[1:])
         sys.exit(code)
     except typer.Abort:
         sys.exit(1)

@@ -169,7 +169,7 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
 
 
 def environment(lock: Path) -> dict[str, Any]:
-    """Versions of Python and of packages beside those of the numbers, the lock's digest, and the machine's size, now."""
+    """Return what is installed now: Python, packages beside those of the numbers, the lock; and the machine's size."""
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",

@@ -54,10 +54,15 @@ from afa.workflow import (
     workflow_folder,
 )
 
+SOURCES = set()
+"""Files of the project that rules name as inputs."""
+
 
 def home(path):
     """The path of a file or folder that comes with the workflow."""
-    return str(path) if HOME == Path.cwd() else str(HOME / path)
+    found = str(path) if HOME == Path.cwd() else str(HOME / path)
+    SOURCES.add(found)
+    return found
 
 
 def here_or_home(path):
@@ -74,6 +79,7 @@ try:
     )
     OWN_RULE_FILES = [os.path.relpath(file) for file in own_rule_files(settings)]
     COHORT = load_cohort_file(COHORT_FILE)
+    SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
     # A field has a bundle of its own; without it, and without a bundle that is named, the study is elicited.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
@@ -104,12 +110,9 @@ shell.prefix(
 ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
 
 
-# Each job compares, at its end, the code that it ran with what was there when the run began.
-SOURCES = sources() if workflow.is_main_process else {}
-
-
+# Each job compares, at its end, the code that it ran and the sources that it read with what was there at the start.
 onstart:
-    note_sources(SOURCES, ".snakemake/afa_sources.json")
+    note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
     os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
 
 
@@ -146,7 +149,9 @@ def files_of(folder, *patterns):
     not change when a file in it does."""
     found = [path for pattern in patterns for path in Path(folder).glob(pattern)]
     shown = [path for path in found if not path.name.startswith(".")]
-    return sorted(str(path) for path in shown if path.is_file())
+    files = sorted(str(path) for path in shown if path.is_file())
+    SOURCES.update(files)
+    return files
 
 
 PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
