@@ -40,7 +40,7 @@ test: $(VENV)/.ready ## all tests but the slow ones (tests/slow.yaml)
 test-all: $(VENV)/.ready ## all tests; as root also those on a full disk
 	$(PYTEST)
 
-pythons: $(VENV)/.ready ## the fast tests on every declared Python that is found, with the oldest packages, and sp-repo-review (noxfile.py)
+pythons: $(VENV)/.ready ## the fast tests on every declared Python that is found, with the oldest packages, the newest Snakemake, and sp-repo-review (noxfile.py)
 	PATH="$$PATH:$$(printf '%s:' $$HOME/.pyenv/versions/3.*/bin)" UV_PYTHON_DOWNLOADS=never nox
 
 test-cluster: $(VENV)/.ready ## the workflow on a Slurm of this machine against a local run; as root, on Debian
@@ -67,7 +67,7 @@ nightly: ## what takes hours: every test, every Python, the workflow on Slurm (a
 	afa crate results/nightly --license https://spdx.org/licenses/MIT
 
 bench: $(VENV)/.ready ## speed against a plain NumPy version, and where the seconds of a run go, in results/bench; COHORT_FOLDER= chooses another cohort than the demo
-	$(if $(COHORT_FOLDER),,snakemake results/demo/cohort --config cohort=demo)
+	$(if $(COHORT_FOLDER),,snakemake cohort --config cohort=demo)
 	afa bundle build resources/elicitation --out results/bench/bundle
 	python benchmarks/bench.py --bundle results/bench/bundle --cohort "$(or $(COHORT_FOLDER),results/demo/cohort)" --out results/bench
 	python benchmarks/scale.py --out results/bench

@@ -130,13 +130,18 @@ def record_provenance(
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Annotated[Path, options.written(".json")],
 ) -> None:
-    """Write the jobs behind some results: command, code, times, digests. Fails where a result was changed since."""
-    from afa.report.provenance import Records, trace, write_provenance
+    """Write the jobs behind some results: command, code, times, digests. Fails where what they read has changed."""
+    from afa.report.provenance import Records, check_jobs, trace, write_provenance
 
-    kept = Records(records)
-    jobs = trace(target, kept.job)
-    kept.check(target, jobs)
-    write_provenance(jobs, out, root=records.resolve().parent, lock=lock)
+    root = records.resolve().parent
+    jobs = trace(target, Records(records).job)
+    check_jobs(jobs, root)
+    made = {path for job in jobs for path in job.outputs}
+    if unknown := [path for path in target if path not in made]:
+        typer.echo(
+            f"no record of the jobs of {len(unknown)} of {len(target)} results: Snakemake ran with --drop-metadata"
+        )
+    write_provenance(jobs, out, root=root, lock=lock)
 
 
 @app.command("crate")

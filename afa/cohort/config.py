@@ -237,3 +237,20 @@ def write_template(name: str, folder: Path) -> Path:
         raise ConfigError(Fault(str(path), "a file", "no such file yet", "choose another name, or edit that file"))
     write_text(path, TEMPLATE.read_text(encoding="utf-8").format(name=name))
     return path
+
+
+def series_folder(series: str) -> str:
+    """GEO's folder of a series: the last three digits of the accession become `nnn`."""
+    return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
+
+
+SIMULATION_FILE = "truth/simulation.json"
+TRUTH = ("effects", "genes", "people", "labels")
+"""Tables of what a simulated cohort was drawn from, beside the file of its settings."""
+
+
+def simulated_files(config: CohortConfig) -> list[str]:
+    """The files of a simulated series, as paths in the folder that it is written to."""
+    folder = series_folder(config.series)
+    given = [f"{folder}/matrix/{config.metadata_file}", f"{folder}/suppl/{config.expression.file}"]
+    return [*given, SIMULATION_FILE, *(f"truth/{name}.csv" for name in TRUTH)]

@@ -23,7 +23,7 @@ import pandas as pd
 import yaml
 
 from afa.cohort.archive import read_listed, write_gzip
-from afa.cohort.config import CohortConfig, ExpressionSource
+from afa.cohort.config import CohortConfig, ExpressionSource, series_folder
 from afa.cohort.download import check_intact, download
 from afa.cohort.encode import Tiers, row_ids
 from afa.cohort.expression import Expression, read_gene_matrix, read_sample_files
@@ -62,7 +62,7 @@ class Source:
         return self.expression.form == "extract"
 
     def write(self, path: Path) -> None:
-        """Write as JSON, with absolute paths."""
+        """Write as JSON, with paths as they were given: relative to the folder that the workflow runs in."""
         write_text(path, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod
@@ -79,11 +79,6 @@ class Source:
             if found != f"{listed.bytes} bytes":
                 raise CohortError(Fault(where, found, f"{listed.bytes} bytes", step))
         return source
-
-
-def series_folder(series: str) -> str:
-    """GEO's folder of a series: the last three digits of the accession become `nnn`."""
-    return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
 
 
 class Place(NamedTuple):
@@ -130,7 +125,7 @@ def fetch(
         raise CohortError(Fault(f"series {config.series}", "a simulated series and no folder", "its folder", step))
     files = []
     for name, sha256, _ in (choices[0] for choices in places(config)):
-        target = Path(cache).absolute() / folder / name
+        target = Path(cache) / folder / name
         download(f"{base_url.rstrip('/')}/{folder}/{quote(name)}", target, sha256=sha256)
         files.append(SourceFile(target, sha256_of(target), target.stat().st_size, "geo"))
     return Source(config.series, *files)
@@ -182,7 +177,7 @@ def _from_extract(config: CohortConfig, folder: Path) -> Source:
         raise CohortError(Fault(str(folder / CARD_FILE), f"series {card.series}", expected, step))
     files, step = [], "restore the file, or make the extract again with `afa cohort extract`"
     for name in (SAMPLES_FILE, EXPRESSION_FILE):
-        path = (folder / name).absolute()
+        path = folder / name
         digest = check_intact(path, card.digests.get(name, f"in {CARD_FILE}"), step)
         files.append(SourceFile(path, digest, path.stat().st_size, "extract"))
     return Source(config.series, *files)
@@ -204,7 +199,7 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
     CohortError.raise_for(faults)
     files = []
     for path, sha256, form in filter(None, found):
-        files.append(SourceFile(path.absolute(), check_intact(path, sha256), path.stat().st_size, form))
+        files.append(SourceFile(path, check_intact(path, sha256), path.stat().st_size, form))
     return Source(config.series, *files)
 
 

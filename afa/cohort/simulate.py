@@ -21,8 +21,7 @@ from scipy.stats import norm
 
 from afa.bundle import Bundle
 from afa.cohort.archive import write_gzip
-from afa.cohort.config import INFLAMMATION, CohortConfig, SimulationConfig
-from afa.cohort.geo import series_folder
+from afa.cohort.config import INFLAMMATION, SIMULATION_FILE, CohortConfig, SimulationConfig, simulated_files
 from afa.errors import ConfigError, Fault
 from afa.files import atomic_folder
 
@@ -232,8 +231,6 @@ def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.Data
     return shuffled.set_axis(pd.Index(accessions, name="accession"))
 
 
-TRUTH = "truth"
-SETTING = f"{TRUTH}/simulation.json"
 NOTICE = "Simulated by afa: no patient, no GEO record"
 
 
@@ -242,15 +239,15 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
 
     A folder with files of another series, or of anything else, is not replaced (`ConfigError`).
     """
-    series = series_folder(config.series)
-    metadata, counts = f"{series}/matrix/{config.metadata_file}", f"{series}/suppl/{config.expression.file}"
-    with atomic_folder(folder, [metadata, counts, f"{TRUTH}/*.csv", SETTING], SETTING) as temporary:
-        write_gzip(temporary / metadata, _series_matrix(cohort.samples, config))
-        write_gzip(temporary / counts, _count_matrix(cohort.counts))
-        (temporary / TRUTH).mkdir()
+    files = simulated_files(config)
+    with atomic_folder(folder, files, SIMULATION_FILE) as temporary:
+        write_gzip(temporary / files[0], _series_matrix(cohort.samples, config))
+        write_gzip(temporary / files[1], _count_matrix(cohort.counts))
+        card = temporary / SIMULATION_FILE
+        card.parent.mkdir()
         for name, table in vars(cohort.truth).items():
-            table.to_csv(temporary / TRUTH / f"{name}.csv", index=name != "effects", float_format="%.9g")
-        (temporary / SETTING).write_text(cohort.config.model_dump_json(indent=2) + "\n")
+            table.to_csv(card.with_name(f"{name}.csv"), index=name != "effects", float_format="%.9g")
+        card.write_text(cohort.config.model_dump_json(indent=2) + "\n")
 
 
 def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:

@@ -44,7 +44,7 @@ Adding a stage
 
 A finished run that other code has made would be made again, for minutes. To see the stage on it, name what may run:
 
-    snakemake -c1 results/RUN/summary.csv --allowed-rules NAME NAME_summary summary
+    snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
     snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
 """
 

@@ -75,10 +75,10 @@ SHORT = (f"{RUN}/curves/sign.parquet",)
 
 WHOLE = (
     f"{RUN}/summary.csv",
-    f"{RUN}/published",
-    f"{RUN}/comparison",
+    f"{RUN}/published/data_dictionary.csv",
+    f"{RUN}/comparison/comparison.csv",
     f"{RUN}/notebooks/cohort.ipynb",
-    f"{RUN}/notebooks/errata.ipynb",
+    f"{RUN}/notebooks/sanity.ipynb",
 )
 """All stages, the summary and what is made of it, and two of the figures: more than fifty jobs."""
 
@@ -101,7 +101,7 @@ class SmallRun:
         self.folder = folder
         self.logs = folder
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("Makefile", "docs", "envs", "notebooks", "profiles", "resources", "workflow"):
+        for name in ("Makefile", "Snakefile", "docs", "envs", "notebooks", "profiles", "resources", "workflow"):
             (folder / name).symlink_to(ROOT / name)
         (folder / "config/cohorts").mkdir(parents=True)
         self.set(settings, cohort)

@@ -26,8 +26,8 @@ from afa.cli import app
 
 ROOT = Path(__file__).parents[2]
 GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
-OF_STAGES = {"stage": "run", "summarise": "summarise"}
-"""Commands that call a function of the stage they name."""
+OF_STAGES = {"stage": "run", "gather": "summarise"}
+"""Commands that call a function of the stage they name; with `--rows` the first calls `summarise` too."""
 
 
 @cache
@@ -67,7 +67,9 @@ def functions_of(command: str) -> list[Any]:
         called = called.commands[word]
     functions = [inspect.unwrap(called.callback)]
     if words[0] in OF_STAGES:
-        functions.append(getattr(importlib.import_module(f"afa.stages.{words[1]}"), OF_STAGES[words[0]]))
+        stage = importlib.import_module(f"afa.stages.{words[1]}")
+        called_of_stage = {OF_STAGES[words[0]], *(["summarise"] if "--rows" in words else [])}
+        functions += [getattr(stage, name) for name in sorted(called_of_stage) if hasattr(stage, name)]
     return functions
 
 
@@ -77,7 +79,7 @@ def notebooks_of(command: str) -> list[str]:
 
 
 def _words(command: str) -> list[str]:
-    return shlex.split(command.partition(" > ")[0])
+    return shlex.split(command.partition(" > ")[0].rpartition("&& ")[2])
 
 
 def _reached(function: Any) -> tuple[set[str], set[str]]:

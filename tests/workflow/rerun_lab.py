@@ -26,10 +26,16 @@ FOLDERS = ("afa", "benchmarks", "config", "docs", "envs", "notebooks", "resource
 """What is copied of the project, beside the files at its top."""
 
 PROGRAM = r"""#!/bin/sh
-# Stands for every program of a job: it writes each result that the command line names, empty.
+# Stands for every program of a job: it writes each result that the command line names, empty. What lies in a folder it
+# knows from `made.txt`, a path a line.
 while [ $# -gt 0 ]; do
   case "$1" in
-    --out|--readme|--dropped|--report) case "${2##*/}" in *.*) : > "$2";; *) mkdir -p "$2";; esac; shift;;
+    --out|--rows|--readme|--dropped|--report)
+      case "${2##*/}" in
+        *.*) : > "$2";;
+        *) mkdir -p "$2"; grep "^$2/" made.txt | while read -r file; do mkdir -p "${file%/*}"; : > "$file"; done;;
+      esac
+      shift;;
   esac
   shift
 done
@@ -103,7 +109,7 @@ class Lab:
     def listed_rules(self, run: str, changes: Mapping[str, Any] | None = None) -> set[str]:
         """The names of all rules of the workflow, those without a job too."""
         self._write_settings(run, changes)
-        return set(re.findall(r"^(\w+)$", self._ask(["--list-rules"])["text"], re.MULTILINE))
+        return set(re.findall(r"^(\w+)(?: \(.*\))?$", self._ask(["--list-rules"])["text"], re.MULTILINE))
 
     def records(self) -> dict[str, dict[str, Any]]:
         """Snakemake's record of every file that the runs made, by the file's path; a temporary file has one too."""
@@ -119,7 +125,7 @@ class Lab:
         """Every file of the copy but results, the stand-ins for programs and the modules of `afa`."""
         hidden = re.compile(r"(results|bin|profiles|\.snakemake)/|afa/.*\.py$")
         names = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
-        return sorted(name for name in names if not hidden.match(name))
+        return sorted(name for name in names if not hidden.match(name) and name != "made.txt")
 
     @contextmanager
     def changed(self, contents: Mapping[str, bytes | None], *, replaced: bool = False) -> Iterator[None]:
@@ -148,6 +154,13 @@ class Lab:
 
     def _finish(self, run: str) -> None:
         self._write_settings(run)
+        planned = subprocess.run(
+            [sys.executable, "-m", "snakemake", "-n", "--forceall"],
+            cwd=self.folder, env=self._environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        outputs = re.findall(r"^ +output: (.*)", planned.stdout + planned.stderr, re.MULTILINE)
+        with (self.folder / "made.txt").open("a", encoding="utf-8") as file:
+            file.writelines(f"{path}\n" for line in outputs for path in line.split(", "))
         made = subprocess.run(
             [sys.executable, "-m", "snakemake", "--cores", "2", "--quiet", "all"],
             cwd=self.folder, env=self._environment, capture_output=True, text=True, check=False,

@@ -1,9 +1,13 @@
 # What a reader sees: the summary, the figures, and the report made of them.
+from afa.report.paper_tables import TABLES as PRINTED_TABLES
+from afa.report.publish import DICTIONARY
+
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
-SUMMARISED += [*([] if "errata" in LEFT_OUT else ["errata"]), *BASELINE_STAGES]
+SUMMARISED += BASELINE_STAGES
 
 
 rule summary:
+    """The numbers of a run, one to a line."""
     input:
         parts=expand(f"{RUN}/curves/{{stage}}.parquet", stage=SUMMARISED),
     output:
@@ -12,6 +16,7 @@ rule summary:
         f"{RUN}/logs/summary.log",
     benchmark:
         f"{RUN}/benchmarks/summary.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -104,7 +109,6 @@ NOTEBOOKS = {
         ["tables/sanity", "tables/sign", "tables/calibration"],
     ),
     "sanity": ("Checks", "acceptance tests", ["tables/sanity"]),
-    "errata": ("Checks", "errata of the paper", ["tables/errata"]),
 }
 
 # A stage's own figure, last of its chapter.
@@ -133,17 +137,24 @@ SHOWN = {
     "comparison": ["answers.yaml"],
 }
 
+
+def shown_in(notebook):
+    """The files of resources/paper that a notebook shows."""
+    return [home(f"resources/paper/{file}") for file in SHOWN.get(notebook, [])]
+
+
 for name, (_, _, reads) in NOTEBOOKS.items():
 
     rule:
+        """A figure notebook, run on the tables of this run."""
         name:
             f"{name}_notebook"
         input:
             notebook=home(f"notebooks/{name}.ipynb"),
-            cohort=f"{RUN}/cohort",
+            cohort=FILES["cohort"],
             paper=ancient(home("resources/paper")),
-            tables=[home(f"resources/paper/{file}") for file in SHOWN.get(name, [])],
-            reads=[f"{RUN}/{part}" for part in reads],
+            tables=shown_in(name),
+            reads=[file for part in reads for file in files_of_part(part)],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
         log:
@@ -156,33 +167,36 @@ for name, (_, _, reads) in NOTEBOOKS.items():
             mem_mb=memory,
             runtime=minutes,
         params:
-            run=subpath(input.cohort, parent=True),
+            run=run_folder,
+            contents=contents(home(f"notebooks/{name}.ipynb"), shown_in(name)),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
             " -p run={params.run} -p paper={input.paper} > {log} 2>&1"
 
 
-# The tables for readers, each as CSV and Parquet, with the units of every column.
+# The tables for readers, each as CSV, with the units of every column.
+FILES["published"] = [
+    f"{RUN}/published/{name}.csv"
+    for name in [DICTIONARY, *([] if TABLE else PRINTED_TABLES)]
+]
+
+
 rule published:
+    """The tables for readers, and the dictionary of all columns."""
     input:
         summary=f"{RUN}/summary.csv",
-        cohort=f"{RUN}/cohort",
+        cohort=FILES["cohort"],
         paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
-        stages=expand(
-            f"{RUN}/tables/{{stage}}",
-            stage=[
-                *SUMMARISED,
-                *(name for name, stage in STAGES.items() if stage.summary is None),
-            ],
-        ),
+        stages=[file for name in [*STAGES, *BASELINE_STAGES] for file in FILES[name]],
     output:
-        directory(f"{RUN}/published"),
+        tables=FILES["published"],
     log:
         f"{RUN}/logs/published.log",
     benchmark:
         f"{RUN}/benchmarks/published.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -190,35 +204,41 @@ rule published:
         mem_mb=memory,
         runtime=minutes,
     params:
+        cohort=folder_of_input("cohort"),
+        folder=folder_of_output("tables"),
         stages=lambda wildcards, input: " ".join(
-            f"--stage {stage}" for stage in input.stages
+            f"--stage {folder}"
+            for folder in dict.fromkeys(map(os.path.dirname, input.stages))
         ),
         paper="" if TABLE else f"--paper {home('resources/paper')}",
+        contents=contents(PAPER_TABLES),
         code=command_digest(
             "report:publish_tables",
             sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
         ),
     shell:
-        "afa publish {input.summary} --cohort {input.cohort} {params.paper} {params.stages}"
-        " --out {output} > {log} 2>&1"
+        "afa publish {input.summary} --cohort {params.cohort} {params.paper} {params.stages}"
+        " --out {params.folder} > {log} 2>&1"
 
 
 REPORTED = [
-    *([] if "comparison" in LEFT_OUT else [f"{RUN}/comparison"]),
+    *([] if "comparison" in LEFT_OUT else FILES["comparison"]),
     *([] if "allocation" in LEFT_OUT else [f"{RUN}/explorer.html"]),
-    f"{RUN}/published",
+    *FILES["published"],
     *expand(f"{RUN}/notebooks/{{name}}.ipynb", name=NOTEBOOKS),
 ]
 
 
 # The settings of this run, complete and checked: what makes its numbers, beside them.
 rule run_config:
+    """The settings of this run, complete and checked."""
     output:
         f"{RUN}/config.json",
     log:
         f"{RUN}/logs/run_config.log",
     benchmark:
         f"{RUN}/benchmarks/run_config.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -233,6 +253,7 @@ rule run_config:
 
 # How every figure and table was made: the workflow's own records of the jobs behind them.
 rule provenance:
+    """How every result was made: the jobs behind it, and what they read."""
     input:
         results=REPORTED,
         config=f"{RUN}/config.json",
@@ -243,6 +264,7 @@ rule provenance:
         f"{RUN}/logs/provenance.log",
     benchmark:
         f"{RUN}/benchmarks/provenance.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -250,6 +272,7 @@ rule provenance:
         mem_mb=memory,
         runtime=minutes,
     params:
+        contents=contents(home("envs/requirements.lock")),
         code=command_digest("report:record_provenance"),
     shell:
         "afa provenance {input.results} {input.config} --records .snakemake --lock {input.lock}"
@@ -257,16 +280,18 @@ rule provenance:
 
 
 # What opens the report of a field that is read by its own bundle.
-MEASURED = [f"{RUN}/tables/league"] if FIELD and not settings.bundle else []
+MEASURED_BY = ["league"] if FIELD and not settings.bundle else []
+MEASURED = [file for name in MEASURED_BY for file in FILES[name]]
 
 
 # The report: one page made of the finished run and of the project's own texts.
 rule report_page:
+    """The report: one page about the whole run."""
     input:
         results=REPORTED,
         measured=MEASURED,
-        cohort=f"{RUN}/cohort",
-        bundle=f"{RUN}/bundle",
+        cohort=FILES["cohort"],
+        bundle=FILES["bundle"],
         config=f"{RUN}/config.json",
         provenance=f"{RUN}/provenance.json",
         paper=collect(home("resources/paper/{name}"), name=["claims.csv"]),
@@ -281,6 +306,7 @@ rule report_page:
         f"{RUN}/logs/report_page.log",
     benchmark:
         f"{RUN}/benchmarks/report_page.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -288,7 +314,7 @@ rule report_page:
         mem_mb=memory,
         runtime=minutes,
     params:
-        run=subpath(input.cohort, parent=True),
+        run=run_folder,
         paper=lambda wildcards, input: Path(input.paper[0]).parent,
         docs=lambda wildcards, input: Path(input.docs[0]).parent,
         parts=[
@@ -296,8 +322,16 @@ rule report_page:
             for name, (chapter, title, _) in NOTEBOOKS.items()
         ],
         left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
-        measured=lambda wildcards, input: " ".join(
-            f"--measured {path}" for path in input.measured
+        measured=lambda wildcards, input: (
+            f"--measured {folder_of(input.measured)}" if input.measured else ""
+        ),
+        contents=contents(
+            home("resources/paper/claims.csv"),
+            files_of(home("resources/paper"), "carried/*.yaml"),
+            [
+                home(f"docs/{name}.md")
+                for name in ("decisions", "errata", "past_the_paper")
+            ],
         ),
         code=command_digest(
             "report:report_page",
@@ -313,6 +347,7 @@ rule report_page:
 
 # Snakemake's own report of the same jobs: the graph of rules, their code, their times.
 rule workflow_report:
+    """Snakemake's own report of the same jobs."""
     input:
         results=REPORTED,
         config=f"{RUN}/config.json",
@@ -326,6 +361,7 @@ rule workflow_report:
         f"{RUN}/logs/workflow_report.log",
     benchmark:
         f"{RUN}/benchmarks/workflow_report.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -333,7 +369,30 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        snakefile=os.path.relpath(workflow.main_snakefile),
+        # A function of the inputs, which Snakemake does not compare: the same report through whichever door.
+        snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
         " --report {output} -- {input.results} > {log} 2>&1"
+
+
+# Every file of the run that is kept.
+if GAPS:
+    KEPT = [*FILES["league"], f"{RUN}/report.html"]
+else:
+    KEPT = [
+        *files_behind(*STAGES, *MEASURED_BY, *BASELINE_STAGES),
+        *expand(f"{RUN}/curves/{{stage}}.parquet", stage=BASELINE_STAGES),
+        f"{RUN}/summary.csv",
+        *REPORTED,
+        *(
+            f"{RUN}/{name}"
+            for name in (
+                "config.json",
+                "provenance.json",
+                "report.html",
+                "README.md",
+                "workflow.html",
+            )
+        ),
+    ]
