@@ -188,7 +188,7 @@ def test_a_file_edited_with_an_older_date_counts_and_one_that_is_touched_does_no
             file.write("\n")
         os.utime(project / name, (1e9, 1e9))
     planned = {job.output for job in jobs_of(call(project, "-n").said)}
-    first = ("bundle", "source.json", "cohort", "tables/errata", "notebooks/chaos.ipynb")
+    first = ("bundle", "source.json", "cohort", "notebooks/chaos.ipynb")
     assert {f"{RUN}/{name}" for name in first} <= planned
     ends_as_a_clean_run(project)
 
