@@ -21,6 +21,7 @@ import typer
 import afa
 from afa.cli import bundle, cohort, elicit, options, plan, report, simulate, stage
 from afa.cli.mishaps import as_error
+from afa.sources import check_sources
 
 NEW_OBJECTS = 50_000
 """New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""
@@ -96,7 +97,9 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS)
     _prepare_streams()
     try:
-        sys.exit(app(prog_name="afa", standalone_mode=False))
+        code = app(prog_name="afa", standalone_mode=False)
+        check_sources(sys.argv[1:])
+        sys.exit(code)
     except typer.Abort:
         sys.exit(1)
     except Exception as error:

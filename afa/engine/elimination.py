@@ -114,12 +114,16 @@ def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
     return states, row.reshape(-1)
 
 
+def size_words(entries: float, n: int) -> str:
+    """Return the size of the tables of one state in words, which stand in the stages' tables `left_out`, too."""
+    return f"tables of {entries:.3g} entries over {n} features"
+
+
 def check_size(entries: float, limit: float, n: int) -> None:
     """An `InferenceError` where the tables of one state have more entries than `limit`."""
     if entries > limit:
-        found = f"tables of {entries:.3g} entries over {n} features"
         step = "use mean-field, observe more features first, or pass a larger limit"
-        raise InferenceError(Fault("exact elimination", found, f"at most {limit:.3g} entries", step))
+        raise InferenceError(Fault("exact elimination", size_words(entries, n), f"at most {limit:.3g} entries", step))
 
 
 def threads_for(n_bytes: float, threads: int | None) -> int:

@@ -80,6 +80,7 @@ def report_page(
         config=json.dumps(config, indent=1),
         confidence=config["bootstrap"]["confidence"],
         environment=provenance["environment"],
+        made_with=provenance["made_with"],
         finished=max((job["ended"] for job in provenance["jobs"]), default=""),
         digests={
             "settings (config.json)": sha256_of(run / "config.json"),

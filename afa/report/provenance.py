@@ -23,14 +23,12 @@ from snakemake.io import IOFile
 from snakemake.persistence.db import DbPersistence
 from snakemake.persistence.file import FilePersistence
 
-from afa.codedigest import DIGEST_LENGTH
+from afa.codedigest import DIGEST_LENGTH, NUMERICS
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of, write_text
 
-PACKAGES = (
-    *("afa", "numpy", "scipy", "pandas", "pyarrow", "numba", "llvmlite"),
-    *("pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),
-)
+PACKAGES = (*("afa", "pyarrow", "llvmlite", "pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),)
+"""Beside those that each job's record names (`afa.codedigest.NUMERICS`)."""
 
 VERSION = "1.1"
 """Of RO-Crate, which the profile below is made for."""
@@ -48,7 +46,8 @@ class Job:
     outputs : what it made, path -> SHA-256. inputs : paths that the job was given, each with the SHA-256 of what it
     read, "" for a folder, whose files are named beside it.
     command : the shell command with every setting. code : digests of the package's code behind the command.
-    started, ended : UTC, to the second.
+    started, ended : UTC, to the second. packages : versions of the packages that its numbers depend on, those at the
+    time of the job (`afa.codedigest.versions`); "" for a job without code of afa.
     """
 
     rule: str
@@ -58,6 +57,7 @@ class Job:
     code: tuple[str, ...]
     started: str
     ended: str
+    packages: str = ""
 
 
 class Records:
@@ -98,6 +98,7 @@ class Records:
             code=tuple(_code_digests(record.params or [])),
             started=_time(record.starttime),
             ended=_time(record.endtime),
+            packages=_packages(record.params or []),
         )
 
 
@@ -121,11 +122,16 @@ def check_jobs(jobs: Iterable[Job], root: Path) -> None:
 def _code_digests(params: Iterable[Any]) -> Iterator[str]:
     """Digests among the parameters of a job, which Snakemake records as Python literals."""
     for param in params:
-        for text in str(param).strip("[]").split(", "):
-            digits = text.strip("'\"")
-            if digits and len(digits) % DIGEST_LENGTH == 0 and set(digits) <= set("0123456789abcdef"):
-                for start in range(0, len(digits), DIGEST_LENGTH):
-                    yield digits[start : start + DIGEST_LENGTH]
+        digits = str(param).strip("'\"").partition(" ")[0]
+        if digits and len(digits) % DIGEST_LENGTH == 0 and set(digits) <= set("0123456789abcdef"):
+            for start in range(0, len(digits), DIGEST_LENGTH):
+                yield digits[start : start + DIGEST_LENGTH]
+
+
+def _packages(params: Iterable[Any]) -> str:
+    """The versions of packages among the parameters of a job: behind the digest of its code."""
+    texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
+    return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")
 
 
 def _time(seconds: float | None) -> str:
@@ -157,16 +163,25 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 
 
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
-    """Write jobs with the SHA-256 of every file they made, and the environment, as JSON.
+    """Write jobs with the SHA-256 of every file they made, the packages that made them, and the environment, as JSON.
+
+    `made_with` maps the versions of `Job.packages` to the rules whose jobs ran with them: more than one where part of a
+    run is older. `environment` is that of this call.
 
     root : what the paths of the jobs are relative to. lock : the pinned environment.
     """
     made = [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs]
-    write_text(path, json.dumps({"environment": environment(lock), "jobs": made}, indent=1) + "\n")
+    made_with: dict[str, list[str]] = {}
+    for job in made:
+        rules = made_with.setdefault(job["packages"], [])
+        rules += [] if job["rule"] in rules else [job["rule"]]
+    made_with.pop("", None)
+    told = {"environment": environment(lock), "made_with": made_with, "jobs": made}
+    write_text(path, json.dumps(told, indent=1) + "\n")
 
 
 def environment(lock: Path) -> dict[str, Any]:
-    """Versions of Python and of the packages that numbers depend on, the lock's digest, and the machine's size."""
+    """Return what is installed now: Python, packages beside those of the numbers, the lock; and the machine's size."""
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",

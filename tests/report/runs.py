@@ -146,7 +146,12 @@ def provenance_of(run):
         "ended": "2026-01-01 10:00:09",
     }
     environment = {"python": "3.11", "platform": "Linux", "cores": 2, "memory_gib": 8.0, "lock_sha256": "cd" * 32}
-    return {"environment": {**environment, "packages": {"numpy": "2"}}, "jobs": [{**first, **told}, {**second, **told}]}
+    environment["packages"] = {"afa": "0.2"}
+    return {
+        "environment": environment,
+        "made_with": {"numpy 2, scipy 1": ["x"]},
+        "jobs": [{**first, **told}, {**second, **told}],
+    }
 
 
 def texts_of(folder):

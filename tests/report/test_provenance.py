@@ -64,7 +64,19 @@ def test_the_environment_says_what_numbers_depend_on(tmp_path):
     (tmp_path / "lock").write_text("")
     told = environment(tmp_path / "lock")
     assert told["cores"] <= os.cpu_count()
-    assert {"numpy", "scipy", "numba", "afa"} <= set(told["packages"])
+    assert {"afa", "pyarrow", "matplotlib"} <= set(told["packages"])
+    assert "numpy" not in told["packages"]  # with what numbers were made each job's record says
+
+
+def test_the_packages_are_those_recorded_with_each_job_and_not_those_installed_now(tmp_path):
+    (tmp_path / "lock").write_text("")
+    old, new = "numpy 1.26.0, scipy 1.11.0", "numpy 2.0.0, scipy 1.11.0"
+    made = [job("old", ["a"], []), job("new", ["b"], []), job("new", ["c"], []), job("settings", ["d"], [])]
+    made = [replace(each, packages=packages) for each, packages in zip(made, [old, new, new, ""], strict=True)]
+    write_provenance(made, tmp_path / "p.json", root=tmp_path, lock=tmp_path / "lock")
+    told = json.loads((tmp_path / "p.json").read_text())
+    assert told["made_with"] == {old: ["old"], new: ["new"]}
+    assert [each["packages"] for each in told["jobs"]] == [old, new, new, ""]
 
 
 def test_a_place_where_no_workflow_ran_is_named(tmp_path):
@@ -89,7 +101,7 @@ def test_records_are_those_that_snakemake_wrote(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     digest = "0123456789abcdef"
     record = {"rule": "draw", "input": ["table"], "shellcmd": "afa draw\n  --seed 1", "starttime": 0.0, "endtime": 61.0}
-    record["params"] = [f"'{digest}{digest[::-1]}'", "'--seed 1'", "7"]
+    record["params"] = ["'--seed 1'", f"'{digest}{digest[::-1]} numpy 2.0.0, scipy 1.11.0'", "7"]
     record["input_checksums"] = {"table": "sha256:ab"}
     _write("a.svg", record, tmp_path / ".snakemake")
     records = Records(tmp_path / ".snakemake")
@@ -101,6 +113,7 @@ def test_records_are_those_that_snakemake_wrote(tmp_path, monkeypatch):
         code=(digest, digest[::-1]),
         started="1970-01-01 00:00:00",
         ended="1970-01-01 00:01:01",
+        packages="numpy 2.0.0, scipy 1.11.0",
     )
     assert records.job("b.svg") is None
 

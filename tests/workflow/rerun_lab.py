@@ -41,7 +41,18 @@ while [ $# -gt 0 ]; do
 done
 """
 
-OWN_RULE = "from afa.allocate import Greedy\n\n\nclass Mine(Greedy):\n    pass\n"
+OWN_RULE = """\
+import importlib
+
+from afa.allocate import Greedy
+
+NEAR = importlib.import_module("my_helpers.near")
+
+
+class Mine(Greedy):
+    pass
+"""
+HELPERS = {"__init__": "", "near": "from . import far\n", "far": "NUMBER = 1\n"}
 
 
 @dataclass(frozen=True)
@@ -84,10 +95,12 @@ class Lab:
             part[last] = value
         return document
 
-    def reruns(self, run: str, changes: Mapping[str, Any] | None = None, *, remark: str = "") -> DryRun:
+    def reruns(
+        self, run: str, changes: Mapping[str, Any] | None = None, *, remark: str = "", target: str = "all"
+    ) -> DryRun:
         """What would run again with these settings changed, and with the files as they are now."""
         self._write_settings(run, changes, remark)
-        answer = self._ask(["-n", "--quiet", "host"])
+        answer = self._ask(["-n", "--quiet", "host", "--", target])
         modules = {name: file for name, file in answer["modules"].items() if file is not None}
         blocks = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)*)", answer["text"], re.MULTILINE)
         reasons = {rule: "".join(re.findall(r"    reason: (.*)", block)) for rule, block in blocks}
@@ -181,9 +194,17 @@ def _copy_project(folder: Path) -> None:
     shutil.copytree(ROOT / "tests/data/bundle_tiny", folder / "my_bundle")
     (folder / "my_bundle" / "notes.txt").write_text("no part of a bundle\n")
     (folder / "my_rule.py").write_text(OWN_RULE)
+    (folder / "my_helpers").mkdir()
+    for name, text in HELPERS.items():
+        (folder / "my_helpers" / f"{name}.py").write_text(text)
     (folder / "my_study").mkdir()
     for name in ("study.yaml", "phenotypes.csv", "keywords.csv"):
         shutil.copy(ROOT / "resources/elicitation" / name, folder / "my_study")
+    shutil.copytree(folder / "my_study", folder / "my_questions")
+    with (folder / "my_questions" / "study.yaml").open("a", encoding="utf-8") as study:
+        study.write("abstracts: 2\n")
+    (folder / "my_questions" / "features.csv").write_text("feature,kind,unit,values,definition\nCCL20,continuous,,,\n")
+    (folder / "my_questions" / "aliases.csv").write_text("feature,alias\nCCL20,MIP3A\n")
     (folder / "my_answers").mkdir()
     (folder / "my_answers" / "first.jsonl").write_text("{}\n")
     shutil.copy(folder / "config/cohorts/demo.yaml", folder / "config/cohorts/other.yaml")

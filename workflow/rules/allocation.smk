@@ -23,7 +23,7 @@ rule allocation_shard:
         inputs=input_options,
         settings=settings_of_part,
         contents=contents(OWN_RULE_FILES),
-        code=CODE.stage("allocation", "run"),
+        code=stage_digest("allocation", "run"),
     shell:
         "afa stage allocation {params.inputs} --shard {wildcards.shard} --settings {params.settings:q}"
         " --threads {threads} --out {output.tables} > {log} 2>&1"
@@ -55,7 +55,7 @@ rule explorer:
         patients=f"--patients {settings.explorer.patients}",
         k=f"--k {settings.top_k}",
         solver=SOLVER,
-        code=command_digest("report:explorer_page") + template_digest("explorer*"),
+        code=command_digest("report:explorer_page", template_digest("explorer*")),
     shell:
         "afa explorer --bundle {params.bundle} --cohort {params.cohort} --tables {params.tables}"
         " {params.patients} {params.k} {params.solver} --threads {threads}"

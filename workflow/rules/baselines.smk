@@ -5,12 +5,15 @@ BASELINE_STAGES = [] if BASELINES.folder is None else ["llm_baselines"]
 if BASELINES.folder is not None:
     from afa.baselines import prompt_digests
     from afa.baselines.stage import TABLES as BASELINE_TABLES
-    from afa.elicit.study import MODEL
+    from afa.elicit.study import MODEL, study_files
 
     FILES["llm_baselines"] = tables_in(f"{RUN}/tables/llm_baselines", BASELINE_TABLES)
 
+    PLANNED_STUDY = here_or_home(BASELINES.study)
     STUDY_OF_BASELINES = files_of(
-        here_or_home(BASELINES.study), "study.yaml", "phenotypes.csv", "keywords.csv"
+        PLANNED_STUDY,
+        *(path.name for path in study_files(PLANNED_STUDY).values()),
+        "keywords.csv",
     )
     # A live run adds to the record, which must not call for another run.
     ANSWERS_OF_BASELINES = (
@@ -50,7 +53,7 @@ if BASELINES.folder is not None:
             k=f"--k {settings.top_k}",
             solver=SOLVER,
             contents=contents(STUDY_OF_BASELINES, ANSWERS_OF_BASELINES),
-            code=command_digest("stage:experiment_baselines") + prompt_digests(),
+            code=command_digest("stage:experiment_baselines", prompt_digests()),
             live=(
                 f"live, {BASELINES.model or os.environ.get(MODEL, 'no model')}"
                 if BASELINES.live

@@ -1,4 +1,5 @@
 # The checked settings of this run, and what every rule needs of them.
+import atexit
 import hashlib
 import json
 import os
@@ -27,7 +28,7 @@ if installed != PACKAGE_VERSION:
         f" version {PACKAGE_VERSION}. Next step: install that of these rules there, pip install 'afa[workflow] @ {source}'."
     )
 
-from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code
+from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code, versions
 from afa.config import (
     carried_extract,
     check_run_config,
@@ -47,13 +48,19 @@ from afa.cohort.table_cohort import (
 from afa.errors import AfaError
 from afa.files import sha256_of
 from afa.report.benchmarks import UNMEASURED, read_needs
+from afa.sources import NOTED, note_sources, sources
 from afa.stages import left_out, stages
 from afa.workflow import has_profile, join_the_living, remove_shards, workflow_folder
+
+SOURCES = set()
+"""Files of the project that rules name as inputs."""
 
 
 def home(path):
     """The path of a file or folder that comes with the workflow."""
-    return str(path) if HOME == Path.cwd() else str(HOME / path)
+    found = str(path) if HOME == Path.cwd() else str(HOME / path)
+    SOURCES.add(found)
+    return found
 
 
 def here_or_home(path):
@@ -70,6 +77,7 @@ try:
     )
     OWN_RULE_FILES = [os.path.relpath(file) for file in own_rule_files(settings)]
     COHORT = load_cohort_file(COHORT_FILE)
+    SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
     # A field has a bundle of its own; without it, and without a bundle that is named, the study is elicited.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
@@ -104,6 +112,12 @@ shell.prefix(
 )
 ENVIRONMENT = "../../envs/afa.yaml"
 os.environ["AFA_SOURCE"] = str(HOME.absolute())  # for envs/afa.post-deploy.sh
+
+
+# Each job compares, at its end, the code that it ran and the sources that it read with what was there at the start.
+onstart:
+    note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
+    os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
 
 
 # A killed run may leave shards that no job will read again, and Snakemake removes those of this run only. They stay
@@ -141,7 +155,9 @@ def files_of(folder, *patterns):
     not change when a file in it does."""
     found = [path for pattern in patterns for path in Path(folder).glob(pattern)]
     shown = [path for path in found if not path.name.startswith(".")]
-    return sorted(str(path) for path in shown if path.is_file())
+    files = sorted(str(path) for path in shown if path.is_file())
+    SOURCES.update(files)
+    return files
 
 
 PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
@@ -168,11 +184,34 @@ def contents(*parts):
 
 
 CODE = Code(Path(".snakemake/afa_code.json"))
+atexit.register(CODE.keep)
 
 
-def command_digest(command):
-    """Digest of the code that one command runs, such as `bundle:bundle_build`: the rule runs again when it changes."""
-    return CODE.digest(f"afa.cli.{command}")
+def code_of(*roots, beside=""):
+    """A parameter: the digest of the code that one job runs, what counts `beside` it, and the versions of packages.
+
+    A function, as only a job of the plan needs its digest: a module that another rule reaches may be half written.
+    """
+
+    def digest(wildcards):
+        try:
+            return f"{CODE.digest(*roots)}{beside} {versions()}"
+        except AfaError as error:
+            # Snakemake would show any other exception of a parameter with a traceback.
+            sys.exit(f"afa: {error}")
+
+    return digest
+
+
+def command_digest(command, beside=""):
+    """`code_of` one command, such as `bundle:bundle_build`."""
+    return code_of(f"afa.cli.{command}", beside=beside)
+
+
+def stage_digest(name, function):
+    """`code_of` one job of a stage: its `run` or its `summarise`, and the command that calls it."""
+    command = {"run": "stage", "summarise": "summarise"}[function]
+    return code_of(f"afa.cli.stage:{command}", f"afa.stages.{name}:{function}")
 
 
 def template_digest(pattern):
@@ -183,11 +222,8 @@ def template_digest(pattern):
 
 
 def notebook_code(notebook):
-    """Digest of the code that a figure notebook imports, beside that of the command that runs it."""
-    try:
-        return command_digest("report:notebook") + CODE.notebook(notebook)
-    except AfaError as error:
-        raise WorkflowError(str(error)) from None
+    """`code_of` a figure notebook's cells, and of the command that runs it."""
+    return code_of("afa.cli.report:notebook", notebook)
 
 
 # Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could

@@ -1,19 +1,17 @@
 # From questions to a bundle: recorded answers, or with `live` a model that is asked for what its record lacks.
-from afa.elicit.study import (
-    ALIASES_FILE,
-    KEYWORDS_FILE,
-    PHENOTYPES_FILE,
-    RECORD_FOLDER,
-    STUDY_FILE,
-)
+from afa.elicit.record import RETRIEVED
+from afa.elicit.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
 
 ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
-STUDY_FILES = files_of(STUDY, STUDY_FILE, PHENOTYPES_FILE, ALIASES_FILE)
+STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
 # A live stage appends to its record, which is therefore no input: it would be newer than what was made of it.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
-KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE) if ELICITATION.live else []
+KEYWORD_FILES = []
+if retrieves(STUDY):
+    KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE)
+    RECORD_FILES += [] if ELICITATION.live else files_of(RECORD, f"{RETRIEVED}/**/*")
 
 # The tables of each step. A study that looks at abstracts has further ones, for readers alone.
 ELICITED = {

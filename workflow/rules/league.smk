@@ -60,7 +60,7 @@ rule league:
         runtime=minutes,
     params:
         folder=folder_of_output("page"),
-        code=command_digest("cohort:league_page") + template_digest("league*"),
+        code=command_digest("cohort:league_page", template_digest("league*")),
     shell:
         "rm -rf {params.folder} && afa league page {input.fields} --out {params.folder} > {log} 2>&1"
 
@@ -123,7 +123,7 @@ if GAPS:
         params:
             field=folder_of_input("field"),
             folder=folder_of_output("tables"),
-            code=command_digest("cohort:league_page") + template_digest("league*"),
+            code=command_digest("cohort:league_page", template_digest("league*")),
         shell:
             "rm -rf {params.folder} && afa league page {params.field} --out {params.folder} > {log} 2>&1"
             " && cp {params.folder}/league.html {output.page}"

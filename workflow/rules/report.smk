@@ -124,6 +124,25 @@ for name, (_, _, reads) in dict(NOTEBOOKS).items():
         LEFT_OUT.setdefault(name, LEFT_OUT[lacking[0]])
         del NOTEBOOKS[name]
 
+# The files of resources/paper that a notebook shows.
+SHOWN = {
+    "sign_convergence": ["tab_m2_random_sign.csv"],
+    "chaos": ["tab_chaos.csv"],
+    "layer0": ["tab_layer0_synthetic.csv"],
+    "allocation": ["tab_m2_alloc.csv"],
+    "decision_quality": ["tab_m2_phase1_pat5.csv"],
+    "layer1": ["tab_layer1_informed.csv"],
+    "binary": ["tab_classification_with_llm.csv", "tab_layer1_informed.csv"],
+    "gauge": ["tab_m1acc.csv", "tab_m1agree.csv"],
+    "comparison": ["answers.yaml"],
+}
+
+
+def shown_in(notebook):
+    """The files of resources/paper that a notebook shows."""
+    return [home(f"resources/paper/{file}") for file in SHOWN.get(notebook, [])]
+
+
 for name, (_, _, reads) in NOTEBOOKS.items():
 
     rule:
@@ -134,7 +153,7 @@ for name, (_, _, reads) in NOTEBOOKS.items():
             notebook=home(f"notebooks/{name}.ipynb"),
             cohort=FILES["cohort"],
             paper=ancient(home("resources/paper")),
-            tables=PAPER_TABLES,
+            tables=shown_in(name),
             reads=[file for part in reads for file in files_of_part(part)],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
@@ -149,7 +168,7 @@ for name, (_, _, reads) in NOTEBOOKS.items():
             runtime=minutes,
         params:
             run=run_folder,
-            contents=contents(home(f"notebooks/{name}.ipynb"), PAPER_TABLES),
+            contents=contents(home(f"notebooks/{name}.ipynb"), shown_in(name)),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
@@ -193,8 +212,10 @@ rule published:
         ),
         paper="" if TABLE else f"--paper {home('resources/paper')}",
         contents=contents(PAPER_TABLES),
-        code=command_digest("report:publish_tables")
-        + sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
+        code=command_digest(
+            "report:publish_tables",
+            sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
+        ),
     shell:
         "afa publish {input.summary} --cohort {params.cohort} {params.paper} {params.stages}"
         " --out {params.folder} > {log} 2>&1"
@@ -312,11 +333,13 @@ rule report_page:
                 for name in ("decisions", "errata", "past_the_paper")
             ],
         ),
-        code=command_digest("report:report_page")
-        + template_digest("report.*")
-        + template_digest("league_tables.*")
-        + template_digest("run.md")
-        + template_digest("notebook.*"),
+        code=command_digest(
+            "report:report_page",
+            template_digest("report.*")
+            + template_digest("league_tables.*")
+            + template_digest("run.md")
+            + template_digest("notebook.*"),
+        ),
     shell:
         "afa report {params.run} --paper {params.paper} --docs {params.docs}"
         " {params.parts:q} {params.left_out:q} {params.measured} --out {output.page} --readme {output.readme} > {log} 2>&1"

@@ -6,7 +6,7 @@
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
 for name, stage in STAGES.items():
     summary = stage.summary or ()
-    shown_by = [CODE.stage(name, "summarise")] if stage.summary is not None else []
+    shown_by = [] if stage.summary is None else [f"afa.stages.{name}:summarise"]
 
     if is_split(name) and name != "allocation":
 
@@ -35,7 +35,7 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 shard=shard_option,
                 settings=settings_of(stage.settings),
-                code=CODE.stage(name, "run"),
+                code=stage_digest(name, "run"),
             shell:
                 "afa stage {params.stage} {params.inputs} {params.shard} --settings {params.settings:q}"
                 " --threads {threads} --out {output.tables} > {log} 2>&1"
@@ -81,11 +81,8 @@ for name, stage in STAGES.items():
                 settings=settings_of(summary),
                 of_shards=settings_of(stage.settings),
                 contents=contents(OWN_RULE_FILES if name == "allocation" else []),
-                code=[
-                    command_digest("stage:gather"),
-                    *shown_by,
-                    CODE.stage(name, "run"),
-                ],
+                code=code_of("afa.cli.stage:gather", *shown_by),
+                code_of_shards=stage_digest(name, "run"),
                 folder=folder_of_output("tables"),
                 rows=rows_option,
             shell:
@@ -120,7 +117,7 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 settings=settings_of([*stage.settings, *summary]),
                 contents=contents(sources_of(stage)),
-                code=[CODE.stage(name, "run"), *shown_by],
+                code=code_of("afa.cli.stage:stage", f"afa.stages.{name}:run", *shown_by),
                 folder=folder_of_output("tables"),
                 rows=rows_option,
             shell:
