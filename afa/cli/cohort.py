@@ -104,6 +104,8 @@ def cohort_extract(
     samples = geo.read_samples(files)
     values = geo.read_expression(files, settings.expression, samples, row_ids(tiers))
     geo.write_extract(out, settings, samples, values, tiers, genes_of=model.name, taken_from=origin_files(files))
+    for note in values.notes:
+        typer.echo(note)
     typer.echo(f"{len(values.values)} rows of {values.n_rows}, {len(samples)} samples into {out}")
 
 
@@ -161,6 +163,8 @@ def cohort_build(
         **_other_names(model, aliases, ensembl),
     )
     write_cohort(cohort, out)
+    for note in cohort.provenance.get("reading", ()):
+        typer.echo(note)
     for entity in sorted(set(settings.labels) - set(model.entities)):
         typer.echo(f"label rule {entity} is not used: the bundle has no such entity")
     typer.echo(f"{len(cohort.patients)} patients x {len(cohort.features)} features into {out}")
