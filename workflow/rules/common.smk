@@ -47,7 +47,8 @@ from afa.cohort.table_cohort import (
 )
 from afa.errors import AfaError
 from afa.files import sha256_of
-from afa.report.benchmarks import UNMEASURED, read_needs
+from afa.report.benchmarks import UNMEASURED, read_needs, read_stored
+from afa.report.start import start_notes
 from afa.sources import NOTED, note_sources, sources
 from afa.stages import left_out, stages
 from afa.workflow import has_profile, join_the_living, remove_shards, workflow_folder
@@ -118,6 +119,13 @@ os.environ["AFA_SOURCE"] = str(HOME.absolute())  # for envs/afa.post-deploy.sh
 onstart:
     note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
     os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
+    if not Path(RUN, "summary.csv").exists():
+        runs = read_stored(home("resources/benchmarks"))
+        cores, here = len(os.sched_getaffinity(0)), not workflow.non_local_exec
+        for note in start_notes(
+            runs, settings.cohort, Path(RUN), SOURCES, cores=cores, here=here
+        ):
+            logger.info(f"afa: {note}")
 
 
 # A killed run may leave shards that no job will read again, and Snakemake removes those of this run only. They stay
