@@ -175,7 +175,6 @@ if TYPE_CHECKING:
 
         allocation: Allocation = Allocation()
         chaos: Any = None
-        elicitation_error: Any = None
         closure: Closure = Closure()
         inference: Inference = Inference()
         bootstrap: Bootstrap = Bootstrap()

@@ -77,32 +77,21 @@ def two_elbo(solutions: Sequence[MeanField]) -> Floats:
     return difference
 
 
-def population(evidence: Sequence[Evidence], solutions: Sequence[MeanField], empty: Sequence[MeanField]) -> Floats:
-    """E[S_a | x_obs] - E[S_b | x_obs] where the patient may be of any of the entities, or of none (ours).
+def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
+    """E[S_a | x_obs] - E[S_b | x_obs] where unobserved features are independent, each with its own frequencies (ours).
 
-    `linearity` expects what is hidden from the two entities of the duel, half and half; this, from all N and a null of
-    independent uniform features, each by its posterior. empty : what is solved before any observation.
+    Parameters
+    ----------
+    frequencies : (n_features, 3) float64
+        Probabilities of -1, 0 and +1 of each feature, for example its shares among unlabelled patients.
+
     """
-    cross = cross_expectations(evidence, [solution.marginals for solution in solutions])
-    under_null = [state.constant for state in evidence]  # there, what is hidden has mean 0
-    expected = population_posterior(evidence, solutions, empty) @ np.vstack([cross, under_null])
+    second = frequencies[:, 2] + frequencies[:, 0]
+    first = frequencies[:, 2] - frequencies[:, 0]
+    marginals = Marginals(np.arange(len(frequencies)), first, second)
+    expected = np.array([expected_score(state, marginals) for state in evidence])
     difference: Floats = expected[:, None] - expected[None, :]
     return difference
-
-
-def population_posterior(
-    evidence: Sequence[Evidence], solutions: Sequence[MeanField], empty: Sequence[MeanField]
-) -> Floats:
-    """(N + 1,) probabilities of the entities' models and, last, of the null, given the observations (decisions.md S7).
-
-    log P(x_obs given v) = pi_v + F_v(x_obs) - F_v(empty), over all M features; -t log 3 for the null, of log-odds 0.
-    """
-    of_null = -float(evidence[0].observed.sum()) * np.log(3.0)
-    pairs = zip(evidence, solutions, empty, strict=True)
-    log = np.array([*(state.mrf.prior + given.elbo - before.elbo for state, given, before in pairs), of_null])
-    weights = np.exp(log - log.max())
-    posterior: Floats = weights / weights.sum()
-    return posterior
 
 
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:

@@ -176,8 +176,6 @@ def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
         ("accurate.rounds", [10, 0]),
         ("accurate.chains", 1),
         ("accurate.limit", -1),
-        ("ranking.rounds", [10, 0]),
-        ("ranking.whole_permutations", 0),
         ("labels_needed.sizes", [10, 1]),
         ("labels_needed.sizes", []),
         ("labels_needed.repeats", 0),

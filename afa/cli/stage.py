@@ -60,7 +60,7 @@ def stage(
     given: dict[str, Any] = {
         key: Tables(path) if _is_stage(key) else path
         for key, path in folders.items()
-        if key in (*described.inputs, *described.optional)
+        if key in described.inputs
     }
     if "cohort" in given:
         given["bundle"], given["cohort"] = load_inputs(folders["bundle"], folders["cohort"])

@@ -145,7 +145,7 @@ ROUNDING = 1e-9
 class Stage:
     """What is known about a stage before it runs; the module's docstring explains each word.
 
-    inputs, optional : names of what `run` reads, and of what it may be given too. settings, summary : keys of the
+    inputs : names of what `run` reads. settings, summary : keys of the
     configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
     figure : chapter and title in the report of `notebooks/NAME.ipynb`, which reads tables and rows of this stage alone.
     beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
@@ -157,7 +157,6 @@ class Stage:
     """
 
     inputs: tuple[str, ...] = ("bundle", "cohort")
-    optional: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     section: type[Section] | None = None
     sharded: bool = False

@@ -61,8 +61,6 @@ class Calibration(Section):
 
     rounds: Rounds = (10, 50, 100, 150, 200)
     """t at which probabilities are held against the truth, beside 0 and M"""
-    simulated: int = Field(200, ge=20, multiple_of=2)
-    """patients drawn from each task's own model, half of each class"""
 
 
 class Layer0(Section):

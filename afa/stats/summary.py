@@ -23,9 +23,9 @@ COLUMNS = [*TEXT, *NUMBERS]
 TABLES = [
     *("sign_accuracy_random", "chaos_gap", "allocation_sign", "allocation_p_at_k", "certified_round"),
     *("bracket_rate", "layer0_bundle", "layer0_synthetic", "binary", "gauge_agreement", "gauge_correlation"),
-    *("gauge_accuracy", "calibration", "clinical", "specificity", "labels", "controls", "ranking"),
-    *("acquisition_saved", "elicitation_error", "meanfield_vs_exact", "labels_needed", "null"),
-    *("elicitation_health", "stopping", "llm_baselines", "sanity", "errata"),
+    *("gauge_accuracy", "calibration", "specificity", "labels", "controls"),
+    *("acquisition_saved", "meanfield_vs_exact", "labels_needed", "null"),
+    *("stopping", "llm_baselines", "sanity", "errata"),
 ]
 METRICS = [
     *("accuracy", "balanced_accuracy", "sensitivity", "specificity", "auroc", "average_precision"),

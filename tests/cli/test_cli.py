@@ -158,8 +158,8 @@ def test_a_cohort_made_for_another_bundle_is_refused(copy, tmp_path):
         (("gauge", "--settings", '{"gauge": {"rounds": [10, "ten"]}}'), ("key gauge.rounds",)),
         (("sign", "--settings", "seeds=1"), ("--settings", "a JSON object")),
         (
-            ("elicitation_error", "--settings", '{"elicitation_error": {"flips": [0, 1.5]}}'),
-            ("elicitation_error.flips",),
+            ("labels", "--settings", '{"labels": {"percents": [0, 150]}}'),
+            ("labels.percents",),
         ),
         (("nothing",), ("'nothing'", "the name of a stage")),
         (("calibration",), ("no binary", "--input binary=PATH")),

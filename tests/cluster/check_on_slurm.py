@@ -40,7 +40,7 @@ SITE = [
     *(f"shards_of_{stage}={parts}" for stage, parts in {"allocation": 4, "sign": 2, "chaos": 2, "layer1": 2}.items()),
     "pages=4",
 ]
-LONG = ("binary", "sanity", "elicitation_error")
+LONG = ("binary", "sanity", "layer0_synthetic")
 """Stages of one job that takes some seconds even here."""
 SECONDS = 3600
 """Longest wait for a run; a busy machine needs many times the minutes of an idle one."""
@@ -185,7 +185,7 @@ def test_a_job_that_exceeds_its_memory_is_killed_and_runs_again_with_more(on_slu
 
 @pytest.mark.usefixtures("cluster")
 def test_a_job_that_slurm_cancels_in_a_rerun_is_not_forgotten(tmp_path: Path) -> None:
-    stage = "elicitation_error"
+    stage = "layer0_synthetic"
     made = [f"{RUN}/curves/{stage}.parquet"]
     arguments = ["--profile", "profiles/slurm", *SITE, "--retries=0"]
     runs = SmallRun(tmp_path / "on_slurm"), SmallRun(tmp_path / "clean")
@@ -193,7 +193,7 @@ def test_a_job_that_slurm_cancels_in_a_rerun_is_not_forgotten(tmp_path: Path) ->
     assert snakemake(folder, "finished.log", *arguments, targets=made).wait(SECONDS) == 0
     before = digests(folder)
     for run in runs:
-        run.set({stage: {"flips": [0, 0.2], "replicates": 2, "simulated": 400}})
+        run.set({"layer0": {"simulated": 400}})
     assert snakemake(clean, "log", "--cores", "2", targets=made).wait(SECONDS) == 0
     log, began, end = folder / RUN / "logs" / f"{stage}.log", time.time(), time.monotonic() + SECONDS
     cancelled = snakemake(folder, "job_cancelled.log", *arguments, targets=made)

@@ -85,7 +85,6 @@ def test_space_grows_with_patients_where_there_are_patients_and_holds_the_shards
     ("rule", "stage"),
     [
         ("allocation_truth", "allocation_truth"),
-        ("simulated_calibration_summary", "simulated_calibration"),
         ("layer0_synthetic", "layer0_synthetic"),
         ("summary", "report"),
         ("copy_bundle", "bundle"),

@@ -102,12 +102,6 @@ def test_seeds_that_choose_patients_and_measure_them_are_a_fault():
     assert "expected no seed in both lists: 2 would" in found
 
 
-def test_chances_of_a_flip_must_begin_with_none():
-    (found,) = faults("elicitation_error={flips: [0.1, 0.5]}")
-    assert "elicitation_error.flips: found" in found
-    assert "expected a list that begins with 0" in found
-
-
 @pytest.mark.parametrize(
     ("module", "words"),
     [

@@ -153,8 +153,7 @@ def test_one_entity_and_bundles_that_do_not_fit_are_refused(fevers: Bundle, tmp_
 
 @pytest.mark.parametrize(
     "command",
-    [("stage", "binary", "--cohort", "cohort"), ("stage", "simulated_calibration")],
-    ids=["with a cohort", "without one"],
+    [("stage", "binary", "--cohort", "cohort")],
 )
 def test_experiments_leave_such_a_bundle_alone(command: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "out"

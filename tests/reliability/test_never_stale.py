@@ -29,7 +29,7 @@ BUNDLE, COHORT = "my_bundle/unary.csv", "config/cohorts/small.yaml"
 def _setting(project: Path) -> None:
     path = project / "config/config.yaml"
     settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    settings["calibration"]["simulated"] += 2
+    settings["layer0"]["simulated"] += 2
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
 
 
@@ -122,7 +122,7 @@ def test_a_job_that_fails_on_a_change_is_made_up_for_by_the_next_call(
 
 
 @pytest.mark.parametrize(
-    ("change", "output"), [("setting", "tables/simulated_calibration"), ("code line", "shards/sign")]
+    ("change", "output"), [("setting", "tables/layer0_synthetic"), ("code line", "shards/sign")]
 )
 def test_a_stage_that_was_killed_in_a_rerun_is_not_forgotten(project: Path, change: str, output: str) -> None:
     CHANGES[change](project)

@@ -48,11 +48,7 @@ STAGES = {
     "binary": {"random_order": SEED},
     "labels": {"labels": {"thresholds": [0.5], "percents": [50], "permutations": 2, "whole_permutations": 3, **SEED}},
     "labels_needed": {"labels_needed": {"sizes": [2, 4], "repeats": 2, "permuted": 1, "tested": 2, "of_each_class": 1}},
-    "ranking": {"top_k": 1, "ranking": {"rounds": [2, 4], "permutations": 2, "whole_permutations": 3, **SEED}},
     "calibration": {"calibration": {"rounds": [2]}},
-    "simulated_calibration": {"calibration": {"simulated": 20}},
-    "elicitation_error": {"elicitation_error": {"flips": [0, 0.5], "replicates": 1, "simulated": 20}},
-    "elicitation_health": {"bootstrap": {"resamples": 100}},
     "gauge": {"gauge": {"rounds": [2]}},
     "accurate": {
         "top_k": 1,

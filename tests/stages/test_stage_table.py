@@ -27,7 +27,7 @@ def heads(keys: tuple[str, ...]) -> set[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_takes_what_its_description_says(name: str) -> None:
     stage, module = stages()[name], import_module(f"afa.stages.{name}")
-    optional = {"threads", *stage.optional} | ({"patients"} if stage.sharded else set())
+    optional = {"threads", *({"patients"} if stage.sharded else ())}
     takes = set(inspect.signature(module.run).parameters)
     assert takes - optional == {*stage.inputs, *heads(stage.settings)}
     assert stage.sharded == ("patients" in takes)

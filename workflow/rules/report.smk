@@ -80,9 +80,7 @@ NOTEBOOKS = {
         "reliability of the probability",
         [
             "curves/calibration.parquet",
-            "curves/simulated_calibration.parquet",
             "tables/calibration",
-            "tables/simulated_calibration",
         ],
     ),
     "gauge": (
@@ -95,20 +93,10 @@ NOTEBOOKS = {
         "labels, by reference and coupling",
         ["curves/labels.parquet"],
     ),
-    "ranking": (
-        "Past the paper",
-        "rankings by scale and by method",
-        ["curves/ranking.parquet"],
-    ),
     "accurate": (
         "Past the paper",
         "decisions that mean-field changes",
         ["curves/accurate.parquet"],
-    ),
-    "elicitation_health": (
-        "Checks",
-        "quality of the elicitation",
-        ["curves/elicitation_health.parquet", "tables/elicitation_health"],
     ),
     "inference": (
         "Checks",
