@@ -58,9 +58,7 @@ def stage(
         fault = Fault(f"afa stage {name}", f"no {', '.join(missing)}", "all its inputs", f"add {' '.join(words)}")
         raise ConfigError(fault)
     given: dict[str, Any] = {
-        key: Tables(path) if _is_stage(key) else path
-        for key, path in folders.items()
-        if key in described.inputs
+        key: Tables(path) if _is_stage(key) else path for key, path in folders.items() if key in described.inputs
     }
     if "cohort" in given:
         given["bundle"], given["cohort"] = load_inputs(folders["bundle"], folders["cohort"])

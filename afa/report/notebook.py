@@ -74,7 +74,7 @@ def read_notebook(path: str | Path) -> NotebookNode:
     """Return the notebook at `path`; a `ReportError` where the file is none."""
     try:
         return nbformat.read(path, as_version=4)
-    except (ValueError, KeyError, AttributeError, nbformat.ValidationError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError) as error:
         words = (str(error).splitlines() or [type(error).__name__])[0]
         raise ReportError(Fault(str(path), f"no notebook ({words})", "a Jupyter notebook", "correct it")) from None
 

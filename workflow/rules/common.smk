@@ -43,6 +43,7 @@ from afa.cohort.table_cohort import (
 from afa.errors import AfaError
 from afa.files import sha256_of
 from afa.report.benchmarks import UNMEASURED, fold, read_needs
+from afa.report.cells import caption_of, fill_caption
 from afa.stages import left_out, stages
 from afa.workflow import (
     decide_by_content,
@@ -162,6 +163,15 @@ def notebook_code(notebook):
         return command_digest("report:notebook") + CODE.notebook(notebook)
     except AfaError as error:
         raise WorkflowError(str(error)) from None
+
+
+def notebook_caption(notebook):
+    """The caption of a notebook's figure, filled in for this run, for Snakemake's own report."""
+    try:
+        words = caption_of(notebook)
+    except AfaError as error:
+        raise WorkflowError(str(error)) from None
+    return doubled(fill_caption(words, COHORT.name, settings.bootstrap.confidence))
 
 
 # Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could

@@ -120,19 +120,33 @@ for name, (_, _, reads) in dict(NOTEBOOKS).items():
         LEFT_OUT.setdefault(name, LEFT_OUT[lacking[0]])
         del NOTEBOOKS[name]
 
-for name, (_, _, reads) in NOTEBOOKS.items():
+for name, (chapter, title, reads) in NOTEBOOKS.items():
 
     rule:
         name:
             f"{name}_notebook"
         input:
             notebook=home(f"notebooks/{name}.ipynb"),
+            # For the caption, which gives the confidence of the intervals: with another one their tables change too.
+            config=ancient(f"{RUN}/config.json"),
             cohort=f"{RUN}/cohort",
             paper=ancient(home("resources/paper")),
             tables=PAPER_TABLES,
             reads=[f"{RUN}/{part}" for part in reads],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
+            pdf=report(
+                f"{RUN}/figures/{name}.pdf",
+                caption="../report/figure.rst",
+                category=chapter,
+                labels={"figure": title, "form": "PDF"},
+            ),
+            svg=report(
+                f"{RUN}/figures/{name}.svg",
+                caption="../report/figure.rst",
+                category=chapter,
+                labels={"figure": title, "form": "SVG"},
+            ),
         log:
             f"{RUN}/logs/{name}_notebook.log",
         benchmark:
@@ -144,10 +158,12 @@ for name, (_, _, reads) in NOTEBOOKS.items():
             runtime=minutes,
         params:
             run=subpath(input.cohort, parent=True),
+            figure=subpath(output.svg, strip_suffix=".svg"),
+            caption=notebook_caption(home(f"notebooks/{name}.ipynb")),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
-            " -p run={params.run} -p paper={input.paper} > {log} 2>&1"
+            " -p run={params.run} -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
 
 
 # The tables for readers, each as CSV and Parquet, with the units of every column.
@@ -193,6 +209,7 @@ REPORTED = [
     *([] if "allocation" in LEFT_OUT else [f"{RUN}/explorer.html"]),
     f"{RUN}/published",
     *expand(f"{RUN}/notebooks/{{name}}.ipynb", name=NOTEBOOKS),
+    *expand(f"{RUN}/figures/{{name}}.{{form}}", name=NOTEBOOKS, form=["pdf", "svg"]),
 ]
 
 
