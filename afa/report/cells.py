@@ -41,7 +41,7 @@ def caption_of(notebook: str | Path) -> str:
 
     Raises
     ------
-    ReportError : no cell is tagged `caption`, or its first line of code is no `show_caption("...", run, patients)`.
+    ReportError : no cell is tagged `caption`, or it does not end with `show_caption("...", run, patients)`.
 
     """
     path = Path(notebook)
@@ -69,10 +69,15 @@ def fill_caption(words: str, cohort: str, confidence: float) -> str:
     return in_words(words).format(cohort=cohort, confidence=f"{100 * confidence:g} %")
 
 
-def show_caption(words: str, run: str | Path, patients: Cohort) -> None:
-    """Show a caption of Markdown below its figure, filled in from the run: see `FIELDS`."""
+def show_caption(words: str, run: str | Path, patients: Cohort, confidence: float | str = "") -> None:
+    """Show a caption of Markdown below its figure, with its fields filled in: see `FIELDS`.
+
+    confidence : of the intervals; the workflow gives it, and by hand it is read from the settings of the run.
+    """
     from IPython.display import Markdown, display  # noqa: PLC0415 (the workflow reads captions, and shows none)
 
-    settings = Path(run) / "config.json"
-    confidence = json.loads(settings.read_text(encoding="utf-8"))["bootstrap"]["confidence"]
-    display(Markdown(fill_caption(" ".join(words.split()), patients.name, confidence)))  # type: ignore[no-untyped-call]
+    if "{confidence}" in words and not confidence:
+        settings = json.loads((Path(run) / "config.json").read_text(encoding="utf-8"))
+        confidence = settings["bootstrap"]["confidence"]
+    filled = fill_caption(" ".join(words.split()), patients.name, float(confidence or 0))
+    display(Markdown(filled))  # type: ignore[no-untyped-call]

@@ -15,7 +15,9 @@ MAKES = ("--out", "--readme", "--dropped", "--report")
 
 def outputs(words: list[str]) -> list[str]:
     """Every path that a command is to write."""
-    return [word for option, word in pairwise(words) if option in MAKES]
+    made = [word for option, word in pairwise(words) if option in MAKES]
+    figures = [word.removeprefix("figure=") for word in words if word.startswith("figure=")]
+    return made + [f"{figure}.{form}" for figure in figures for form in ("pdf", "svg")]
 
 
 def read(made: list[str]) -> list[str]:

@@ -30,6 +30,7 @@ PROGRAM = r"""#!/bin/sh
 while [ $# -gt 0 ]; do
   case "$1" in
     --out|--readme|--dropped|--report) case "${2##*/}" in *.*) : > "$2";; *) mkdir -p "$2";; esac; shift;;
+    figure=*) : > "${1#*=}.pdf"; : > "${1#*=}.svg";;
   esac
   shift
 done

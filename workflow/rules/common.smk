@@ -165,13 +165,25 @@ def notebook_code(notebook):
         raise WorkflowError(str(error)) from None
 
 
-def notebook_caption(notebook):
-    """The caption of a notebook's figure, filled in for this run, for Snakemake's own report."""
+def caption_in(notebook):
+    """The caption of a notebook's figure, with its fields in braces."""
     try:
-        words = caption_of(notebook)
+        return caption_of(notebook)
     except AfaError as error:
         raise WorkflowError(str(error)) from None
-    return doubled(fill_caption(words, COHORT.name, settings.bootstrap.confidence))
+
+
+def notebook_caption(notebook):
+    """The caption of a notebook's figure, filled in for this run, for Snakemake's own report."""
+    return doubled(
+        fill_caption(caption_in(notebook), COHORT.name, settings.bootstrap.confidence)
+    )
+
+
+def confidence_option(notebook):
+    """The option with the confidence of the intervals, for a notebook whose caption gives it."""
+    said = "{confidence}" in caption_in(notebook)
+    return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
 # Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could

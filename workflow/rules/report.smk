@@ -127,8 +127,6 @@ for name, (chapter, title, reads) in NOTEBOOKS.items():
             f"{name}_notebook"
         input:
             notebook=home(f"notebooks/{name}.ipynb"),
-            # For the caption, which gives the confidence of the intervals: with another one their tables change too.
-            config=ancient(f"{RUN}/config.json"),
             cohort=f"{RUN}/cohort",
             paper=ancient(home("resources/paper")),
             tables=PAPER_TABLES,
@@ -160,10 +158,12 @@ for name, (chapter, title, reads) in NOTEBOOKS.items():
             run=subpath(input.cohort, parent=True),
             figure=subpath(output.svg, strip_suffix=".svg"),
             caption=notebook_caption(home(f"notebooks/{name}.ipynb")),
+            confidence=confidence_option(home(f"notebooks/{name}.ipynb")),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
-            " -p run={params.run} -p paper={input.paper} -p figure={params.figure} > {log} 2>&1"
+            " -p run={params.run} -p paper={input.paper} -p figure={params.figure}"
+            " {params.confidence} > {log} 2>&1"
 
 
 # The tables for readers, each as CSV and Parquet, with the units of every column.
@@ -318,7 +318,7 @@ rule workflow_report:
         config=f"{RUN}/config.json",
         text=collect(
             home("workflow/report/{name}.rst"),
-            name=["workflow"],
+            name=["workflow", "figure"],
         ),
     output:
         f"{RUN}/workflow.html",
