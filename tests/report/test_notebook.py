@@ -2,6 +2,11 @@
 
 import os
 import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
 from unittest import mock
 
 import nbformat
@@ -89,6 +94,31 @@ def test_a_cell_that_fails_is_named_and_neither_notebook_nor_figure_is_kept(tmp_
     assert "Next step: open the notebook and run it with these parameters: {'figure':" in str(failed.value)
     assert "\x1b" not in str(failed.value)
     assert [path.name for path in tmp_path.iterdir()] == ["in.ipynb"]
+
+
+@pytest.mark.parametrize("signal", [SIGTERM, SIGKILL])
+def test_a_job_that_is_cancelled_or_killed_leaves_no_kernel_and_no_notebook(tmp_path, signal):
+    cell = 'import os, time\nprint(1)\nopen(figure + ".svg", "w").write(str(os.getpid()))\ntime.sleep(600)'
+    source, drawn = notebook(tmp_path / "in.ipynb", cell), tmp_path / "drawn.svg"
+    words = ["notebook", str(source), "--out", str(tmp_path / "out.ipynb"), "-p", f"figure={tmp_path / 'drawn'}"]
+    job = subprocess.Popen([Path(sys.executable).with_name("afa"), *words])
+    try:
+        kernel = int(wait_for(lambda: drawn.is_file() and drawn.read_text()))
+    finally:
+        job.send_signal(signal)
+    assert job.wait(60) == (128 + SIGTERM if signal == SIGTERM else -SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{kernel}").exists())
+    assert not (tmp_path / "out.ipynb").exists()
+    assert not (drawn.exists() and signal == SIGTERM)
+
+
+def wait_for(made, seconds=120):
+    """What `made` returns as soon as that is true."""
+    limit = time.monotonic() + seconds
+    while not (found := made()):
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+    return found
 
 
 def test_an_unknown_parameter_and_a_file_that_is_no_notebook_are_one_error_each(tmp_path):
