@@ -2,7 +2,7 @@
 
 Each of the names below is imported when it is first used, so that `import afa` is quick. The public interface has
 these modules too, with the parts that the planners are made of: `afa.planner`, `afa.allocate` (rules), `afa.session`,
-`afa.bundle`, `afa.mrf`, `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.annealed`,
+`afa.bundle`, `afa.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
 `afa.inference.result`, `afa.closure`, `afa.preference` (scores), `afa.gain`, `afa.bracket`, `afa.copeland`,
 `afa.formats`, `afa.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
 """
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from afa.bundle import validate_bundle as validate_bundle
     from afa.cohort.encode_table import encode as encode
     from afa.errors import AfaError as AfaError
-    from afa.inference.annealed import annealed as annealed
     from afa.inference.exact import exact as exact
     from afa.inference.meanfield import Solver as Solver
     from afa.inference.meanfield import mean_field as mean_field
@@ -37,7 +36,6 @@ _NAMES = {
     "afa.bundle": ("Bundle", "load_bundle", "validate_bundle"),
     "afa.cohort.encode_table": ("encode",),
     "afa.errors": ("AfaError",),
-    "afa.inference.annealed": ("annealed",),
     "afa.inference.exact": ("exact",),
     "afa.inference.meanfield": ("Solver", "mean_field"),
     "afa.mrf": ("Evidence", "PairwiseMRF"),

@@ -174,7 +174,6 @@ def test_a_key_like_no_other_is_refused_with_the_keys_that_there_are() -> None:
         ("labels.strengths", [0.5, 1.0]),
         ("labels.permutations", 0),
         ("accurate.rounds", [10, 0]),
-        ("accurate.chains", 1),
         ("accurate.limit", -1),
         ("labels_needed.sizes", [10, 1]),
         ("labels_needed.sizes", []),

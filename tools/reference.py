@@ -18,7 +18,7 @@ from afa.files import atomic_folder
 
 PUBLIC = (
     *("afa", "afa.planner", "afa.allocate", "afa.session", "afa.bundle", "afa.mrf"),
-    *("afa.inference.meanfield", "afa.inference.exact", "afa.inference.annealed", "afa.inference.result"),
+    *("afa.inference.meanfield", "afa.inference.exact", "afa.inference.result"),
     *("afa.closure", "afa.preference", "afa.gain", "afa.bracket", "afa.copeland"),
     *("afa.formats", "afa.plot", "afa.errors"),
 )

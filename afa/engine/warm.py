@@ -36,7 +36,6 @@ from afa.engine.sharing import model_distances, sharing_of
 from afa.engine.state import new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
-from afa.inference.annealed import annealed
 from afa.inference.answers import Answers
 from afa.inference.hierarchy import Hierarchy
 
@@ -92,7 +91,6 @@ def _tasks() -> None:
 
 def _exactly() -> None:
     model = small_bundle().mrf("u")
-    annealed(model, chains=2, steps=2)
     log_partitions(model, np.zeros((1, M), dtype=np.bool_), np.zeros((1, M), dtype=np.int8))
     score_distribution(model)
 

@@ -219,5 +219,5 @@ def findings(summary: pd.DataFrame) -> dict[str, str]:
     changed = 100 * rates[rates["table"] == "meanfield_vs_exact"].groupby("method")["value"].max()
     if len(changed):
         parts = ", ".join(f"{share:.1f} % by {method}" for method, share in changed.items())
-        said["accurate"] = f"Mean-field changes at most {parts} of the decisions that accurate inference makes"
+        said["accurate"] = f"Mean-field changes at most {parts} of the decisions by exact inference"
     return said

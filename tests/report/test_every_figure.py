@@ -57,7 +57,7 @@ STAGES = {
     "gauge": {"gauge": {"rounds": [2]}},
     "accurate": {
         "top_k": 1,
-        "accurate": {"patients": 4, "linearity_patients": 2, "rounds": [2], "chains": 20, "steps": 5, "limit": 300},
+        "accurate": {"patients": 4, "linearity_patients": 2, "rounds": [2], "limit": 300},
     },
     "layer0": {"top_k": 1, "layer0": {"clusters": [2]}},
     "layer0_synthetic": {"layer0": {"simulated": 20}},
