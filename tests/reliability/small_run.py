@@ -58,7 +58,7 @@ SETTINGS: dict[str, Any] = {
     "random_order": {"seeds": [0], "starts": ["uniform"]},
     "gauge": {"seeds": [0], "rounds": [2]},
     "accurate": {"patients": 4, "linearity_patients": 2, "rounds": [2], "limit": 30},
-    "calibration": {"rounds": [2], "simulated": 20},
+    "calibration": {"rounds": [2]},
     "labels": {"seeds": [0], "percents": [50], "permutations": 2, "whole_permutations": 20},
     "labels_needed": {"sizes": [4], "repeats": 1, "tested": 2, "of_each_class": 1},
     "chaos": {"selecting_seeds": [0], "measuring_seeds": [1]},
