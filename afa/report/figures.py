@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
@@ -132,6 +133,9 @@ class Shown(Figure):
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw the figure, with the names of scores and rules in words wherever they stand."""
+        for axis in (axis for axes in self.axes for axis in (axes.xaxis, axes.yaxis)):
+            if isinstance(axis.get_major_locator(), FixedLocator):  # other ticks have numbers
+                axis.set_ticklabels([in_words(label.get_text()) for label in axis.get_ticklabels()])
         for text in self.findobj(Text):
             assert isinstance(text, Text)
             text.set_text(in_words(text.get_text()))
