@@ -135,7 +135,9 @@ class Shown(Figure):
         """Draw the figure, with the names of scores and rules in words wherever they stand."""
         for axis in (axis for axes in self.axes for axis in (axes.xaxis, axes.yaxis)):
             if isinstance(axis.get_major_locator(), FixedLocator):  # other ticks have numbers
-                axis.set_ticklabels([in_words(label.get_text()) for label in axis.get_ticklabels()])
+                labels = [label.get_text() for label in axis.get_ticklabels()]
+                if (words := list(map(in_words, labels))) != labels:
+                    axis.set_ticklabels(words)
         for text in self.findobj(Text):
             assert isinstance(text, Text)
             text.set_text(in_words(text.get_text()))
