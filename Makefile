@@ -5,7 +5,7 @@ VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # A misspelt choice would run with the defaults.
-CHOICES := COHORT BUNDLE RUN SOURCE GEO_MIRROR TABLES PROFILE NETWORK COHORT_FOLDER MINUTES SEED CASES N PYTHON
+CHOICES := COHORT BUNDLE RUN SOURCE GEO_MIRROR TABLES PROFILE COHORT_FOLDER MINUTES SEED CASES N PYTHON
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(findstring command line,$(origin $(name))),$(name)))
 $(foreach name,$(filter-out $(CHOICES),$(GIVEN)),$(error $(name)=: found an unknown choice; expected one of $(CHOICES)))
 
@@ -13,7 +13,7 @@ CONFIG := $(strip $(if $(COHORT),"cohort=$(COHORT)") $(if $(BUNDLE),"bundle=$(BU
 SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $(if $(CONFIG),--config $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce league doctor test test-all pythons test-cluster storm fuzz mutants nightly bench lint wheel api schema lock clean
+.PHONY: help reproduce league test test-all pythons test-cluster storm fuzz mutants nightly bench lint wheel api schema lock clean
 
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,9 +30,6 @@ endif
 league: $(VENV)/.ready ## every field with real labels on one page; TABLES= names a folder with those that are not carried
 	$(SNAKEMAKE) -- league
 	@echo "page: results/league/page/league.html"
-
-doctor: $(VENV)/.ready ## what would stop or spoil that run, before it starts; the same choices, and NETWORK=1 asks servers too
-	afa doctor $(if $(PROFILE),--profile $(PROFILE)) $(if $(NETWORK),--network) $(if $(CONFIG),--config $(CONFIG))
 
 # One thread for linear algebra, as jobs of the workflow have: more of them wait for each other on the same processors.
 PYTEST := OPENBLAS_NUM_THREADS=1 python -m pytest -n 2 --dist loadscope --no-loadscope-reorder

@@ -19,7 +19,7 @@ settings.register_profile("local", deadline=None, max_examples=60)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 ROOT = Path(__file__).parent.parent
-ORDER = (("test_engine_warm.py",), ("elicit", "workflow", "cohort", "doctor"), ("reliability", "report"))
+ORDER = (("test_engine_warm.py",), ("elicit", "workflow", "cohort"), ("reliability", "report"))
 """What begins: one worker compiles the kernels, the other runs tests without any; then what takes longest."""
 gc.disable()  # until all tests are collected: a quarter of that time went into looking for garbage
 typer.main.get_command = functools.cache(typer.main.get_command)  # a process builds the commands once; so do the tests

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from doctored import gathered
 
 from afa.bundle.read import entities_of
 from afa.cohort.cohort import load_cohort
@@ -27,8 +26,6 @@ from afa.cohort.table_cohort import (
     load_field,
     write_table_cohort,
 )
-from afa.config import RunConfig
-from afa.doctor.checks import check_cohort_file
 from afa.elicit.consensus import pool_answers
 from afa.errors import AfaError, CohortError, ConfigError
 from afa.features import read_features
@@ -389,13 +386,3 @@ def test_a_cohort_file_of_a_table_names_its_wrong_keys(tmp_path: Path) -> None:
     path.write_text("name: mine\ntitle: x\norigin: table\ntable: v.csv\nfeature: f.csv\n")
     with pytest.raises(ConfigError, match="rename it to features"):
         load_cohort_file(path)
-
-
-def test_the_doctor_says_how_large_a_table_is_and_that_it_has_gaps() -> None:
-    findings, series = gathered(check_cohort_file, RunConfig(cohort="kidney"))
-    assert series is None
-    assert [finding.level for finding in findings] == ["ok", "warning"]
-    assert "400 patients x 24 features" in findings[0].found
-    assert findings[1].found.startswith("1,012 missing values in the table")
-    absent = gathered(check_cohort_file, RunConfig(cohort="thyroid"))[0]
-    assert [(each.level, "new-thyroid.csv" in each.next_step) for each in absent] == [("fault", True)] * 2

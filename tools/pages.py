@@ -20,7 +20,6 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from afa.checks.errata import errata_page, load_errata
 from afa.config import RunConfig
 from afa.stages import sections, stages
 from afa.stats.summary import in_order
@@ -33,7 +32,6 @@ SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 NO_STAGE = {
     "llm_baselines": "how do language models that plan by themselves compare with the planner on the same patients?"
     " Only where they were run",
-    "errata": "checks of the points in errata.md",
 }
 """Tables of the summary that no stage of `afa.stages` makes, each with its question."""
 MADE = "# Made by `make schema` from the models of the settings. "
@@ -200,6 +198,5 @@ def _lines(keys: dict[str, Any], indent: str = "") -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    errata = errata_page(load_errata(ROOT / "resources" / "paper" / "errata.yaml"))
-    for file, content in {**written(), ROOT / "docs" / "errata.md": errata}.items():
+    for file, content in written().items():
         file.write_text(content, encoding="utf-8")

@@ -1,6 +1,6 @@
 """`afa stage`, `afa gather`, `afa summarise`, `afa join`: the jobs of the workflow, for every stage alike.
 
-`afa experiment` and `afa summary` run what is no stage like the others: errata, and language models that plan.
+`afa experiment` and `afa summary` run what is no stage like the others: language models that plan.
 """
 
 from __future__ import annotations
@@ -142,80 +142,8 @@ def _document(text: str) -> Any:
         raise ConfigError(Fault("--settings", str(error), "a JSON object", step)) from None
 
 
-experiments = typer.Typer(help="Experiments of their own: errata, and language models that plan.", no_args_is_help=True)
+experiments = typer.Typer(help="Experiments of their own: language models that plan.", no_args_is_help=True)
 summaries = typer.Typer(help="The numbers of these experiments, one to a line.", no_args_is_help=True)
-
-
-@experiments.command("errata-computed")
-def experiment_errata_computed(
-    config: options.CohortFile,
-    bundle: options.BundleFolder,
-    cohort: options.CohortFolder,
-    source: options.SourceFile,
-    paper: options.PaperFolder,
-    out: options.Out,
-    solves: options.Solves,
-    aliases: options.AliasFile = None,
-    ensembl: options.EnsemblFile = None,
-    test: options.TernaryTest = "empirical",
-    level: options.Level = 0.05,
-) -> None:
-    """The errata of the paper that are worked out on a bundle and a cohort, as numbers beside the paper's claims."""
-    from afa.bundle import load_bundle
-    from afa.checks.errata.computed import computed_errata
-    from afa.checks.errata.patients import load_expression
-    from afa.cohort.encode import Coding, read_aliases, read_ensembl
-    from afa.cohort.geo import Source
-    from afa.cohort.table_cohort import TableCohort, load_cohort_file
-    from afa.stages.inputs import check_duels, load_inputs, paper_tables
-    from afa.stats.tables import write_tables
-
-    model, patients = load_inputs(bundle, cohort)
-    model = model.contrasts()
-    check_duels(model, bundle)
-    settings = load_cohort_file(config)
-    expression = None
-    if not isinstance(settings, TableCohort):
-        known = read_aliases(aliases) if aliases else {}
-        ids = read_ensembl(ensembl) if ensembl else {}
-        coding, read = Coding("controls", test, level), Source.read(source)
-        expression = load_expression(settings, read, load_bundle(bundle), coding, aliases=known, ensembl=ids)
-    printed, solver = paper_tables(paper), solves.solver()
-    rows = computed_errata(model, patients, paper=printed, expression=expression, solver=solver, threads=solves.threads)
-    write_tables({"rows": rows}, out)
-
-
-@experiments.command("errata")
-def experiment_errata(
-    computed: Annotated[Path, typer.Option(help="what `afa experiment errata-computed` wrote")],
-    summary: Annotated[list[Path], typer.Option("--summary", help="rows of a stage; repeatable")],
-    paper: options.PaperFolder,
-    out: options.Out,
-) -> None:
-    """Every erratum of the paper that can be checked: those computed, those of the paper alone, those of stages."""
-    import pandas as pd
-
-    from afa.checks.errata import load_errata
-    from afa.checks.errata.stages import errata_table
-    from afa.stages.inputs import paper_tables
-    from afa.stats.summary import read_summary
-    from afa.stats.tables import read_table, write_tables
-
-    stages = pd.concat([read_summary(part) for part in summary], ignore_index=True)
-    rows, texts = read_table(computed, "rows"), load_errata(paper / "errata.yaml")
-    write_tables({"errata": errata_table(rows, summary=stages, paper=paper_tables(paper), errata=texts)}, out)
-
-
-@summaries.command("errata")
-def summary_errata(
-    tables: Annotated[Path, typer.Argument(help="gathered tables of the stage")], out: options.Rows
-) -> None:
-    """The errata: one line a check, and the paper's number where it gives one."""
-    from afa.checks.errata import summarise_errata
-    from afa.stats.summary import write_summary
-    from afa.stats.tables import read_table
-
-    write_summary([summarise_errata(read_table(tables, "errata"))], out)
 
 
 @experiments.command("baselines")

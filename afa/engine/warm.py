@@ -24,7 +24,7 @@ from afa.bundle import Bundle, PackedCouplings
 from afa.closure import COUPLINGS
 from afa.engine.compile import CACHE_FOLDER, READY
 from afa.engine.course import SIGNS
-from afa.engine.elimination import log_partitions, score_distribution
+from afa.engine.elimination import log_partitions
 from afa.engine.follow import follow
 from afa.engine.gains import GAIN_KINDS
 from afa.engine.gauges import gauge_paths
@@ -92,7 +92,6 @@ def _tasks() -> None:
 def _exactly() -> None:
     model = small_bundle().mrf("u")
     log_partitions(model, np.zeros((1, M), dtype=np.bool_), np.zeros((1, M), dtype=np.int8))
-    score_distribution(model)
 
 
 def _planners() -> None:

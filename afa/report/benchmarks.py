@@ -1,6 +1,7 @@
 """Time and memory of a run: what Snakemake measured of every job, the sums by rule, and those that are stored.
 
-By stored runs the workflow asks a cluster for memory and time, more on each attempt, and `afa doctor` estimates.
+By stored runs the workflow asks a cluster for memory and time, more on each attempt, and says at its start how long
+such a run takes.
 """
 
 from __future__ import annotations

@@ -78,7 +78,6 @@ STAGE = Stage(
         "meanfield_vs_exact": "which decisions does the mean-field approximation change, and which of them are better "
         "without it?"
     },
-    space_mb=1.9,
     single=("duels", "tasks"),
 )
 TIE = 1e-9

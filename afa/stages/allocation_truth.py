@@ -27,7 +27,6 @@ STAGE = Stage(
         "duels": "patient entity_a entity_b winner prior_wrong cohort bundle",
         "targets": "patient entity top label k k_clinical cohort bundle",
     },
-    space_mb=0.0,
 )
 
 

@@ -4,9 +4,9 @@ A stage is one module `afa/stages/NAME.py` (or a folder with that name, where on
 the tables that answer it, and the rows of `summary.csv` that are made of them. It has three top-level names.
 
 `STAGE = Stage(...)` says what is known before anything runs: what the stage reads, whether its patients are split into
-shards, the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups, the
-estimate of `afa doctor` and the data dictionary come from it. It is read without importing the module (see
-`afa.stages.stages`), so the module imports what it likes at its top.
+shards, the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups and the
+data dictionary come from it. It is read without importing the module (see `afa.stages.stages`), so the module imports
+what it likes at its top.
 
 `run(...)` makes the tables. It is called by the names of its parameters and returns a data frame per table; columns may
 come in any order, and `cohort` and `bundle`, the names of the two, are put on where a table is described with them.
@@ -150,9 +150,9 @@ class Stage:
     figure : chapter and title in the report of `notebooks/NAME.ipynb`, which reads tables and rows of this stage alone.
     beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
     two entities or more. scopes : reads which couplings are of both classes; others are given `Bundle.contrasts`.
-    labels : needs patients with labels. by_patient : takes longer for more patients. tables : the columns of each, in
+    labels : needs patients with labels. tables : the columns of each, in
     order. rows : the tables of `summary.csv` that `summarise` makes, each with its question; "" where another stage has
-    it. space_mb : what its tables and rows take for the demo cohort. single : long tables of scores of which signs,
+    it. single : long tables of scores of which signs,
     means and correlations are read, and no ranks: stored in single precision.
     """
 
@@ -163,13 +163,11 @@ class Stage:
     duels: bool = False
     scopes: bool = False
     labels: bool = False
-    by_patient: bool = True
     summary: tuple[str, ...] | None = ("bootstrap",)
     figure: tuple[str, str] | None = None
     beside: tuple[str, ...] = ()
     tables: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, str] = field(default_factory=dict)
-    space_mb: float = 0.0
     single: tuple[str, ...] = ()
 
 

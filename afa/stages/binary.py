@@ -47,7 +47,6 @@ STAGE = Stage(
         "binary": "each phenotype as a task of its own",
         "bracket_rate": "",
     },
-    space_mb=8.0,
 )
 
 F_TARGETS = ("two_elbo", "stack_a")

@@ -47,7 +47,6 @@ STAGE = Stage(
         "reliability": "bin cases probability positive coupling inference kind target t",
     },
     rows={"calibration": "are probabilities as often right as they say?"},
-    space_mb=1.1,
     single=("odds",),
 )
 HALVES: Sequence[float] = (0.5, -0.5)

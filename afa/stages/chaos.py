@@ -65,7 +65,6 @@ STAGE = Stage(
         "rounds": "patient t seed_set method right duels cohort bundle",
     },
     rows={"chaos_gap": "does `linearity` gain more over `wald` where signs flip often?"},
-    space_mb=0.7,
 )
 
 

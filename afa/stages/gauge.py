@@ -64,7 +64,6 @@ STAGE = Stage(
         "gauge_correlation": "how their scores correlate, within duels and pooled over them",
         "gauge_accuracy": "the accuracy of each",
     },
-    space_mb=5.3,
     single=("scalars",),
 )
 TRACKS = ("two_elbo", "stack_a")

@@ -55,7 +55,6 @@ STAGE = Stage(
         "layer0_bundle": "what Layer 0 removes on the bundle, how many certificates are false, and what it adds to "
         "`greedy`"
     },
-    space_mb=0.1,
 )
 METHOD = {"f1": "wald", "f2": "stack_a", "sound": "wald"}
 ELIMINATION = ["criterion", "rule"]

@@ -60,7 +60,6 @@ STAGE = Stage(
         "steps": "patient allocation seed bracket step called cohort bundle",
     },
     rows={"bracket_rate": "how many duels each bracket has called, and how many wrongly"},
-    space_mb=0.4,
 )
 ALLOCATIONS = ("random", "informed", "informed_pair")
 METHOD = {"l1_tight": "wald", "l1_paper": "wald", "hanson_wright": "stack_a", "kl": "kl", "kl_written": "kl"}

@@ -40,7 +40,6 @@ STAGE = Stage(
         "nonconvergence": "model patient entity solves capped persistent cohort bundle",
     },
     rows={"sanity": "numbers that must come out as they are known"},
-    space_mb=0.1,
 )
 
 GATES = (scores.FULL_OBSERVATION, scores.GAUGE, paths.MEAN_FIELD, paths.SOUNDNESS, scores.COPELAND)

@@ -44,7 +44,6 @@ STAGE = Stage(
         "sign_accuracy_random": "how soon does a score call each duel as at full observation, features coming in"
         " random order?"
     },
-    space_mb=3.1,
 )
 
 INFERENCE_METHODS = ("linearity", "two_elbo", "stack_a")

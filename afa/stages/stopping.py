@@ -54,7 +54,6 @@ STAGE = Stage(
         "stopping": "how early does each rule of stopping end, and how often is the answer then not that of full "
         "observation?"
     },
-    space_mb=0.1,
 )
 
 

@@ -37,7 +37,7 @@ print(json.dumps(said))
 def test_help_has_two_groups_and_users_come_first() -> None:
     shown = afa("-h").stdout
     use, workflow = shown.index("Use"), shown.index("Workflow")
-    for command in ("demo", "plan", "simulate", "encode", "bundle", "doctor"):
+    for command in ("demo", "plan", "simulate", "encode", "bundle"):
         assert use < re.search(rf"│ {command} ", shown).start() < workflow
     for command in ("notebook", "publish", "summary", "experiment"):
         assert re.search(rf"│ {command} ", shown).start() > workflow

@@ -189,7 +189,7 @@ def test_every_module_imports_or_lacks_a_package_that_an_extra_brings(place: Pla
     assert None not in missed.values(), missed
     extras = ("elicitation", "notebooks", "workflow")
     assert set(missed.values()) == {f"pip install 'afa[{name}]'" for name in extras}
-    of_extras = ("afa.elicit", "afa.report", "afa.baselines", "afa.doctor", "afa.plot", "afa.workflow")
+    of_extras = ("afa.elicit", "afa.report", "afa.baselines", "afa.plot", "afa.workflow")
     assert not [name for name in missed if not name.startswith(of_extras)]
 
 

@@ -78,7 +78,6 @@ WHOLE = (
     f"{RUN}/published",
     f"{RUN}/comparison",
     f"{RUN}/notebooks/cohort.ipynb",
-    f"{RUN}/notebooks/errata.ipynb",
 )
 """All stages, the summary and what is made of it, and two of the figures: more than fifty jobs."""
 

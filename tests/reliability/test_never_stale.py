@@ -121,9 +121,7 @@ def test_a_job_that_fails_on_a_change_is_made_up_for_by_the_next_call(
     ends_as_a_clean_run(project)
 
 
-@pytest.mark.parametrize(
-    ("change", "output"), [("setting", "tables/layer0_synthetic"), ("code line", "shards/sign")]
-)
+@pytest.mark.parametrize(("change", "output"), [("setting", "tables/layer0_synthetic"), ("code line", "shards/sign")])
 def test_a_stage_that_was_killed_in_a_rerun_is_not_forgotten(project: Path, change: str, output: str) -> None:
     CHANGES[change](project)
     failed = call(project, fail=f"kill of the job|after|{RUN}/{output}|{project}/failed")
@@ -190,7 +188,7 @@ def test_a_file_edited_with_an_older_date_counts_and_one_that_is_touched_does_no
             file.write("\n")
         os.utime(project / name, (1e9, 1e9))
     planned = {job.output for job in jobs_of(call(project, "-n").said)}
-    first = ("bundle", "source.json", "cohort", "tables/errata", "notebooks/chaos.ipynb")
+    first = ("bundle", "source.json", "cohort", "notebooks/chaos.ipynb")
     assert {f"{RUN}/{name}" for name in first} <= planned
     ends_as_a_clean_run(project)
 

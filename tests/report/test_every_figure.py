@@ -65,23 +65,6 @@ STAGES = {
 """Small settings; a stage without an entry has the defaults."""
 NOT_SUMMARISED = ("allocation_truth", "sanity")
 INPUTS = {"bundle": "bundle", "cohort": "cohort", "by_cohort": "by_cohort.parquet", "portfolio": "portfolio.yaml"}
-ERRATA = {
-    "item": [1, 1, 2],
-    "kind": ["erratum", "erratum", "remark"],
-    "name": ["a", "b", "c"],
-    "label": "eq:a",
-    "claim": "it holds",
-    "claim_value": 1.0,
-    "check": "on small models",
-    "value": 0.5,
-    "low": np.nan,
-    "high": np.nan,
-    "unit": "nats",
-    "n": 9,
-    "holds": [True, False, None],
-    "pending": "",
-    "headline": True,
-}
 
 
 def invoke(*words):
@@ -121,12 +104,10 @@ def run(tmp_path_factory):
     save_bundle(bundle, folder / "bundle")
     portfolio = yaml.safe_load((ROOT / "config" / "portfolio.yaml").read_text(encoding="utf-8"))
     (folder / "portfolio.yaml").write_text(yaml.safe_dump({"drug_C4": portfolio["drug_C4"]}), encoding="utf-8")
-    tables, curves = folder / "tables", folder / "curves"
+    curves = folder / "curves"
     read = {name: {*stage.inputs, *stage.beside} & set(stages()) for name, stage in stages().items()}
     for name in TopologicalSorter(read).static_order():
         run_stage(folder, name, STAGES.get(name, {}))
-    (tables / "errata").mkdir()
-    pd.DataFrame(ERRATA).to_parquet(tables / "errata" / "errata.parquet")
     invoke("join", *map(str, sorted(curves.glob("*.parquet"))), "--out", f"{folder}/summary.csv")
     (folder / "config.json").write_text(json.dumps({"bootstrap": {"confidence": 0.9}}), encoding="utf-8")
     paper = str(ROOT / "resources" / "paper")

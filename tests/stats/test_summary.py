@@ -86,7 +86,7 @@ def test_columns_that_do_not_apply_are_empty() -> None:
 
 
 def test_a_table_that_has_no_place_of_its_own_follows_by_name() -> None:
-    assert in_order(["toy", "errata", "binary", "better"]) == ["binary", "errata", "better", "toy"]
+    assert in_order(["toy", "sanity", "binary", "better"]) == ["binary", "sanity", "better", "toy"]
 
 
 @pytest.mark.parametrize(
@@ -131,21 +131,21 @@ def test_two_rows_with_one_key_are_refused_whatever_their_values() -> None:
 
 
 def test_tables_are_written_in_their_order_and_rows_as_given(tmp_path: Path) -> None:
-    late = summary_rows("errata", rows({"t": 3}, {"t": 1}))
+    late = summary_rows("sanity", rows({"t": 3}, {"t": 1}))
     early = summary_rows("binary", rows({"t": 2}, {"t": 1}))
     write_summary([late, early], tmp_path / "summary.csv")
     read = pd.read_csv(tmp_path / "summary.csv")
     assert list(zip(read["table"], read["t"], strict=True)) == [
         ("binary", 2),
         ("binary", 1),
-        ("errata", 3),
-        ("errata", 1),
+        ("sanity", 3),
+        ("sanity", 1),
     ]
 
 
 def test_joined_curves_are_the_file_of_their_rows_that_tables_show(sign_rows: pd.DataFrame, tmp_path: Path) -> None:
     named = {"entity": '=a, "b"\nc'}
-    tables = [summary_rows("errata", rows({"t": 10}, named)), sign_rows, summary_rows("binary", rows({"value": 1 / 3}))]
+    tables = [summary_rows("sanity", rows({"t": 10}, named)), sign_rows, summary_rows("binary", rows({"value": 1 / 3}))]
     for i, table in enumerate(tables):
         write_summary([table], tmp_path / f"{i}.parquet")
     join_summaries([tmp_path / f"{i}.parquet" for i in range(3)], tmp_path / "joined.csv")

@@ -1,4 +1,4 @@
-"""Figures as outputs of a run: by papermill, in Snakemake's report by chapter with captions, and none of a failing cell."""
+"""Figures as outputs of a run: made by papermill, shown in Snakemake's report, and none where a cell fails."""
 
 import json
 import re

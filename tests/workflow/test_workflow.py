@@ -165,7 +165,7 @@ def test_a_field_is_a_cohort_of_its_own_name_with_a_bundle_of_its_own_and_what_m
     assert "resources/fields/kidney/values.csv.gz" in text
     assert "rule field_bundle:" in text
     assert "rule labels:" in text
-    for rule in ("sign_shard", "allocation", "errata", "comparison", "elicit_unary", "explorer"):
+    for rule in ("sign_shard", "allocation", "comparison", "elicit_unary", "explorer"):
         assert f"rule {rule}:" not in text
     missing = snakemake(checkout, "-n", "--config", "cohort=nowhere")
     assert "kidney" in missing.stdout

@@ -209,10 +209,9 @@ if TABLE:
     LEFT_OUT["layer0_synthetic"] = (
         "it is about the paper's synthetic portfolio, not about this table"
     )
-    LEFT_OUT["errata"] = "the errata are about gene expression"
     LEFT_OUT["comparison"] = "the paper's numbers are about another disease"
 elif "allocation" in LEFT_OUT:
-    LEFT_OUT["errata"] = LEFT_OUT["comparison"] = LEFT_OUT["allocation"]
+    LEFT_OUT["comparison"] = LEFT_OUT["allocation"]
 STAGES = {name: stage for name, stage in stages().items() if name not in LEFT_OUT}
 # Paths of what stages read; any other name is that of a stage, whose tables are read.
 PATHS = {

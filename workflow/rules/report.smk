@@ -1,6 +1,6 @@
 # What a reader sees: the summary, the figures, and the report made of them.
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
-SUMMARISED += [*([] if "errata" in LEFT_OUT else ["errata"]), *BASELINE_STAGES]
+SUMMARISED += BASELINE_STAGES
 
 
 rule summary:
@@ -104,7 +104,6 @@ NOTEBOOKS = {
         ["tables/sanity", "tables/sign", "tables/calibration"],
     ),
     "sanity": ("Checks", "acceptance tests", ["tables/sanity"]),
-    "errata": ("Checks", "errata of the paper", ["tables/errata"]),
 }
 
 # A stage's own figure, last of its chapter.

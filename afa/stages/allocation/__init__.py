@@ -48,7 +48,6 @@ STAGE = Stage(
         "acquisition_saved": "how many measurements a rule saves at equal accuracy",
         "bracket_rate": "",
     },
-    space_mb=15.3,
 )
 RANDOM = Cell("random", "", "every")
 SAME_GAIN = ("greedy", "clustered")

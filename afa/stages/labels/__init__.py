@@ -79,7 +79,6 @@ STAGE = Stage(
         "specificity": "does an entity's score follow its own label more than the scores of the others do?",
         "null": "`labels` with the genes of the bundle shuffled: what any lists of these sizes and signs come to",
     },
-    space_mb=8.3,
 )
 
 

@@ -72,7 +72,6 @@ STAGE = Stage(
     figure=("Past the paper", "classifiers by labelled patients"),
     tables=COLUMNS,
     rows={"labels_needed": "how many labelled patients does a classifier need to do as well as the zero-shot score?"},
-    space_mb=6.5,
 )
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 STAGE = Stage(
     inputs=("portfolio",),
     settings=("layer0.simulated", "inference"),
-    by_patient=False,
     tables={
         "clusters": LAYER0["clusters"],
         "configurations": "bundle letter story entities features patients printed_separation",
@@ -30,7 +29,6 @@ STAGE = Stage(
         "patients": LAYER0["patients"],
     },
     rows={"layer0_synthetic": "the same on synthetic entities"},
-    space_mb=0.2,
 )
 K = 5
 """Size of the top set."""
