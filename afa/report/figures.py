@@ -19,7 +19,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator
 
 from afa.cohort.cohort import Cohort
@@ -133,13 +132,19 @@ class Shown(Figure):
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw the figure, with the names of scores and rules in words wherever they stand."""
-        for axis in (axis for axes in self.axes for axis in (axes.xaxis, axes.yaxis)):
-            if isinstance(axis.get_major_locator(), FixedLocator):  # other ticks have numbers
-                labels = [label.get_text() for label in axis.get_ticklabels()]
-                if (words := list(map(in_words, labels))) != labels:
-                    axis.set_ticklabels(words)
-        for text in self.findobj(Text):
-            assert isinstance(text, Text)
+        texts = [*self.texts, *(text for legend in self.legends for text in legend.get_texts())]
+        for axes in self.axes:
+            if (title := in_words(axes.get_title(loc="left"))) != axes.get_title(loc="left"):
+                axes.set_title(title, loc="left")
+            legend = axes.get_legend()
+            texts += [*axes.texts, *(legend.get_texts() if legend else ())]
+            for axis in (axes.xaxis, axes.yaxis):
+                texts.append(axis.label)
+                if isinstance(axis.get_major_locator(), FixedLocator):  # other ticks have numbers
+                    labels = [label.get_text() for label in axis.get_ticklabels()]
+                    if (words := list(map(in_words, labels))) != labels:
+                        axis.set_ticklabels(words)
+        for text in texts:
             text.set_text(in_words(text.get_text()))
         super().draw(renderer)
 
