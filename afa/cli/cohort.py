@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Complete = Annotated[bool, typer.Option(help="leave out patients with a missing value; of tables alone")]
 FeaturesFile = Annotated[
-    Path, typer.Option("--features", help="CSV: feature,kind,unit,low,high,values,p_low,p_high,definition")
+    Path, typer.Option("--features", help="CSV: feature,kind,unit,low,high,values,missing,p_low,p_high,definition")
 ]
 TableReference = Annotated[
     Literal["controls", "cohort"] | None,
@@ -104,6 +104,8 @@ def cohort_extract(
     samples = geo.read_samples(files)
     values = geo.read_expression(files, settings.expression, samples, row_ids(tiers))
     geo.write_extract(out, settings, samples, values, tiers, genes_of=model.name, taken_from=origin_files(files))
+    for note in values.notes:
+        typer.echo(note)
     typer.echo(f"{len(values.values)} rows of {values.n_rows}, {len(samples)} samples into {out}")
 
 
@@ -161,6 +163,8 @@ def cohort_build(
         **_other_names(model, aliases, ensembl),
     )
     write_cohort(cohort, out)
+    for note in cohort.provenance.get("reading", ()):
+        typer.echo(note)
     for entity in sorted(set(settings.labels) - set(model.entities)):
         typer.echo(f"label rule {entity} is not used: the bundle has no such entity")
     typer.echo(f"{len(cohort.patients)} patients x {len(cohort.features)} features into {out}")
@@ -252,7 +256,7 @@ def cohort_new(
         typer.echo(f"wrote {write_template(name, folder)}: fill it in, then run with COHORT={name}")
         return
     if features is None:
-        step = "write a CSV with feature,kind,unit,low,high,values,p_low,p_high,definition"
+        step = "write a CSV with feature,kind,unit,low,high,values,missing,p_low,p_high,definition"
         raise ConfigError(Fault("--features", "nothing", "the features.csv of the table", step))
     path, encoded = write_table_cohort(
         name, folder, table=table, features=features, labels=labels, controls=control_rows(controls)
@@ -265,7 +269,9 @@ def cohort_new(
 
 @fields.command("import")
 def field_import(
-    folder: Annotated[Path, typer.Argument(help="dictionary.csv, entities.csv, elicited/, values.csv, labels.csv")],
+    folder: Annotated[
+        Path, typer.Argument(help="dictionary.csv, entities.csv, elicited/, values.csv; labels.csv if there are any")
+    ],
     out: options.Out,
     holds: Annotated[
         Literal["several", "one", "one or none"],

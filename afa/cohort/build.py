@@ -11,6 +11,7 @@ import numpy as np
 from afa.cohort import geo
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, EncodingOverrides
+from afa.cohort.counters import is_transcript
 from afa.cohort.encode import (
     Coding,
     Names,
@@ -30,6 +31,7 @@ from afa.cohort.encode import (
 from afa.cohort.expression import Expression
 from afa.cohort.geo import Source
 from afa.cohort.samples import Selected, describe_labels, make_labels, select
+from afa.csvfile import few
 from afa.errors import CohortError, Fault
 
 
@@ -123,7 +125,7 @@ def assemble(
     allowed = config.allow_missing_genes
     needed = [] if allowed is True else [feature for feature in absent if not allowed or feature not in allowed]
     if needed or len(absent) == len(found_in):
-        raise CohortError(_missing_genes(config, needed or absent, tiers))
+        raise CohortError(_missing_genes(config, needed or absent, tiers, expression.first_ids))
     values, read_from = choose_rows(log, found_in, chosen.controls)
     measured, controls = values[list(chosen.patients)], values[list(chosen.controls)]
     how: dict[str, Any] = {"test": coding.test, "level": coding.level}
@@ -145,6 +147,7 @@ def assemble(
         "series": config.series,
         "origin": config.origin,
         "files": [dict(entry) for entry in files],
+        **({"reading": list(expression.notes)} if expression.notes else {}),
         "encoding": {**how, "unit": config.expression.unit},
         "controls": len(chosen.controls),
         "patients": len(chosen.patients),
@@ -160,16 +163,32 @@ def assemble(
     return Cohort(config.name, tuple(coded.columns), chosen.patients, code, labels, record, healthy)
 
 
-def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers) -> list[Fault]:
+def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, first_ids: Sequence[str]) -> list[Fault]:
     """One fault for the genes of which the series has no row, one for those whose row id nobody gave."""
     where = f"cohort {config.name}, series {config.series}"
     or_drop = "or name them in `allow_missing_genes`, which drops them from cohort and bundle"
     faults = []
     if genes := [feature for feature in absent if tiers[feature]]:
-        found, step = f"no row of {len(genes)} features: {', '.join(genes)}", "add another name to the gene aliases"
+        found, step = f"no row of {len(genes)} features: {', '.join(genes)}", _other_ids(config, first_ids)
+        found += f"; rows are named such as {few(first_ids)}" if first_ids else ""
         faults.append(Fault(where, found, "a row for each feature of the bundle", f"{step}, {or_drop}"))
     if genes := [feature for feature in absent if not tiers[feature]]:
         found = f"no Ensembl id known for {len(genes)} features: {', '.join(genes)}"
         expected = "an id for each feature, the rows of this series being Ensembl ids"
         faults.append(Fault(where, found, expected, f"add the id to the Ensembl table, {or_drop}"))
     return faults
+
+
+def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
+    """What to do about genes without a row, by what the file's first rows are called."""
+    kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
+    if first_ids and all(map(is_transcript, first_ids)):
+        return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"
+    ensembl = sum(row_id.startswith("ENS") for row_id in first_ids)
+    if kind == "symbol" and ensembl and ensembl == len(first_ids):
+        return "set `row_ids: ensembl` in the cohort's file"
+    if kind == "ensembl" and first_ids and not ensembl:
+        return "set `row_ids: symbol` if the rows are gene symbols, or name the column of the ids in `gene_column`"
+    if first_ids and all(map(str.isdecimal, first_ids)):
+        return "name the column of the gene symbols in `gene_column` of the cohort's file"
+    return "add another name to the gene aliases"

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from afa.cohort.counters import RowIds, Unit
 from afa.errors import ConfigError, Fault
 from afa.files import write_text
 from afa.yamlfile import Strict, check_model, load_model
@@ -39,10 +40,21 @@ class ExpressionSource(Strict):
     joined_file: FileName | None = Field(
         None, description="name under `suppl/` of a genes x samples table of the same values, looked for in a mirror"
     )
-    unit: Literal["tpm", "counts", "log2"] = Field(
-        description="TPM and counts are log-transformed, log2 values are not"
+    unit: Unit = Field(description="TPM and counts are log-transformed, log2 values are not")
+    row_ids: RowIds = "symbol"
+    gene_column: str | None = Field(None, description="name of the column of row ids, where it is not the first")
+    transcripts: FileName | None = Field(
+        None, description="name under `suppl/` of a CSV `transcript,gene`, by which rows of transcripts are added up"
     )
-    row_ids: Literal["symbol", "ensembl"] = "symbol"
+    count_column: str | None = Field(
+        None,
+        description="of `sample_files`: name of the column of values, where a file has several; of STAR's files "
+        "`unstranded`, `forward` or `reverse`",
+    )
+    members: str | None = Field(
+        None,
+        description="of `sample_files`: which files of the tar are read, as a pattern such as `*.genes.results.gz`",
+    )
     sample_column: Literal["accession", "title_before_comma"] = Field(
         "accession", description="how a column of a matrix names its sample"
     )
@@ -50,6 +62,12 @@ class ExpressionSource(Strict):
     joined_sha256: str | None = Field(
         None, pattern=r"^[0-9a-f]{64}$", description="of `joined_file`, where it is known"
     )
+
+    @model_validator(mode="after")
+    def _of_sample_files(self) -> Self:
+        if self.layout != "sample_files" and (self.count_column or self.members):
+            raise ValueError("count_column and members belong to the layout sample_files")
+        return self
 
 
 class Derived(Strict):
@@ -133,7 +151,9 @@ class CohortConfig(Strict):
     citation: str | None = Field(None, description="of the paper that the series belongs to")
     origin: Literal["geo", "simulated"] = "geo"
     expression: ExpressionSource
-    metadata_file: FileName = Field(description="name under `matrix/`: the series matrix")
+    metadata_file: FileName = Field(
+        description="family SOFT file under the series' `soft/` folder, or series matrix under `matrix/`"
+    )
     mirror_metadata_file: FileName | None = Field(
         None, description="name under `metadata/` of a mirror: the same, as a table"
     )

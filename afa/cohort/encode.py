@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ConfigDict, Field
 
+from afa.cohort.counters import Unit, without_version
 from afa.csvfile import few, name_column, read_header, read_table
 from afa.errors import CohortError, Fault, check_number
 
@@ -39,14 +40,29 @@ def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Ensembl gene ids of each symbol, without version, from a CSV with the columns `ensembl,symbol`."""
-    table = _read_pairs(Path(path), key="symbol", value="ensembl")
+    """Ensembl gene ids of each symbol, from a CSV with the columns `ensembl,symbol`; a version is dropped."""
+    pairs = _read_pairs(Path(path), key="symbol", value="ensembl")
+    table = {symbol: tuple(dict.fromkeys(map(without_version, ids))) for symbol, ids in pairs.items()}
     faults = [
         Fault(f"{path}, symbol {symbol}", repr(found), "an id such as ENSG00000198788", "correct the id")
         for symbol, ids in table.items()
         for found in ids
         if not _ENSEMBL.match(found)
     ]
+    CohortError.raise_for(faults)
+    return table
+
+
+def read_transcripts(path: str | Path) -> dict[str, str]:
+    """Gene of each transcript, ids of Ensembl without version, from a CSV with the columns `transcript,gene`."""
+    pairs = _read_pairs(Path(path), key="transcript", value="gene")
+    table: dict[str, str] = {}
+    faults = []
+    for name, genes in pairs.items():
+        transcript, gene = without_version(name), without_version(genes[0])
+        if len(genes) > 1 or table.setdefault(transcript, gene) != gene:
+            step = "keep one of the rows"
+            faults.append(Fault(f"{path}, transcript {name}", "more than one gene", "one", step))
     CohortError.raise_for(faults)
     return table
 
@@ -98,14 +114,12 @@ def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...
     return {str(name): tuple(found) for name, found in pairs.groupby(key, sort=False)[value]}
 
 
-def log_values(
-    values: pd.DataFrame, unit: Literal["tpm", "counts", "log2"], library_size: pd.Series[float]
-) -> pd.DataFrame:
+def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float]) -> pd.DataFrame:
     """Values `(n_rows, n_samples)` in log2 units: `log2(TPM + 1)`, `log2(CPM + 1)`, or as they are.
 
-    `library_size` is the sum of all counts of each sample (by sample name) and is used for counts only. The floor
-    of a TPM file is kept as it is. A value that is not finite, or below zero where it cannot be, and an
-    empty library are `CohortError`s.
+    `library_size` is the sum of the counts of all genes of each sample (by sample name) and is used for counts only.
+    The floor of a TPM file is kept as it is. A value that is not finite, or below zero where it cannot be, and an empty
+    library are `CohortError`s.
     """
     known = values.to_numpy(dtype=np.float64)
     _refuse_cells(values, ~np.isfinite(known), "a finite number")

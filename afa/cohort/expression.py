@@ -1,8 +1,9 @@
-"""Expression values of a series: one genes x samples table, or a tar of one two-column file for each sample.
+"""Expression values of a series: one genes x samples table, or a tar of one file for each sample.
 
-A table is read in blocks: no more than one block and the wanted rows are in memory. Two shapes occur: a table with a
-name over every column, and R's `write.table`, whose header lacks the first one. Members of GEO's `<series>_RAW.tar` are
-read from its stream, one at a time; nothing is extracted, so no name in it can reach the disk.
+A table is read in blocks: no more than one block and the wanted rows are in memory. It may be separated by tabs,
+commas, semicolons or single spaces, and its header may lack the first name, as R's `write.table` has it. Members of
+GEO's `<series>_RAW.tar` are read from its stream, one at a time; nothing is extracted, so no name in it can reach the
+disk. What counting programs write of their own is described in `afa.cohort.counters`.
 """
 
 from __future__ import annotations
@@ -13,132 +14,411 @@ import io
 import math
 import re
 import tarfile
-from collections import Counter
+from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from afa.cohort.archive import damage_of, open_binary, reading, tar_damage, unpacked
+from afa.cohort.archive import damage_of, largest_unpacked, open_binary, reading, tar_damage, unpacked
+from afa.cohort.config import ExpressionSource
+from afa.cohort.counters import (
+    COUNTERS,
+    STAR,
+    TABLE_ENDINGS,
+    Counter,
+    RowIds,
+    Unit,
+    counter_of,
+    gene_of,
+    is_gene,
+    is_header,
+    names_ids,
+    without_version,
+)
 from afa.csvfile import few, quoted
 from afa.csvfile import number as number_of
 from afa.errors import CohortError, Fault
 
+Opened = Callable[[], BinaryIO]
+Floats = npt.NDArray[np.float64]
+
 LONGEST_LINE = 64 << 20
 """Bytes of a line that is held in memory."""
+LARGEST_LOG = 64
+"""No log2 value is larger: it would stand for more reads than were ever sequenced."""
+SMALLEST_COUNTS = 30
+"""In a table of counts of at least `ENOUGH_ROWS` genes one is larger, unless they are logarithms."""
+ENOUGH_ROWS = 100
+STRANDED = 0.75
+"""Share of the reads on one strand above which a library is strand-specific; of another library it is about a half."""
+SEPARATORS = "\t,; "
 _BLOCK = 4 << 20
-_AGAIN = "fetch the file again"
+_HEAD, _HEAD_LINES = 4 << 20, 64
+_COPY = "in a copy of the file, and give the copy's folder as the mirror (GEO_MIRROR)"
 
 
 @dataclass(frozen=True)
 class Expression:
     """Expression values in the file's own unit.
 
-    `values`: row id x sample accession, float64, the wanted rows, in file order, a repeated id kept each time;
-    `library_size`: per sample, the sum over all rows of the file, added in file order; `n_rows`: rows of the file.
+    `values`: gene x sample accession, float64, the wanted rows, in file order, a repeated id kept each time, Ensembl
+    ids without version; `library_size`: per sample, the sum over all genes of the file, added in file order; `n_rows`:
+    genes of the file. `notes`: what was left out or chosen while reading, a sentence each; `first_ids`: the first row
+    ids of the file.
     """
 
     values: pd.DataFrame
     library_size: pd.Series[float]
     n_rows: int
+    notes: tuple[str, ...] = ()
+    first_ids: tuple[str, ...] = ()
 
 
-def read_gene_matrix(path: Path, column_of: Mapping[str, str], wanted: Collection[str]) -> Expression:
-    """Read the samples of `column_of` (sample accession -> column name) from a table, gzip or plain, tab or one space.
+def read_gene_matrix(
+    path: Path,
+    column_of: Mapping[str, str],
+    wanted: Collection[str],
+    *,
+    unit: Unit = "counts",
+    row_ids: RowIds = "symbol",
+    gene_column: str | None = None,
+    transcripts: Mapping[str, str] | None = None,
+) -> Expression:
+    """Read the samples of `column_of` (sample accession -> column name) from a table, gzip or plain.
 
-    Columns are found by name. A `CohortError` names columns that are missing or come twice, and the first bad line.
+    Columns are found by name; `gene_column` names that of the row ids, if not the first. The rows of `transcripts`
+    (transcript -> gene) are added up by gene. A `CohortError` names columns
+    that are missing or come twice, the first bad line, and values that `unit` cannot have.
     """
-    separator, columns = _header(path)
-    position = _positions(path, column_of, columns)
+    where, opened = str(path), partial(open_binary, path)
+    layout = _layout(where, opened)
+    if not layout.first:
+        found = "nothing" if not any(layout.names) else "no row below the header"
+        raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
+    gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
+    position, notes = _positions(where, column_of, layout, gene)
     # In file order: taken in the samples' order, a block of GSE193677 takes four times as long to convert.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
-    keep = frozenset(wanted)
+    columns = [layout.names[place] for place in in_file_order]
+    genes, scale = _Genes(wanted, row_ids, transcripts or {}), _Scale(unit)
     ids: list[str] = []
-    kept: list[np.ndarray] = []
+    kept: list[Floats] = []
     total = np.zeros(len(position))
     n_rows = 0
-    for block_ids, block in _blocks(str(path), partial(open_binary, path), separator, columns, in_file_order):
-        n_rows += len(block_ids)
-        for row_id, row in zip(block_ids, block, strict=True):
+    for block_ids, block in _blocks(where, opened, layout, gene, in_file_order):
+        names = genes.read(where, block_ids)
+        scale.read(where, names, columns, block)
+        for name, row in zip(names, block, strict=True):
+            if name is None:
+                continue
+            n_rows += 1
             # Row by row: numpy's own sum would depend on the block size in the last digit.
             with np.errstate(over="ignore"):
                 total += row
-            if row_id in keep:
-                ids.append(row_id)
+            if name in genes.wanted:
+                ids.append(name)
                 kept.append(row[to_samples])
     if not np.isfinite(total).all():
-        raise CohortError(endless(str(path)))
+        raise CohortError(endless(where))
     samples = pd.Index(list(position), name="sample")
     values = np.array(kept) if kept else np.empty((0, len(samples)))
+    table = pd.DataFrame(values, index=pd.Index(ids, name="row", dtype=str), columns=samples)
     return Expression(
-        pd.DataFrame(values, index=pd.Index(ids, name="row", dtype=str), columns=samples),
+        table.groupby(level=0, sort=False).sum() if genes.of_transcripts else table,
         pd.Series(total[to_samples], index=samples, name="library_size"),
         n_rows,
+        (*notes, *genes.notes(where), *scale.notes(where, n_rows)),
+        tuple(genes.first),
     )
 
 
-def _header(path: Path) -> tuple[str, list[str]]:
-    """Separator and names of the value columns."""
-    with reading(path), open_binary(path) as stream:
-        header, row = stream.readline(LONGEST_LINE), stream.readline(LONGEST_LINE)
-    if LONGEST_LINE in (len(header), len(row)):
-        where = f"{path}, lines 1 and 2"
-        raise CohortError(Fault(where, f"{LONGEST_LINE} bytes or more in one", "shorter ones", _AGAIN))
-    if not row.strip():
-        raise CohortError(Fault(f"{path}, line 2", "nothing", "a header and at least one row", _AGAIN))
-    separator = "\t" if b"\t" in row else " "
+class _Layout(NamedTuple):
+    """How a table is written.
+
+    names : of all fields of a row. first : the fields of the first row, none where there is no row. skip : lines above
+    that row. has_header : False where the names are ours.
+    """
+
+    separator: str
+    names: tuple[str, ...]
+    first: tuple[str, ...]
+    skip: int
+    has_header: bool = True
+
+
+def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _Layout:
+    """Return how the table at `where` is written; lines above it that begin with `#` are skipped."""
+    comment, above, head = _head(where, opened)
+    separators = "\t" if any("\t" in line for line in head[:2]) else SEPARATORS
+    choices = [_records(head, separator) for separator in separators]
+    fitting = [records for records in choices if _fits(records)]
+    records = fitting[0] if fitting else max(choices, key=lambda records: max(map(len, records.rows), default=0))
+    separator, rows, lines, _ = records
+    if records.fault and not fitting:
+        found = f"lines that are no rows of a table ({records.fault})"
+        step = f"check that it is a table; otherwise correct the quotes {_COPY}"
+        raise CohortError(Fault(f"{where}, lines {above + 1} and {above + 2}", found, "a header and rows", step))
+    if not rows:
+        return _Layout(separator, (), (), above)
+    if len(rows[-1]) < 2 and len(rows[0]) < 2:
+        found, expected = f"one field, {quoted(rows[0][0])}", "fields separated by tabs, commas, semicolons or spaces"
+        step = f"check that it is a table, and separate its fields by tabs {_COPY}"
+        raise CohortError(Fault(f"{where}, line {above + 1}", found, expected, step))
+    if not names_ids(rows[0][0]) and (_all_numbers(rows[0][1:]) or (may_lack_header and not is_header(rows[0]))):
+        named = next(csv.reader([comment.lstrip("#")], delimiter=separator), [])
+        if len(named) == len(rows[0]):
+            return _Layout(separator, tuple(named), tuple(rows[0]), above)
+        if may_lack_header:
+            ids = {line.partition(separator)[0].strip('"') for line in head[:4]}
+            star = len(rows[0]) == len(STAR) and "N_unmapped" in ids
+            ours = STAR if star else ("gene", *(f"column {place + 2}" for place in range(len(rows[0]) - 1)))
+            return _Layout(separator, ours, tuple(rows[0]), above, has_header=False)
+    names, first = list(rows[0]), rows[1] if len(rows) > 1 else []
+    if len(first) == len(names) + 1:
+        ends = first[-1] == "" and names_ids(names[0])  # a separator at the end of each row
+        names = [*names, ""] if ends else ["", *names]
+    if first and len(first) != len(names):
+        found = f"{len(names)} names over {len(first)} fields"
+        expected = "a name for every field, or for all but the first"
+        step = f"remove lines that are no part of the table, or complete the header, {_COPY}"
+        raise CohortError(Fault(f"{where}, line {above + 1}", found, expected, step))
+    return _Layout(separator, tuple(names), tuple(first), above + lines)
+
+
+class _Records(NamedTuple):
+    """The first two rows of a table if it has this separator, the lines of the first of them, and what is wrong."""
+
+    separator: str
+    rows: list[list[str]]
+    lines: int
+    fault: str = ""
+
+
+def _records(head: Sequence[str], separator: str) -> _Records:
+    reader = csv.reader(head, delimiter=separator)
+    rows: list[list[str]] = []
+    lines = 0
     try:
-        names, width = fields(header.removeprefix(b"\xef\xbb\xbf"), separator), len(fields(row, separator))
+        for row in islice(filter(None, reader), 2):
+            rows.append(row)
+            lines = lines or reader.line_num
     except csv.Error as error:
-        found = f"lines that are no rows of a table ({error})"
-        raise CohortError(Fault(f"{path}, lines 1 and 2", found, "a header and rows", _AGAIN)) from None
-    if len(names) not in {width, width - 1}:
-        found = f"{len(names)} names over {width} fields"
-        raise CohortError(Fault(f"{path}, line 1", found, "a name for every field, or for all but the first", _AGAIN))
-    return separator, names[len(names) - width + 1 :]
+        return _Records(separator, rows, lines, str(error))
+    return _Records(separator, rows, lines)
 
 
-def _positions(path: Path, column_of: Mapping[str, str], columns: list[str]) -> dict[str, int]:
-    """Sample accession -> number of its column among the value columns."""
-    where = f"{path}, header"
-    twice = [name for name, count in Counter(columns).items() if count > 1]
-    if twice:
-        raise CohortError(Fault(where, f"{len(twice)} columns twice ({few(twice)})", "each column once", _AGAIN))
-    shared = [name for name, count in Counter(column_of.values()).items() if count > 1]
+def _fits(records: _Records) -> bool:
+    """Return True where the first two rows have as many fields, or the first lacks one, and there are at least two."""
+    widths = [*map(len, records.rows)]
+    return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
+
+
+def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
+    """Return the last line above the table that begins with `#`, how many are above it, and its first lines."""
+    comment, above, size = "", 0, 0
+    head: list[str] = []
+    with reading(where), opened() as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
+        for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE), ""), 1):
+            if len(line) >= LONGEST_LINE:
+                found, step = f"{LONGEST_LINE} bytes or more in one line", "check that it is a table of values"
+                raise CohortError(Fault(f"{where}, line {number}", found, "shorter ones", step))
+            if "\0" in line or (number == 1 and line.startswith("PK\x03\x04")):
+                found = "a spreadsheet" if line.startswith("PK") else "bytes that are no UTF-8 text"
+                step = "save the table as text, separated by tabs, in UTF-8, and give its folder as the mirror"
+                raise CohortError(Fault(where, found, "a table as text", f"{step} (GEO_MIRROR)"))
+            if not head and (line.startswith("#") or not line.strip()):
+                comment, above = line if line.startswith("#") else comment, above + 1
+                continue
+            head.append(line)
+            size += len(line)
+            if len(head) == _HEAD_LINES or (len(head) > 1 and size > _HEAD):
+                break
+    return comment, above, head
+
+
+def _all_numbers(cells: Sequence[str]) -> bool:
+    return bool(cells) and all(math.isfinite(number_of(cell)) for cell in cells)
+
+
+def _place(where: str, name: str, layout: _Layout, key: str) -> int:
+    """Return the place of a column that a key of the cohort's file names."""
+    if name not in layout.names:
+        found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
+        raise CohortError(Fault(f"{where}, header", found, expected, f"correct `{key}` in the cohort's file"))
+    return layout.names.index(name)
+
+
+_ACCESSION = re.compile(r"(?<![A-Za-z0-9])GSM[0-9]+")
+_FILE_ENDING = re.compile(
+    r"((\.genes|\.isoforms)?\.results|[._]?ReadsPerGene\.out|[._]?Aligned(\.sortedByCoord)?\.out|[._]sorted"
+    r"|\.(bam|sam|cram|txt|tsv|tab|csv|counts?|sf|gz))$"
+)
+
+
+def _names_within(column: str) -> set[str]:
+    """Return what a column called after a file may be known by: the file's name without endings, and an accession."""
+    accessions = set(_ACCESSION.findall(column))
+    name = re.split(r"[/\\]", column)[-1]
+    while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
+        name = shorter
+    return {name, *(accessions if len(accessions) == 1 else ())}
+
+
+def _positions(
+    where: str, column_of: Mapping[str, str], layout: _Layout, gene: int
+) -> tuple[dict[str, int], list[str]]:
+    """Return the place of each sample's column, and what there is to say of how it was found."""
+    where = f"{where}, header"
+    shared = [name for name, count in Tally(column_of.values()).items() if count > 1]
     if shared:
         found = f"column {shared[0]} for more than one sample"
         raise CohortError(Fault(where, found, "one column a sample", "correct `sample_column` or the samples' titles"))
-    at = {name: i for i, name in enumerate(columns)}
-    missing = [f"{column} ({sample})" for sample, column in column_of.items() if column not in at]
+    places: dict[str, list[int]] = {}
+    columns = [(place, name) for place, name in enumerate(layout.names) if place != gene]
+    for place, name in columns:
+        places.setdefault(name, []).append(place)
+    exact = set(places)
+    if not exact.issuperset(column_of.values()):
+        for place, column in columns:
+            for name in _names_within(column) - exact:
+                places.setdefault(name, []).append(place)
+    wanted = set(column_of.values())
+    if twice := [name for name, at in places.items() if name in wanted and len(at) > 1]:
+        found, step = f"{len(twice)} columns twice ({few(twice)})", f"remove or rename one of the two {_COPY}"
+        raise CohortError(Fault(where, found, "each column once", step))
+    missing = [f"{column} ({sample})" for sample, column in column_of.items() if column not in places]
+    if missing and _all_numbers(layout.names[1:]) and not names_ids(layout.names[0]):
+        found, expected = "a first line of numbers and no header", "a line that names the column of each sample"
+        raise CohortError(Fault(where, found, expected, f"add a header with the samples' accessions {_COPY}"))
     if missing:
         found = f"no column for {len(missing)} of {len(column_of)} samples: {few(missing)}"
+        found += f"; its columns are called {few(name for _, name in columns)}"
         step = "correct `sample_column` in the cohort's config, or drop these samples in `select`"
         raise CohortError(Fault(where, found, "a column for each selected sample", step))
-    return {sample: at[column] for sample, column in column_of.items()}
+    position = {sample: places[column][0] for sample, column in column_of.items()}
+    read = [(layout.names[place], column_of[sample]) for sample, place in position.items()]
+    within = [f"{column} for {name}" for column, name in read if column != name]
+    note = f"samples that are found by a part of their column's name ({len(within)}): {few(within)}"
+    return position, [note] if within else []
+
+
+class _Genes:
+    """Which rows of a file are genes, and what they are called."""
+
+    def __init__(self, wanted: Collection[str], row_ids: RowIds, transcripts: Mapping[str, str]) -> None:
+        self.wanted, self.row_ids, self.transcripts = frozenset(wanted), row_ids, transcripts
+        self.of_transcripts = False
+        self.unknown = 0
+        self.first: list[str] = []
+        self.left_out: dict[str, None] = {}
+        self._row_of: dict[str, str] = {}
+
+    def read(self, where: str, row_ids: Sequence[str]) -> list[str | None]:
+        """Return the name of each row's gene, None where it is none; two versions of a wanted gene are an error."""
+        names: list[str | None] = []
+        for row_id in map(str.strip, row_ids):
+            if row_id not in self.wanted and not is_gene(row_id):
+                self.left_out.setdefault(row_id)
+                names.append(None)
+                continue
+            if len(self.first) < 3:
+                self.first.append(row_id)
+            of_transcript = gene_of(row_id, self.row_ids, self.transcripts)
+            self.unknown += bool(self.transcripts) and of_transcript is None
+            self.of_transcripts |= of_transcript is not None
+            name = of_transcript or without_version(row_id)
+            names.append(name)
+            if name in self.wanted and of_transcript is None:
+                before = self._row_of.setdefault(name, row_id)
+                if before != row_id:
+                    step = f"keep one of the two, or add them up, {_COPY}"
+                    raise CohortError(Fault(where, f"the rows {before} and {row_id}", "one version of a gene", step))
+        return names
+
+    def notes(self, where: str) -> list[str]:
+        """Say which rows are left out; a `CohortError` where none is left."""
+        if not self.first:
+            found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
+            raise CohortError(Fault(where, found, "a row for each gene", step))
+        notes = []
+        if self.left_out:
+            some = f"rows that are no genes are left out, of the library too ({len(self.left_out)})"
+            notes.append(f"{some}: {few(self.left_out)}")
+        if self.of_transcripts:
+            notes.append("the rows of a gene's transcripts are added up")
+        if self.unknown:
+            notes.append(f"rows that the table of transcripts lacks count for the library alone ({self.unknown})")
+        return notes
+
+
+class _Scale:
+    """Whether values are what the unit says: no negative counts, no logarithms as counts, no counts as logarithms."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit: Unit = unit
+        self.largest = -math.inf
+        self.whole = True
+
+    def read(self, where: str, names: Sequence[str | None], columns: Sequence[str], values: Floats) -> None:
+        """Look at values (rows, columns); those of rows without a name do not count. A negative one is an error."""
+        if None in names:
+            rows = [row for row, name in enumerate(names) if name is not None]
+            names, values = [names[row] for row in rows], values[rows]
+        if not len(values):
+            return
+        self.largest = max(self.largest, float(values.max()))
+        self.whole = self.whole and bool((values == np.floor(values)).all())
+        if self.unit != "log2" and (values < 0).any():
+            row, place = divmod(int((values < 0).argmax()), values.shape[1])
+            at, found = f"{where}, row {quoted(str(names[row]))}, column {columns[place]}", f"{values[row, place]:g}"
+            step = "correct `unit` in the cohort file: log2 values may be negative"
+            raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
+
+    def notes(self, where: str, n_rows: int) -> list[str]:
+        """Say what makes the unit doubtful; a `CohortError` where it cannot be right."""
+        found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
+        if self.unit == "log2" and self.largest > LARGEST_LOG:
+            step = "set `unit: counts` or `unit: tpm`, as the series says"
+            raise CohortError(Fault(where, f"values up to {self.largest:g}", f"log2 values below {LARGEST_LOG}", step))
+        if n_rows < ENOUGH_ROWS:
+            return []
+        logs = self.largest < SMALLEST_COUNTS and not self.whole
+        if self.unit == "counts" and logs:
+            step = "set `unit: log2` if they are logarithms; otherwise look for the file of the counts"
+            raise CohortError(Fault(where, f"{found}, with decimals, in {n_rows} rows", expected, step))
+        if self.unit == "tpm" and logs:
+            return [f"no value is above {self.largest:g}: if they are logarithms already, set `unit: log2`"]
+        if self.unit == "tpm" and self.whole:
+            return ["all values are whole numbers: if they are counts, set `unit: counts`"]
+        return []
 
 
 def _blocks(
-    where: str, opened: Callable[[], BinaryIO], separator: str, columns: Sequence[str], read: Sequence[int]
-) -> Iterator[tuple[list[str], np.ndarray]]:
+    where: str, opened: Opened, layout: _Layout, gene: int, read: Sequence[int]
+) -> Iterator[tuple[list[str], Floats]]:
     """Row ids and values (rows, samples) of one block of lines after another; a `CohortError` names the first fault.
 
-    where : the file's name in messages. columns : all of the table. read : the places of those that are read.
+    where : the file's name in messages. gene : the place of the row ids. read : the places of the values.
     """
-    types = {"id": pa.string(), **{str(i): pa.float64() for i in read}}
-    names = ["id", *map(str, range(len(columns)))]
+    types = {str(gene): pa.string(), **{str(place): pa.float64() for place in read}}
+    names = list(map(str, range(len(layout.names))))
     with suppress(pa.ArrowInvalid), reading(where), opened() as stream:
         reader = pa_csv.open_csv(
             stream,
-            pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, skip_rows=1, column_names=names),
-            pa_csv.ParseOptions(delimiter=separator),
+            pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK, skip_rows=layout.skip, column_names=names),
+            pa_csv.ParseOptions(delimiter=layout.separator, newlines_in_values=True),
             pa_csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=[]),
         )
         for batch in reader:
@@ -149,40 +429,52 @@ def _blocks(
         else:
             return
     with reading(where), opened() as stream:
-        raise CohortError(_wrong_cell(where, stream, separator, columns, read))
+        raise CohortError(_wrong_cell(where, stream, layout, gene, read))
 
 
-def fields(line: bytes, separator: str) -> list[str]:
-    """The fields of a line, without their double quotes; a `csv.Error` where it is no line of a table."""
-    text = line.decode("utf-8", errors="replace").rstrip("\r\n")
-    return next(csv.reader([text], delimiter=separator), [])
-
-
-def _wrong_cell(where: str, stream: BinaryIO, separator: str, columns: Sequence[str], read: Sequence[int]) -> Fault:
+def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: Sequence[int]) -> Fault:
     """The first line or cell below the header that cannot be read, found by plain Python after the fast reader."""
-    again = "fetch the file again"
-    for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
-        if number == 1 or not line.strip():
-            continue
-        try:
-            row_id, *cells = fields(line, separator)
-        except csv.Error as error:
-            found = f"a line that is no row of a table ({error})"
-            return Fault(f"{where}, line {number}", found, "rows of numbers", again)
-        at = f"{where}, line {number}, row {quoted(row_id)}"
-        if len(cells) != len(columns):
-            expected = f"{len(columns) + 1} fields"
-            return Fault(at, f"{len(cells) + 1} fields", expected, f"{again}, or correct that line")
-        for i in read:
-            if not math.isfinite(number_of(cells[i])):
-                step = f"correct that cell, or {again}"
-                return Fault(f"{at}, column {columns[i]}", quoted(cells[i]), "a finite number", step)
-    return Fault(where, "text that cannot be read as a table", "rows of numbers", again)
+    width, number = len(layout.names), layout.skip
+    with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
+        lines = iter(lambda: text.readline(LONGEST_LINE), "")
+        reader = csv.reader(islice(lines, layout.skip, None), delimiter=layout.separator)
+        while True:
+            number = layout.skip + reader.line_num + 1  # where the next row begins
+            try:
+                cells = next(reader, None)
+            except csv.Error as error:
+                found = f"a line that is no row of a table ({error})"
+                step = f"check the quotes of that line, and correct them {_COPY}"
+                return Fault(f"{where}, line {number}", found, "rows of numbers", step)
+            if cells is None:
+                break
+            if not cells:
+                continue
+            at = f"{where}, line {number}, row {quoted(cells[min(gene, len(cells) - 1)])}"
+            if len(cells) != width:
+                step = f"correct that line {_COPY}"
+                return Fault(at, f"{len(cells)} fields", f"{width} fields", step)
+            for place in read:
+                if not math.isfinite(number_of(cells[place])):
+                    column = layout.names[place].removeprefix("column ") or f"{place + 1}"
+                    return Fault(f"{at}, column {column}", quoted(cells[place]), "a finite number", _step(cells[place]))
+    step = f"save it as text in UTF-8, separated by tabs, {_COPY}"
+    return Fault(where, "text that cannot be read as a table", "rows of numbers", step)
+
+
+def _step(cell: str) -> str:
+    """Return what to do about a cell that is no number."""
+    if re.fullmatch(r"\s*-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?\s*", cell):
+        return f"write it without commas between thousands {_COPY}"
+    if re.fullmatch(r"\s*-?[0-9]+,[0-9]+\s*", cell):
+        return f"write it with a decimal point, and so all others, {_COPY}"
+    return f"correct that cell, or remove the row, {_COPY}"
 
 
 def endless(where: str) -> Fault:
     """Values that are each fit but whose sum is beyond the range of numbers."""
-    return Fault(where, "values whose sum is not finite", "numbers of a sensible size", "fetch the file again")
+    step = f"look for cells that are no values of expression, and correct them {_COPY}"
+    return Fault(where, "values whose sum is not finite", "numbers of a sensible size", step)
 
 
 _MEMBERS_SHARE = 1 / 8
@@ -190,12 +482,23 @@ _MEMBERS_SHARE = 1 / 8
 _TAR_AGAIN = "fetch the archive again"
 
 
-def read_sample_files(path: Path, samples: Sequence[str], wanted: Collection[str]) -> Expression:
+_PLAIN = ExpressionSource(layout="sample_files", file="RAW.tar", unit="counts")
+
+
+def read_sample_files(
+    path: Path,
+    samples: Sequence[str],
+    wanted: Collection[str],
+    how: ExpressionSource = _PLAIN,
+    transcripts: Mapping[str, str] | None = None,
+) -> Expression:
     """Read the members of `samples` (GSM accessions) from a tar; members of other samples are passed over.
 
-    Rows are those of the first member read; another order is joined by id. A `CohortError` names the member and row of
-    a value that is no finite number, a damaged member, one that unpacks to
-    more than an eighth of `largest_unpacked` bytes, other row ids, and samples that are missing or come twice.
+    how : `unit`, `row_ids`, `count_column`, `gene_column` and `members` of the cohort's file. transcripts : as of
+    `read_gene_matrix`. Rows are those of the first member read; another order is joined by id. A `CohortError` names
+    the member and row of a value that is no finite number, a damaged member, one that unpacks to more than an eighth of
+    `largest_unpacked` bytes, one of which it is not clear which column to read, other row ids, and samples that are
+    missing or come twice.
     """
     with reading(path):
         damage = damage_of(path) or tar_damage(path)
@@ -203,72 +506,205 @@ def read_sample_files(path: Path, samples: Sequence[str], wanted: Collection[str
         raise CohortError(Fault(str(path), damage.found, damage.expected, _TAR_AGAIN))
     ids: pd.Index[str] | None = None
     kept = np.empty(0, dtype=bool)
-    values: dict[str, np.ndarray] = {}
+    before: _Rows | None = None
+    genes, scale = _Genes(wanted, how.row_ids, transcripts or {}), _Scale(how.unit)
+    values: dict[str, Floats] = {}
     total: dict[str, float] = {}
-    for sample, where, text in _members(path, frozenset(samples)):
+    said: Tally[str] = Tally()
+    passed: list[str] = []
+    for sample, where, text in _members(path, frozenset(samples), how.members, passed):
         if sample in values:
-            raise CohortError(Fault(where, f"a second file of {sample}", "one file a sample", "remove one of them"))
-        own_ids, column = _columns(where, text)
+            step = "name the files to read in `expression.members` of the cohort's file, such as '*.genes.results.gz'"
+            raise CohortError(Fault(where, f"a second file of {sample}", "one file a sample", step))
+        member = _read_member(where, text, how, genes, before)
+        before = member.rows
+        said.update(member.notes)
+        scale.read(where, member.ids.tolist(), [sample], member.values[:, None])
+        column = member.values
         if ids is None:
-            ids, kept = own_ids, own_ids.isin(list(wanted))
-        elif not own_ids.equals(ids):
-            column = _in_order(where, own_ids, column, ids)
+            ids, kept = member.ids, member.ids.isin(list(wanted))
+        elif not member.ids.equals(ids):
+            column = _in_order(where, member.ids, column, ids)
         values[sample] = column[kept]
         # Added in file order, as a joined matrix is, so that both forms agree to the last digit.
         with np.errstate(over="ignore"):
-            total[sample] = float(np.cumsum(column)[-1])
+            total[sample] = float(np.cumsum(member.values)[-1])
         if not np.isfinite(total[sample]):
             raise CohortError(endless(where))
     missing = [sample for sample in samples if sample not in values]
     if missing or ids is None:
         found = f"no file for {len(missing)} of {len(samples)} samples: {', '.join(missing[:10])}"
         step = "check that the archive is this series', or drop these samples in `select`"
+        if passed:
+            found += f"; it has {few(passed)}"
+            step = "name the files to read in `expression.members` of the cohort's file, such as '*.htseq.gz'"
         raise CohortError(Fault(str(path), found, "a file `<GSM>_*.txt.gz` for each selected sample", step))
     index = pd.Index(list(samples), name="sample")
     table = pd.DataFrame({sample: values[sample] for sample in samples}, index=ids[kept].rename("row"))
     table.columns = index
-    return Expression(table, pd.Series(total, name="library_size").reindex(index), len(ids))
+    notes = [f"{count} of {len(samples)} files: {note}" for note, count in said.items()]
+    return Expression(
+        table,
+        pd.Series(total, name="library_size").reindex(index),
+        len(ids),
+        (*notes, *genes.notes(str(path)), *scale.notes(str(path), len(ids))),
+        tuple(genes.first),
+    )
 
 
-def _members(path: Path, samples: frozenset[str]) -> Iterator[tuple[str, str, bytes]]:
-    """Accession, name for messages, and unpacked text of the members that belong to `samples`."""
+def _members(
+    path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
+) -> Iterator[tuple[str, str, bytes]]:
+    """Accession, name for messages, and unpacked text of the members that belong to `samples`.
+
+    pattern : of their names. passed : other files of these samples are added to it.
+    """
     with tarfile.open(path, "r:") as archive:
         for member in archive:
-            match = re.fullmatch(r"(GSM[0-9]+)_.*\.txt\.gz", PurePosixPath(member.name).name)
+            name = PurePosixPath(member.name).name
+            match = re.match(r"(GSM[0-9]+)[._-]", name)
             if match is None or match[1] not in samples or not member.isfile():
+                continue
+            if not (fnmatchcase(name, pattern) if pattern else name.removesuffix(".gz").endswith(TABLE_ENDINGS)):
+                passed.append(name)
                 continue
             where = f"{path}, member {member.name}"
             stream = archive.extractfile(member)
             assert stream is not None
+            if not name.endswith(".gz"):
+                most = largest_unpacked() * _MEMBERS_SHARE
+                if member.size > most * 1e9:
+                    found, expected = f"{member.size} bytes", f"at most {most:g} GB"
+                    raise CohortError(Fault(where, found, expected, "check that it is a table of one sample"))
+                yield match[1], where, stream.read()
+                continue
             with reading(where, _TAR_AGAIN), unpacked(where, gzip.GzipFile(fileobj=stream), _MEMBERS_SHARE) as text:
                 content = text.read()
             yield match[1], where, content
 
 
-def _columns(where: str, text: bytes) -> tuple[pd.Index[str], np.ndarray]:
-    """Row ids and values (rows,) of one member."""
-    try:
-        header = fields(text[: text.find(b"\n") + 1], "\t")
-    except csv.Error as error:
-        found = f"a line that is no header ({error})"
-        raise CohortError(Fault(f"{where}, line 1", found, "two fields: row id and sample", _TAR_AGAIN)) from None
-    if len(header) != 2:
-        raise CohortError(Fault(f"{where}, line 1", f"{len(header)} fields", "two: row id and sample", _TAR_AGAIN))
-    if not text[text.find(b"\n") + 1 :].strip():
-        raise CohortError(Fault(where, "no row after the header", "at least one", _TAR_AGAIN))
-    blocks = list(_blocks(where, lambda: io.BytesIO(text), "\t", header[1:], (0,)))
-    ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
-    return pd.Index(ids, dtype=str), np.concatenate([block[:, 0] for _, block in blocks])
+class _Rows(NamedTuple):
+    """The row ids of a sample's file, the gene of each, and whether they are transcripts: the same in most files."""
+
+    row_ids: list[str]
+    names: list[str | None]
+    of_transcripts: bool
 
 
-def _in_order(where: str, own: pd.Index[str], column: np.ndarray, ids: pd.Index[str]) -> np.ndarray:
+class _Member(NamedTuple):
+    """The genes of one sample's file: their ids and values (genes,), what there is to say, and the rows read."""
+
+    ids: pd.Index[str]
+    values: Floats
+    notes: list[str]
+    rows: _Rows
+
+
+def _read_member(
+    where: str,
+    text: bytes,
+    how: ExpressionSource,
+    genes: _Genes,
+    before: _Rows | None,
+) -> _Member:
+    """Read one sample's file; `before` has the row ids of the last one, with the genes that they are."""
+
+    def opened() -> BinaryIO:
+        return io.BytesIO(text)
+
+    layout = _layout(where, opened, may_lack_header=True)
+    if not layout.first:
+        found = "no row after the header" if layout.names else "nothing"
+        step = f"drop this sample in `select`, or complete its file {_COPY}"
+        raise CohortError(Fault(where, found, "rows of two fields: row id and value", step))
+    counter = counter_of(layout.names)
+    gene = 0 if counter is None else layout.names.index(counter.gene)
+    if how.gene_column is not None:
+        gene = _place(where, how.gene_column, layout, "gene_column")
+    place, notes = _value_column(where, layout, counter, gene, how)
+    read = (place,) if layout.names != STAR or how.count_column else (place, *range(2, len(STAR)))
+    blocks = list(_blocks(where, opened, layout, gene, read))
+    row_ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
+    columns = np.concatenate([block for _, block in blocks])
+    if before is None or before.row_ids != row_ids:
+        added = counter is not None and counter.of_transcripts and how.gene_column in {None, counter.gene}
+        fresh = _Genes(genes.wanted, genes.row_ids, genes.transcripts)
+        names = fresh.read(where, row_ids)
+        genes.left_out |= fresh.left_out
+        genes.first = genes.first or fresh.first
+        genes.unknown = max(genes.unknown, fresh.unknown)
+        genes.of_transcripts |= fresh.of_transcripts or added
+        before = _Rows(row_ids, names, fresh.of_transcripts or added)
+    rows = np.fromiter((name is not None for name in before.names), dtype=bool, count=len(row_ids))
+    if not rows.any():
+        found, step = f"no row of a gene, but {few(row_ids)}", "check that the file has the values of genes"
+        raise CohortError(Fault(where, found, "a row for each gene", step))
+    columns = columns[rows]
+    if columns.shape[1] > 1:
+        _check_strands(where, columns[:, 1:].sum(axis=0))
+    ids, values = pd.Index([name for name in before.names if name is not None], dtype=str), columns[:, 0]
+    if before.of_transcripts:
+        codes, ids = pd.factorize(ids)
+        values = np.bincount(codes, weights=values)
+    return _Member(ids, values, notes, before)
+
+
+def _value_column(
+    where: str, layout: _Layout, counter: Counter | None, gene: int, how: ExpressionSource
+) -> tuple[int, list[str]]:
+    """Return the place of the values in a sample's file, and what there is to say of the choice."""
+    notes = [] if layout.has_header or layout.names == STAR else ["no header line: the first line is a row"]
+    of = f"of {counter.name}, " if counter else ""
+    if how.count_column is not None:
+        place = _place(where, how.count_column, layout, "count_column")
+        return place, [*notes, f"{of}column {how.count_column}, as `count_column` says"]
+    if counter is not None and how.unit not in counter.values:
+        found, units = f"a file of {counter.name}, which has no column of {how.unit}", " or ".join(counter.values)
+        step = f"set `unit: {units}`, or name the column in `count_column` of the cohort's file"
+        raise CohortError(Fault(where, found, f"a column of {units}", step))
+    named = counter.values[how.unit] if counter else ""
+    if counter and named:
+        return layout.names.index(named), [*notes, f"{of}column {named}"]
+    others = {name.lower() for known in COUNTERS for name in known.others}
+    candidates = [
+        place
+        for place, name in enumerate(layout.names)
+        if place != gene and name.lower() not in others and math.isfinite(number_of(layout.first[place]))
+    ]
+    if len(layout.names) == 2:
+        candidates = [1 - gene]
+    if len(candidates) != 1:
+        names = [layout.names[place] for place in candidates]
+        found = f"{len(names)} columns of numbers" + (f": {few(names)}" if names else "")
+        step = "name the column of the values in `count_column` of the cohort's file"
+        raise CohortError(Fault(where, found, "two fields: row id and sample, or one such column", step))
+    if counter is not None:
+        notes.append(f"{of}its last column")
+    elif len(layout.names) > 2:
+        notes.append(f"{'column ' if layout.has_header else ''}{layout.names[candidates[0]]}")
+    return candidates[0], notes
+
+
+def _check_strands(where: str, reads: Floats) -> None:
+    """Raise a `CohortError` where the reads (2,) on either strand say that the library is strand-specific."""
+    share = float(reads.max() / reads.sum()) if reads.sum() > 0 else 0.0
+    if share > STRANDED:
+        likely = STAR[2 + int(reads.argmax())]
+        found = f"{share:.0%} of the reads on one strand: the library is strand-specific"
+        step = (
+            f"set `count_column: {likely}`, or `unstranded` to take both strands, in `expression` of the cohort's file"
+        )
+        raise CohortError(Fault(where, found, "the column to read, by its name", step))
+
+
+def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
     """The member's values in the order of `ids`; refused where the ids differ or, not being unique, are ambiguous."""
     others = own.symmetric_difference(ids)
     if len(others):
-        found = "other row ids"
-        raise CohortError(Fault(f"{where}, row {others[0]!r}", found, "those of the first member", _TAR_AGAIN))
+        found, step = "other row ids", "drop this sample in `select`, or name files of one kind in `expression.members`"
+        raise CohortError(Fault(f"{where}, row {others[0]!r}", found, "those of the first member", step))
     if not (own.is_unique and ids.is_unique):
         twice = ids[ids.duplicated()].union(own[own.duplicated()])[0]
         found = f"row id {twice!r} more than once, and another order of rows"
-        raise CohortError(Fault(where, found, "the order of the first member", _TAR_AGAIN))
+        raise CohortError(Fault(where, found, "the order of the first member", f"sort the rows {_COPY}"))
     return column[own.get_indexer(ids)]

@@ -1,0 +1,127 @@
+"""What the programs that count reads write: their columns, the rows that are no genes, and the names of genes.
+
+Nothing here reads a file: `afa.cohort.expression` does, for all of these programs in one way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+Unit = Literal["tpm", "counts", "log2"]
+RowIds = Literal["symbol", "ensembl"]
+
+
+class Counter(NamedTuple):
+    """The file that a program writes for one sample.
+
+    gene : the column of the row ids. values : for each unit that the file has, its column; an empty name stands for
+    the one column of numbers that is left over, called after the sample. others : columns that hold no values.
+    of_transcripts : a row is a transcript, and `gene` says of which gene: the rows of a gene are added up.
+    """
+
+    name: str
+    gene: str
+    values: Mapping[Unit, str]
+    others: tuple[str, ...] = ()
+    of_transcripts: bool = False
+
+
+STAR = ("gene", "unstranded", "forward", "reverse")
+"""The columns of STAR's `ReadsPerGene.out.tab`, which has no header: `-s no`, `yes` and `reverse` of htseq-count."""
+COUNTERS = (
+    Counter("STAR, ReadsPerGene.out.tab", "gene", {"counts": "unstranded"}, STAR),
+    Counter("featureCounts", "Geneid", {"counts": ""}, ("Chr", "Start", "End", "Strand", "Length")),
+    Counter("Salmon, quant.sf", "Name", {"counts": "NumReads", "tpm": "TPM"}, ("Length", "EffectiveLength")),
+    Counter("kallisto, abundance.tsv", "target_id", {"counts": "est_counts", "tpm": "tpm"}, ("length", "eff_length")),
+    Counter(
+        "RSEM, isoforms.results",
+        "gene_id",
+        {"counts": "expected_count", "tpm": "TPM"},
+        ("transcript_id", "length", "effective_length"),
+        of_transcripts=True,
+    ),
+    Counter(
+        "RSEM, genes.results",
+        "gene_id",
+        {"counts": "expected_count", "tpm": "TPM"},
+        ("transcript_id(s)", "length", "effective_length"),
+    ),
+    Counter("StringTie, gene abundances", "Gene ID", {"tpm": "TPM"}, ("Gene Name", "Reference", "Start", "End")),
+)
+"""A file is one of these where its header has all the columns that are named."""
+TABLE_ENDINGS = (".txt", ".tsv", ".tab", ".csv", ".sf", ".results", ".counts", ".count", ".out")
+"""How the name of a table ends in an archive of a series, before `.gz`."""
+
+_NO_GENE = re.compile(
+    r"__.*"  # htseq-count, IsoQuant
+    r"|no_feature|ambiguous|too_low_aQual|not_aligned|alignment_not_unique"  # htseq-count before 0.6
+    r"|_(ambiguous|ambiguous_readpair_position|empty|lowaqual|notaligned)"  # DEXSeq
+    r"|N_(unmapped|multimapping|noFeature|ambiguous)"  # STAR
+    r"|Assigned|Unassigned_.*"  # the summary of featureCounts
+    r"|\*"  # samtools idxstats
+    r"|ERCC[-.][0-9]{5}|gSpikein_.*"  # RNA that the laboratory added
+)
+_VERSIONED = re.compile(r"(ENS[A-Z]*[GT][0-9]{11})\.[0-9]+")
+_TRANSCRIPT = re.compile(r"ENS[A-Z]*T[0-9]{11}\b.*|[NX][MR]_[0-9]+.*")
+_VALUE = re.compile(r"\s*([-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?|[-+]?(nan|inf|infinity)|na|n/a|null|none|[-.?])?\s*", re.I)
+_WORD_OF_IDS = re.compile(
+    r"(gene|feature|symbol|name|id)s?|gene(id|name|symbol)|ensembl|entrez|hgnc|hugo|index|locus|probe|row(names)?"
+    r"|target|transcript|unnamed"
+)
+
+
+def counter_of(names: Collection[str]) -> Counter | None:
+    """Return the program that writes a header of these names, if it is one of `COUNTERS`."""
+    for counter in COUNTERS:
+        if {counter.gene, *filter(None, counter.values.values()), *counter.others} <= set(names):
+            return counter
+    return None
+
+
+def is_gene(row_id: str) -> bool:
+    """Return False for summary rows of counters, such as `__no_feature`, and for added RNA, such as `ERCC-00002`."""
+    return _NO_GENE.fullmatch(row_id) is None
+
+
+def is_transcript(row_id: str) -> bool:
+    """Return True for the transcript ids of Ensembl and RefSeq, whatever follows them."""
+    return _TRANSCRIPT.fullmatch(row_id) is not None
+
+
+def without_version(row_id: str) -> str:
+    """Return an id of Ensembl without its version: `ENSG00000169429.11` as `ENSG00000169429`.
+
+    `ENSG00000182378.13_PAR_Y`, the second copy of a gene on the Y chromosome, stays a row of its own.
+    """
+    found = _VERSIONED.fullmatch(row_id)
+    return found[1] if found else row_id
+
+
+def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
+    """Return the gene of a transcript, which a table of them or its own name gives; else None.
+
+    known : gene by transcript. GENCODE names a transcript `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
+    """
+    if (found := known.get(without_version(row_id))) is not None:
+        return found
+    parts = row_id.split("|")
+    if len(parts) < 6 or not is_transcript(parts[0]):
+        return None
+    return parts[5] if kind == "symbol" else without_version(parts[1])
+
+
+def names_ids(name: str) -> bool:
+    """Return True where a header's first name is one of a column of ids: nothing, `Gene`, `gene_id`, `Hugo_Symbol`."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return not name.strip() or any(map(_WORD_OF_IDS.fullmatch, words))
+
+
+def is_header(fields: Sequence[str]) -> bool:
+    """Return True where the first line of a table names its columns: neither its second field nor its last is a value.
+
+    A line whose first field names a column of ids is a header too: the samples may be called 1, 2 and 3. `NA` and the
+    like are values that are missing, not names.
+    """
+    return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))
