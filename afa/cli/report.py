@@ -22,9 +22,8 @@ def notebook(
 ) -> None:
     """Run a figure notebook and keep it as it ran."""
     from afa.report.notebook import run_notebook
-    from afa.stages.inputs import pairs
 
-    run_notebook(source, out, pairs("--parameter", parameter or []))
+    run_notebook(source, out, options.pairs("--parameter", parameter or []))
 
 
 @app.command("publish")
@@ -172,9 +171,8 @@ def report_page(
 ) -> None:
     """Write the report of a finished run: one file with everything in it, which needs no network."""
     from afa.report import page
-    from afa.stages.inputs import pairs
 
-    parts, why = pairs("--part", part), pairs("--left-out", left_out or [])
+    parts, why = options.pairs("--part", part), options.pairs("--left-out", left_out or [])
     write_text(out, page.report_page(run, parts, paper, docs, why, measured))
     if readme is not None:
         write_text(readme, page.run_readme(run))

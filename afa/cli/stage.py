@@ -48,12 +48,12 @@ def stage(
 ) -> None:
     """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv that they make."""
     from afa.stages.base import check_tables, columns_of, named, stored
-    from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, pairs, shard_of
+    from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, shard_of
     from afa.stats.tables import Tables, write_tables
 
     module = _module(name)
     described = module.STAGE
-    folders: dict[str, Path] = {key: Path(value) for key, value in pairs("--input", inputs or []).items()}
+    folders: dict[str, Path] = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
     folders |= {key: value for key, value in (("bundle", bundle), ("cohort", cohort)) if value is not None}
     if missing := [key for key in described.inputs if key not in folders]:
         words = [f"--{key} FOLDER" if key in ("bundle", "cohort") else f"--input {key}=PATH" for key in missing]
@@ -89,9 +89,7 @@ def stage(
 @app.command("summarise", hidden=True)
 def summarise(name: Name, tables: Parts, out: options.Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
     """Write the rows of summary.csv that one stage's tables make."""
-    from afa.stages.inputs import pairs
-
-    beside = {key: Path(value) for key, value in pairs("--input", inputs or []).items()}
+    beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
     _write_rows(_module(name), tables[0], beside, _document(settings), out)
 
 

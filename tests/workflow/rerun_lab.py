@@ -36,6 +36,7 @@ while [ $# -gt 0 ]; do
         *) mkdir -p "$2"; grep "^$2/" made.txt | while read -r file; do mkdir -p "${file%/*}"; : > "$file"; done;;
       esac
       shift;;
+    figure=*) : > "${1#*=}.pdf"; : > "${1#*=}.svg";;
   esac
   shift
 done

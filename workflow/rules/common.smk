@@ -48,6 +48,7 @@ from afa.cohort.table_cohort import (
 from afa.errors import AfaError
 from afa.files import sha256_of
 from afa.report.benchmarks import UNMEASURED, read_needs, read_stored
+from afa.report.cells import caption_of, fill_caption
 from afa.report.start import start_notes
 from afa.sources import NOTED, note_sources, sources
 from afa.stages import left_out, stages
@@ -232,6 +233,27 @@ def template_digest(pattern):
 def notebook_code(notebook):
     """`code_of` a figure notebook's cells, and of the command that runs it."""
     return code_of("afa.cli.report:notebook", notebook)
+
+
+def caption_in(notebook):
+    """The caption of a notebook's figure, with its fields in braces."""
+    try:
+        return caption_of(notebook)
+    except AfaError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def notebook_caption(notebook):
+    """The caption of a notebook's figure, filled in for this run, for Snakemake's own report."""
+    return doubled(
+        fill_caption(caption_in(notebook), COHORT.name, settings.bootstrap.confidence)
+    )
+
+
+def confidence_option(notebook):
+    """The option with the confidence of the intervals, for a notebook whose caption gives it."""
+    said = "{confidence}" in caption_in(notebook)
+    return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
 # Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could

@@ -143,7 +143,7 @@ def shown_in(notebook):
     return [home(f"resources/paper/{file}") for file in SHOWN.get(notebook, [])]
 
 
-for name, (_, _, reads) in NOTEBOOKS.items():
+for name, (chapter, title, reads) in NOTEBOOKS.items():
 
     rule:
         """A figure notebook, run on the tables of this run."""
@@ -157,6 +157,18 @@ for name, (_, _, reads) in NOTEBOOKS.items():
             reads=[file for part in reads for file in files_of_part(part)],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
+            pdf=report(
+                f"{RUN}/figures/{name}.pdf",
+                caption="../report/figure.rst",
+                category=chapter,
+                labels={"figure": title, "form": "PDF"},
+            ),
+            svg=report(
+                f"{RUN}/figures/{name}.svg",
+                caption="../report/figure.rst",
+                category=chapter,
+                labels={"figure": title, "form": "SVG"},
+            ),
         log:
             f"{RUN}/logs/{name}_notebook.log",
         benchmark:
@@ -169,10 +181,14 @@ for name, (_, _, reads) in NOTEBOOKS.items():
         params:
             run=run_folder,
             contents=contents(home(f"notebooks/{name}.ipynb"), shown_in(name)),
+            figure=subpath(output.svg, strip_suffix=".svg"),
+            caption=notebook_caption(home(f"notebooks/{name}.ipynb")),
+            confidence=confidence_option(home(f"notebooks/{name}.ipynb")),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
-            " -p run={params.run} -p paper={input.paper} > {log} 2>&1"
+            " -p run={params.run} -p paper={input.paper} -p figure={params.figure}"
+            " {params.confidence} > {log} 2>&1"
 
 
 # The tables for readers, each as CSV, with the units of every column.
@@ -226,6 +242,7 @@ REPORTED = [
     *([] if "allocation" in LEFT_OUT else [f"{RUN}/explorer.html"]),
     *FILES["published"],
     *expand(f"{RUN}/notebooks/{{name}}.ipynb", name=NOTEBOOKS),
+    *expand(f"{RUN}/figures/{{name}}.{{form}}", name=NOTEBOOKS, form=["pdf", "svg"]),
 ]
 
 
@@ -353,7 +370,7 @@ rule workflow_report:
         config=f"{RUN}/config.json",
         text=collect(
             home("workflow/report/{name}.rst"),
-            name=["workflow"],
+            name=["workflow", "figure"],
         ),
     output:
         f"{RUN}/workflow.html",
