@@ -103,13 +103,12 @@ def gather(
     inputs: Inputs = None,
 ) -> None:
     """Join the tables of all shards of a stage, and write the rows of summary.csv that they make."""
-    from afa.stages.inputs import pairs
     from afa.stats.tables import gather_tables
 
     module = _module(name)
     gather_tables(shards, out)
     if rows is not None:
-        beside = {key: Path(value) for key, value in pairs("--input", inputs or []).items()}
+        beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
         _write_rows(module, out, beside, _document(settings), rows)
 
 
