@@ -1,4 +1,4 @@
-"""`afa stage`, `afa gather`, `afa summarise`, `afa join`: the jobs of the workflow, for every stage alike.
+"""`afa kernels`, `afa stage`, `afa gather`, `afa summarise`, `afa join`: jobs of the workflow, for every stage alike.
 
 `afa experiment` and `afa summary` run what is no stage like the others: errata, and language models that plan.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
-from json import JSONDecodeError, loads
+from json import JSONDecodeError, dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,6 +112,20 @@ def join(parts: Parts, out: options.Rows) -> None:
     from afa.stats.summary import join_summaries
 
     join_summaries(parts, out)
+
+
+@app.command("kernels", hidden=True)
+def kernels(
+    out: Annotated[Path, options.written(".json")],
+    threads: Annotated[int, typer.Option(min=1, help="kernels compiled at the same time")] = 1,
+) -> None:
+    """Compile the kernels that stages call, where they are not cached; writes the digests of the cached files."""
+    from afa.engine.compile import cached_files
+    from afa.engine.warm import compile_all
+    from afa.files import write_text
+
+    compile_all(threads)
+    write_text(out, dumps(cached_files(), indent=1) + "\n")
 
 
 def _module(name: str) -> ModuleType:

@@ -6,14 +6,14 @@ once. Here each entrance of the engine is called on a small bundle, on as many c
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -22,7 +22,7 @@ from scipy import sparse
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.closure import COUPLINGS
-from afa.engine.compile import CACHE_FOLDER, READY
+from afa.engine.compile import ALL, PLANNERS, cache_folder, compiled_groups, keeps_kernels, write_list
 from afa.engine.course import SIGNS
 from afa.engine.elimination import log_partitions, score_distribution
 from afa.engine.follow import follow
@@ -40,6 +40,7 @@ from afa.inference.annealed import annealed
 from afa.inference.answers import Answers
 from afa.inference.hierarchy import Hierarchy
 
+_log = logging.getLogger("afa")
 N, M = 3, 4
 ITERATION = Iteration(0.5, 1e-4, 200, False)
 VALUES: NDArray[np.int8] = np.array([[1, 0, -1, 1], [0, 1, 1, -1]], dtype=np.int8)
@@ -123,22 +124,33 @@ PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _t
 
 
 def compile_all(processes: int | None = None) -> None:
-    """Compile what has not been; all cores where `processes` is None."""
+    """Compile what has not been, in so many processes; all cores where None."""
+    if not keeps_kernels() or ALL in compiled_groups():
+        return
     _states()  # first and alone: what all others build on
-    with ProcessPoolExecutor(processes or len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
-        for done in [pool.submit(part) for part in PARTS]:
+    workers = processes or len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
+        begun = {pool.submit(part): part for part in PARTS}
+        for n, done in enumerate(as_completed(begun), start=1):
             done.result()
+            _log.warning("afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(PARTS) + 1)
     _brackets()  # what they build on is the walk
-    (Path(CACHE_FOLDER) / READY).touch()
+    write_list(PLANNERS, ALL)
+
+
+def _say_nothing() -> None:
+    _log.setLevel(logging.ERROR)
 
 
 def compile_planners() -> None:
     """Compile what planners use, out of the way of all else; nothing where another process does so."""
     os.nice(19)
-    Path(CACHE_FOLDER).mkdir(parents=True, exist_ok=True)
-    with suppress(Timeout), FileLock(Path(CACHE_FOLDER) / "planners.lock", timeout=0):
+    folder = cache_folder()
+    if folder is None or not keeps_kernels() or PLANNERS in compiled_groups():
+        return
+    with suppress(Timeout), FileLock(folder / "planners.lock", timeout=0):
         _planners()
-        (Path(CACHE_FOLDER) / READY).touch()
+        write_list(PLANNERS)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ rule allocation_shard:
         bundle=f"{RUN}/bundle",
         cohort=f"{RUN}/cohort",
         own_rules=OWN_RULE_FILES,
+        kernels=ancient(COMPILED),
     output:
         tables=temp(directory(f"{RUN}/shards/allocation/{{gain}}/{{shard}}")),
     log:

@@ -224,7 +224,7 @@ def input_options(wildcards, input):
     return " ".join(
         f"--{name} {path}" if name in own else f"--input {name}={path}"
         for name, path in input.items()
-        if name != "tables"
+        if name not in ("tables", "kernels")
     )
 
 

@@ -18,6 +18,7 @@ for name, stage in STAGES.items():
                 job
             input:
                 **tables_of(stage.inputs),
+                kernels=ancient(COMPILED),
             output:
                 tables=temp(directory(made)) if stage.sharded else directory(made),
             log:
