@@ -159,12 +159,12 @@ def copy_moment(moment: Moment) -> Moment:
     return Moment(*parts, of_entity.copy(), *of_duels, labels.copy(), worth.copy(), closed.copy())
 
 
-@kernel(inline=True)
+@kernel()
 def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
     place[:] = numbers
 
 
-@kernel(inline=True)
+@kernel()
 def read_round(  # noqa: PLR0912 (one branch a reading)
     course: Course, moment: Moment, now: Sight, t: int, followed: Followed, path: int, row: int
 ) -> None:
@@ -205,7 +205,7 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
         _write_duels(course, moment, t, followed, path, row)
 
 
-@kernel(inline=True)
+@kernel()
 def _write_signs(course: Course, moment: Moment, t: int, n_hidden: int, signs: NDArray[np.int8]) -> None:
     """Signs of one round by each score, (S, Q). Those of `stack_a` are those of its mean, which is `linearity`."""
     pairs, state, tie, of_mean = course.pairs, moment.state, course.packed.tie, -1
@@ -225,7 +225,7 @@ def _write_signs(course: Course, moment: Moment, t: int, n_hidden: int, signs: N
             _write_vote_signs(score, moment.votes, t, row)
 
 
-@kernel(inline=True)
+@kernel()
 def _write_places(
     score: int, state: State, name_rank: Indices, n_hidden: int, tie: float, place: NDArray[np.int16]
 ) -> None:
@@ -233,7 +233,7 @@ def _write_places(
     place[:] = ranks_of(scores, np.arange(len(scores)), name_rank, tie).place
 
 
-@kernel(inline=True)
+@kernel()
 def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.bool_]) -> float:
     """The largest gain of a feature that is not closed, summed over the open duels."""
     worth = np.empty(len(closed))
@@ -241,7 +241,7 @@ def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.
     return float(np.max(np.where(closed, 0.0, worth)))
 
 
-@kernel(inline=True)
+@kernel()
 def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArray[np.int8]) -> None:
     for p in range(len(votes)):
         if score == KL:
@@ -252,7 +252,7 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
             signs[p] = sign(float(votes[p, 0] - votes[p, 1]), 0.0)
 
 
-@kernel(inline=True)
+@kernel()
 def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
     """Sums and scores of every duel, and the call of each bracket; calls alone where an entity of the duel changed."""
     packed, state, pairs, calls, votes = course.packed, moment.state, course.pairs, moment.calls, moment.votes
@@ -284,7 +284,7 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
         _put(followed.calls[path, row], calls)
 
 
-@kernel(inline=True)
+@kernel()
 def _least_likely(course: Course, moment: Moment, now: Sight, t: int) -> float:
     """The least probability that the present side of the boundary wins, over the open duels across it (eq:fsp)."""
     pairs, least, inside = course.pairs, 1.0, now.inside

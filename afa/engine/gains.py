@@ -91,7 +91,7 @@ def refresh_duel(
             gain[i] = 0.0
 
 
-@kernel(inline=True)
+@kernel()
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
     """Half the range of u_f, which is |delta_f^eff| of the paper's models (eq:wald_mag)."""
     for i in range(gains.first[p], gains.first[p + 1]):
@@ -99,7 +99,7 @@ def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
         gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
 
 
-@kernel(inline=True)
+@kernel()
 def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> None:
     """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
@@ -116,7 +116,7 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
         gains.gain[i] = total
 
 
-@kernel(inline=True)
+@kernel()
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
     """Expected absolute change of the score F (eq:smart_delta)."""
     a, b, n, n_slots = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), len(packed.feature)
@@ -225,7 +225,7 @@ def copy_lookahead(lookahead: Lookahead) -> Lookahead:
     return Lookahead(start, *of_places, constant.copy(), bound_.copy(), own.copy(), made_at.copy())
 
 
-@kernel(inline=True)
+@kernel()
 def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int, iteration: Iteration) -> None:
     """Solve one entity ahead, at each of its unobserved features and values."""
     first, last = packed.first_slot[entity], packed.first_slot[entity + 1]
@@ -255,7 +255,7 @@ def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int,
         coupling[i] = coupling[:, i] = pull
 
 
-@kernel(inline=True)
+@kernel()
 def _solve_value(
     packed: Packed,
     state: State,
@@ -298,7 +298,7 @@ def _solve_value(
     lookahead.own[case] = own
 
 
-@kernel(inline=True)
+@kernel()
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:

@@ -73,7 +73,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Indices, sight: Sight
             weights[p] = _influence(sight, rank, p) if rule == PRIORITY_ALL else 1.0
 
 
-@kernel(inline=True)
+@kernel()
 def _weigh_registry(packed: Packed, sight: Sight, labels: Indices, rank: Indices) -> None:
     """Weights of each cluster's best against its worst entity, resolved ones left out (eq:active_registry)."""
     for label in range(len(rank)):
@@ -99,7 +99,7 @@ def _influence(sight: Sight, rank: Indices, p: int) -> float:
     return float(1.0 / (1.0 + min(away_a, away_b)) / (1.0 + SLOPE * abs(sight.scores[a, b])))
 
 
-@kernel(inline=True)
+@kernel()
 def _most_contested(packed: Packed, state: State, sight: Sight, rank: Indices) -> int:
     """LUCB's duel: of those open across the boundary, the one of largest upper(outside) - lower(inside)."""
     budgets = entity_budgets(packed, state)
@@ -133,7 +133,7 @@ def _sides(sight: Sight, rank: Indices, p: int) -> tuple[int, int]:
     return (a, b) if rank[a] < rank[b] else (b, a)
 
 
-@kernel(inline=True)
+@kernel()
 def _between_champions(packed: Packed, sight: Sight, labels: Indices, rank: Indices) -> int:
     """Cluster-LUCB's duel, or `NONE` where a side has no champion or the duel is resolved."""
     n = len(rank)

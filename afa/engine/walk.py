@@ -156,7 +156,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
                 return t, row, True
 
 
-@kernel(inline=True)
+@kernel()
 def _room(course: Course) -> Sight:
     """Room for what is looked at in one round."""
     n, q = len(course.name_rank), len(course.pairs)
@@ -166,7 +166,7 @@ def _room(course: Course) -> Sight:
     return Sight(course.pairs, course.name_rank, course.k, scores, ranks, lead, resolved, inside, weights, wanted)
 
 
-@kernel(inline=True)
+@kernel()
 def _keep_together(
     first_holder: Indices,
     values: NDArray[np.int8],
@@ -290,7 +290,7 @@ def _add_up_unary(packed: Packed, state: State, worth: Floats) -> None:
     worth[:] = total_unary(packed, state)
 
 
-@kernel(inline=True)
+@kernel()
 def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) -> None:
     """Write cluster labels from the distances between models, which are the budgets of their duels."""
     n = len(name_rank)
@@ -301,7 +301,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
     labels[:] = cluster_labels(distance, np.argsort(name_rank), math.ceil(math.sqrt(n)), C_MIN)
 
 
-@kernel(inline=True)
+@kernel()
 def _want(course: Course, now: Sight, feature: int) -> None:
     """Mark the open duels that have an entity that holds a feature: no other has anything to gain from it."""
     packed, n = course.packed, len(course.name_rank)
@@ -315,7 +315,7 @@ def _want(course: Course, now: Sight, feature: int) -> None:
                 now.wanted[p] |= not now.resolved[p]
 
 
-@kernel(inline=True)
+@kernel()
 def _gain_of(course: Course, moment: Moment, now: Sight, feature: int) -> float:
     """What one feature has to gain: `Followed.worth`."""
     packed, gains, total = course.packed, moment.gains, 0.0

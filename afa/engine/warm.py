@@ -18,7 +18,6 @@ from multiprocessing import get_context
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from scipy import sparse
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.closure import COUPLINGS
@@ -36,9 +35,6 @@ from afa.engine.sharing import model_distances, sharing_of
 from afa.engine.state import new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
-from afa.inference.annealed import annealed
-from afa.inference.answers import Answers
-from afa.inference.hierarchy import Hierarchy
 
 _log = logging.getLogger("afa")
 N, M = 3, 4
@@ -93,7 +89,6 @@ def _tasks() -> None:
 
 def _exactly() -> None:
     model = small_bundle().mrf("u")
-    annealed(model, chains=2, steps=2)
     log_partitions(model, np.zeros((1, M), dtype=np.bool_), np.zeros((1, M), dtype=np.int8))
     score_distribution(model)
 
@@ -111,16 +106,7 @@ def _planners() -> None:
         patient.gain_of([1], np.arange(N))
 
 
-def _implications() -> None:
-    none, table = sparse.csr_array((2, 2)), sparse.csr_array(np.array([[0.8, 0.4], [0.5, 0.1]]))
-    implied = sparse.csr_array(np.array([[0.0, 0.0], [1.0, 0.0]]))
-    for parents in (none, implied):
-        model = Hierarchy(("u", "v"), ("a", "b"), table, np.array([0.3, 0.1]), parents, 1e-4)
-        Answers.of(model, [0], []).most_informative([1])
-        Answers.of(model, [], [1]).most_informative([0])
-
-
-PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks, _implications)
+PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks)
 
 
 def compile_all(processes: int | None = None) -> None:
