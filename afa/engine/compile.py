@@ -74,7 +74,7 @@ def _processor() -> str:
     described = Path("/proc/cpuinfo")
     first = described.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if described.exists() else ""
     kinds = [line for line in first.splitlines() if line.startswith(("model name", "flags", "CPU part", "Features"))]
-    return "\n".join([platform.machine(), platform.processor(), *kinds])
+    return "\n".join([platform.machine(), *(kinds or [platform.processor()])])  # which starts another process
 
 
 def compiled_groups() -> list[str]:
