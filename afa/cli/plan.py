@@ -271,8 +271,8 @@ def forwarding(address: str, folder: Path) -> Path:
     return page
 
 
-def prepare(bundle: Bundle | None = None) -> str:
-    """What is waited for now, in words.
+def prepare(bundle: Bundle) -> str:
+    """Choose how kernels run for a bundle; returns what is waited for now, in words.
 
     A small bundle is planned without compiled kernels, which take longer to load than it takes to plan. One of middle
     size does without them until another process has compiled them. It is decided before any kernel is imported.
@@ -281,17 +281,13 @@ def prepare(bundle: Bundle | None = None) -> str:
 
     from afa.engine import compile as compiling
 
-    size = len(bundle.entities) ** 2 * len(bundle.features) if bundle is not None else MIDDLE + 1
-    if size <= SMALL and not loaded:
-        compiling.do_without()
-    elif compiling.planners_are_ready():
-        pass
-    elif size <= MIDDLE and not loaded:
-        compiling.do_without()
+    size = len(bundle.entities) ** 2 * len(bundle.features)
+    if loaded or size > MIDDLE or (size > SMALL and compiling.PLANNERS in compiling.compiled_groups()):
+        return LOADING
+    compiling.do_without()
+    if size > SMALL and compiling.keeps_kernels():
         background = [sys.executable, "-m", "afa.engine.warm", "planners"]
         quiet = subprocess.DEVNULL
         subprocess.Popen(background, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
         return "first use: loading; another process prepares faster starts"
-    elif not compiling.some_are_kept():
-        return "first use: compiling for about half a minute; later it starts at once"
     return LOADING

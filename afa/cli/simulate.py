@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -69,7 +68,6 @@ def simulate(
 
     from afa.bundle import load_bundle
     from afa.bundle.priors import starting_point
-    from afa.cli.plan import LOADING, prepare
     from afa.cohort.tables import read_labels, read_patients
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
     from afa.planner.options import gauge_of, question_of, tau_of
@@ -112,8 +110,6 @@ def simulate(
     _tell(given, say)
     chosen = some_patients(given.cohort, patients, seed)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
-    if sys.stderr.isatty() and (waited_for := prepare()) != LOADING:
-        typer.echo(waited_for, err=True)
     runs = runs_of(ways, drawn)
     with tqdm(total=len(runs) * len(chosen.patients), unit="walk", disable=None) as bar:
         made = simulate(given.bundle, chosen, ways, setting, measured=measured, tick=bar.update)

@@ -1,4 +1,4 @@
-"""`afa stage`, `afa gather`, `afa join`: the jobs of the workflow, for every stage alike; `afa summarise`: rows alone.
+"""`afa kernels`, `afa stage`, `afa gather`, `afa join`: the jobs of the workflow; `afa summarise`: rows alone.
 
 `afa experiment` and `afa summary` run what is no stage like the others: language models that plan.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
-from json import loads
+from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,6 +137,20 @@ def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
     """A document of settings without the sections that `but` names and `keys` do not."""
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
+
+
+@app.command("kernels", hidden=True)
+def kernels(
+    out: Annotated[Path, options.written(".json")],
+    threads: Annotated[int, typer.Option(min=1, help="kernels compiled at the same time")] = 1,
+) -> None:
+    """Compile the kernels that stages call, where they are not cached; writes the digests of the cached files."""
+    from afa.engine.compile import cached_files
+    from afa.engine.warm import compile_all
+    from afa.files import write_text
+
+    compile_all(threads)
+    write_text(out, dumps(cached_files(), indent=1) + "\n")
 
 
 def _module(name: str) -> ModuleType:

@@ -150,7 +150,7 @@ class Followed(NamedTuple):
     votes: NDArray[np.int16]
 
 
-@kernel()
+@kernel(inline=True)
 def copy_moment(moment: Moment) -> Moment:
     """A moment that can be changed without changing the given one."""
     state, budgets, gains, lookahead, of_entity, of_duel, variance, votes, calls, labels, worth, closed = moment
@@ -164,7 +164,7 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
     place[:] = numbers
 
 
-@kernel(borrows=True)
+@kernel()
 def read_round(  # noqa: PLR0912 (one branch a reading)
     course: Course, moment: Moment, now: Sight, t: int, followed: Followed, path: int, row: int
 ) -> None:
@@ -245,14 +245,14 @@ def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.
 def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArray[np.int8]) -> None:
     for p in range(len(votes)):
         if score == KL:
-            signs[p] = sign(2 * votes[p, 0] - t, 0.0)
+            signs[p] = sign(float(2 * votes[p, 0] - t), 0.0)
         elif score == KL_REVERSED:
-            signs[p] = -sign(2 * votes[p, 1] - t, 0.0)
+            signs[p] = -sign(float(2 * votes[p, 1] - t), 0.0)
         else:
-            signs[p] = sign(votes[p, 0] - votes[p, 1], 0.0)
+            signs[p] = sign(float(votes[p, 0] - votes[p, 1]), 0.0)
 
 
-@kernel(borrows=True)
+@kernel()
 def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
     """Sums and scores of every duel, and the call of each bracket; calls alone where an entity of the duel changed."""
     packed, state, pairs, calls, votes = course.packed, moment.state, course.pairs, moment.calls, moment.votes
@@ -284,7 +284,7 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
         _put(followed.calls[path, row], calls)
 
 
-@kernel(borrows=True)
+@kernel()
 def _least_likely(course: Course, moment: Moment, now: Sight, t: int) -> float:
     """The least probability that the present side of the boundary wins, over the open duels across it (eq:fsp)."""
     pairs, least, inside = course.pairs, 1.0, now.inside

@@ -13,7 +13,6 @@ import pytest
 from commands import afa
 
 import afa as package
-from afa.engine import compile as compiling
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
@@ -114,15 +113,6 @@ finally:
     assert ran.stdout.endswith("function False False\n")
     assert (started.read_text() if started.exists() else None) == started_words
     assert not list((tmp_path / "cache").rglob("*.nbc"))
-
-
-def test_kernels_are_ready_once_all_of_the_planners_are_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiling, "CACHE_FOLDER", str(tmp_path))
-    assert not compiling.planners_are_ready()
-    (tmp_path / compiling.READY).touch()
-    assert compiling.planners_are_ready()
 
 
 def test_what_a_bundle_holds_is_told_to_other_programs() -> None:

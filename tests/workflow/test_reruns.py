@@ -44,7 +44,8 @@ def test_every_rule_has_an_entry_that_names_the_rules_it_reads_files_of(trials: 
     maker = {file: CONTRACT.instead.get(record["rule"], record["rule"]) for file, record in records.items()}
     read: dict[str, set[str]] = {rule: set() for rule in maker.values()}
     for record in records.values():
-        read[CONTRACT.instead.get(record["rule"], record["rule"])] |= {maker[i] for i in record["input"] if i in maker}
+        before = {maker[file] for file in record["input"] if file in maker} - {"kernels"}  # which reruns no stage
+        read[CONTRACT.instead.get(record["rule"], record["rule"])] |= before
     advice = "add under `rules:` a line `RULE: [RULES WHOSE FILES IT READS]`"
     assert not set(read) - set(CONTRACT.rules), (
         f"rules without an entry in {FILE}: {set(read) - set(CONTRACT.rules)}; {advice}"

@@ -5,6 +5,7 @@ rule allocation_shard:
         bundle=FILES["bundle"],
         cohort=FILES["cohort"],
         own_rules=OWN_RULE_FILES,
+        kernels=ancient(COMPILED),
     output:
         tables=temp(directory(shard_folder("allocation"))),
     log:

@@ -388,7 +388,7 @@ def input_options(wildcards, input):
     paths = {
         name: files if isinstance(files, str) else folder_of(files)
         for name, files in input.items()
-        if name not in ("shards", "own_rules", "of_shards")
+        if name not in ("shards", "own_rules", "of_shards", "kernels")
     }
     return " ".join(
         f"--{name} {path}" if name in own else f"--input {name}={path}"

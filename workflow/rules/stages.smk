@@ -16,6 +16,7 @@ for name, stage in STAGES.items():
                 f"{name}_shard"
             input:
                 **files_by_name(stage.inputs),
+                kernels=ancient(COMPILED),
             output:
                 tables=temp(directory(shard_folder(name))),
             log:
@@ -97,6 +98,7 @@ for name, stage in STAGES.items():
                 f"{name}_tables"
             input:
                 **files_by_name(dict.fromkeys([*stage.inputs, *stage.beside])),
+                kernels=ancient(COMPILED),
             output:
                 tables=FILES[name],
                 rows=rows_of(name),
