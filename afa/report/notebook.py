@@ -73,10 +73,11 @@ def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str
 def read_notebook(path: str | Path) -> NotebookNode:
     """Return the notebook at `path`; a `ReportError` where the file is none."""
     try:
-        return nbformat.read(path, as_version=4)
+        notebook: NotebookNode = nbformat.read(path, as_version=4)
     except (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError) as error:
         words = (str(error).splitlines() or [type(error).__name__])[0]
         raise ReportError(Fault(str(path), f"no notebook ({words})", "a Jupyter notebook", "correct it")) from None
+    return notebook
 
 
 def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]) -> NotebookNode:
@@ -84,7 +85,7 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
     step = f"open the notebook and run it with these parameters: {dict(parameters)}"
     try:
         with _kernel_of_its_own() as config:
-            ran = papermill.execute_notebook(
+            ran: NotebookNode = papermill.execute_notebook(
                 notebook,
                 None,
                 dict(parameters),
