@@ -129,7 +129,7 @@ def copy_budgets(budgets: Budgets) -> Budgets:
     return Budgets(budgets.coupled.copy(), budgets.whole.copy(), budgets.norm.copy())
 
 
-@kernel(entrance=True)
+@kernel(entrance=True, borrows=True)
 def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
     """Take in the observation of one feature, after `condition`."""
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
@@ -144,7 +144,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
         _sum_budgets(packed, state, budgets, packed.owner[packed.holder[h]])
 
 
-@kernel()
+@kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
     """Write how far the terms of one entity, but for exclusive groups, can take it below and above."""
     below, above = 0.0, 0.0
@@ -165,7 +165,7 @@ def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
     return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
 
-@kernel()
+@kernel(borrows=True)
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
     """Budgets of all duels of one entity: those of both over all features, less what is too much at shared ones."""
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm

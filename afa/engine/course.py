@@ -164,7 +164,7 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
     place[:] = numbers
 
 
-@kernel()
+@kernel(borrows=True)
 def read_round(  # noqa: PLR0912 (one branch a reading)
     course: Course, moment: Moment, now: Sight, t: int, followed: Followed, path: int, row: int
 ) -> None:
@@ -252,7 +252,7 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
             signs[p] = sign(float(votes[p, 0] - votes[p, 1]), 0.0)
 
 
-@kernel()
+@kernel(borrows=True)
 def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
     """Sums and scores of every duel, and the call of each bracket; calls alone where an entity of the duel changed."""
     packed, state, pairs, calls, votes = course.packed, moment.state, course.pairs, moment.calls, moment.votes
@@ -284,7 +284,7 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
         _put(followed.calls[path, row], calls)
 
 
-@kernel()
+@kernel(borrows=True)
 def _least_likely(course: Course, moment: Moment, now: Sight, t: int) -> float:
     """The least probability that the present side of the boundary wins, over the open duels across it (eq:fsp)."""
     pairs, least, inside = course.pairs, 1.0, now.inside

@@ -44,7 +44,7 @@ class Duel(NamedTuple):
     above: float
 
 
-@kernel(entrance=True)
+@kernel(entrance=True, borrows=True)
 def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
     """All sums of one duel, in one pass over the union of the two supports."""
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]

@@ -39,7 +39,7 @@ def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hid
     return float(packed.prior[entity]) + elbo(state, entity, n_hidden) - float(empty[entity])
 
 
-@kernel(entrance=True)
+@kernel(entrance=True, borrows=True)
 def bring_up_to_date(
     packed: Packed,
     state: State,
@@ -91,7 +91,7 @@ def refresh_duel(
             gain[i] = 0.0
 
 
-@kernel()
+@kernel(borrows=True)
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
     """Half the range of u_f, which is |delta_f^eff| of the paper's models (eq:wald_mag)."""
     for i in range(gains.first[p], gains.first[p + 1]):
@@ -99,7 +99,7 @@ def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
         gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
 
 
-@kernel()
+@kernel(borrows=True)
 def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> None:
     """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
@@ -116,7 +116,7 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
         gains.gain[i] = total
 
 
-@kernel()
+@kernel(borrows=True)
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
     """Expected absolute change of the score F (eq:smart_delta)."""
     a, b, n, n_slots = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), len(packed.feature)
@@ -255,7 +255,7 @@ def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int,
         coupling[i] = coupling[:, i] = pull
 
 
-@kernel()
+@kernel(borrows=True)
 def _solve_value(
     packed: Packed,
     state: State,
@@ -298,7 +298,7 @@ def _solve_value(
     lookahead.own[case] = own
 
 
-@kernel()
+@kernel(borrows=True)
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:

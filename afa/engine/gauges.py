@@ -139,7 +139,7 @@ def _follow(
         for t in range(orders.shape[2] + 1):
             if t > 0:
                 feature = orders[p, s, t - 1]
-                condition(packed, state, feature, values[p, feature])
+                condition(packed, state, feature, np.int64(values[p, feature]))
                 changed[:] = False
                 for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
                     changed[packed.owner[packed.holder[h]]] = True

@@ -50,7 +50,7 @@ class Sight(NamedTuple):
     wanted: NDArray[np.bool_]
 
 
-@kernel(inline=True)
+@kernel()
 def weigh(rule: int, packed: Packed, state: State, labels: Indices, sight: Sight) -> None:
     """Write the weight of each duel's gain under a rule, all 0 where none decides; labels (N,) are clusters."""
     weights = sight.weights
@@ -187,7 +187,7 @@ def best_feature(worth: Floats, closed: NDArray[np.bool_], name_rank: Indices) -
     return chosen
 
 
-@kernel(inline=True)
+@kernel()
 def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], name_rank: Indices) -> int:
     """The open feature of largest total absolute effective unary, then the first by name; `NONE` if all are closed."""
     feature = best_feature(total_unary(packed, state), closed, name_rank)

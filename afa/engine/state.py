@@ -245,7 +245,7 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool
         cross_of(packed, state, entity)
 
 
-@kernel()
+@kernel(borrows=True)
 def cross_of(packed: Packed, state: State, v: int) -> None:
     """Row and column of `cross` of one entity; of models of probabilities all must speak of the same features."""
     n = len(packed.prior)

@@ -93,7 +93,7 @@ def walk(
                 waiting.append((moment, t, row, start, stop, i == 0))
 
 
-@kernel(inline=True)
+@kernel(borrows=True)
 def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     course: Course,
     moment: Moment,
@@ -227,7 +227,7 @@ def _look_at(course: Course, moment: Moment, now: Sight) -> None:
             resolved[p] = settled(calibrated, whole[0, p], whole[1, p], tie) != 0
 
 
-@kernel(inline=True)
+@kernel()
 def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: Ranks) -> None:
     """Write the scores and the ranks by `linearity`."""
     scores[:] = score_table(state, np.int64(LINEARITY), tie, np.int64(0))
@@ -285,7 +285,7 @@ def _choose(course: Course, moment: Moment, followed: Followed, members: Indices
     return t
 
 
-@kernel(inline=True)
+@kernel()
 def _add_up_unary(packed: Packed, state: State, worth: Floats) -> None:
     worth[:] = total_unary(packed, state)
 
@@ -301,7 +301,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
     labels[:] = cluster_labels(distance, np.argsort(name_rank), math.ceil(math.sqrt(n)), C_MIN)
 
 
-@kernel()
+@kernel(borrows=True)
 def _want(course: Course, now: Sight, feature: int) -> None:
     """Mark the open duels that have an entity that holds a feature: no other has anything to gain from it."""
     packed, n = course.packed, len(course.name_rank)
@@ -315,7 +315,7 @@ def _want(course: Course, now: Sight, feature: int) -> None:
                 now.wanted[p] |= not now.resolved[p]
 
 
-@kernel()
+@kernel(borrows=True)
 def _gain_of(course: Course, moment: Moment, now: Sight, feature: int) -> float:
     """What one feature has to gain: `Followed.worth`."""
     packed, gains, total = course.packed, moment.gains, 0.0

@@ -189,8 +189,9 @@ print(sum(kernel.stats.cache_misses.values()))
 
 def started(folder: Path, name: str, *, waits_for: int) -> subprocess.Popen[str]:
     """A process that compiles a kernel, or finds it, once so many have begun."""
-    (folder / "program.py").write_text(PROGRAM)
-    (folder / "begun").mkdir(exist_ok=True)
+    if not (folder / "program.py").exists():  # written again, a process that starts could find it empty
+        (folder / "program.py").write_text(PROGRAM)
+        (folder / "begun").mkdir()
     command = [sys.executable, folder / "program.py", folder / "begun", name, str(waits_for)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

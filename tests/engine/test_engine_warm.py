@@ -20,8 +20,8 @@ from afa.engine.compile import ALL, PLANNERS, compiled_groups
 from afa.engine.warm import compile_all
 
 PACKAGE = Path(afa.engine.__file__).parents[1]
-FOR_TWO_TYPES = {"eliminate", "new_tables"}
-"""Kernels of elimination that are compiled for real and for complex weights."""
+FOR_TWO_TYPES = {"eliminate", "new_tables", "_put"}
+"""Kernels of elimination, compiled for real and for complex weights, and one that copies arrays of any type."""
 
 
 def kernels() -> Iterator[tuple[str, Dispatcher]]:
