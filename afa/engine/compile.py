@@ -47,6 +47,8 @@ ALL, PLANNERS = "all", "planners"
 """Groups of kernels that the list can name as complete."""
 PATIENCE = 15
 """Seconds between two words on how far compiling has come."""
+INT: Any = np.int64
+"""A whole number as kernels take it: they are compiled once more for each other type, and for each literal."""
 _kernels: set[Callable[..., Any]] = set()
 _as_python = False
 _log = logging.getLogger("afa")
@@ -196,17 +198,18 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
             return function
         import numba  # noqa: PLC0415 (which a process may do without)
 
-        folder, before = _usable_folder(), numba.config.CACHE_DIR
+        settings: Any = numba.config  # its types, and those of njit, do not know all that there is
+        njit: Any = numba.njit
+        folder, before = _usable_folder(), settings.CACHE_DIR
         _tell_of_compiling()
         _kernels.add(function)
-        numba.config.CACHE_DIR = str(folder or before)
+        settings.CACHE_DIR = str(folder or before)
         try:
             options = {"inline": "always" if inline else "never", "no_cpython_wrapper": not entrance}
             options |= {"cache": folder is not None, "nogil": True, "error_model": "numpy", "_nrt": not borrows}
-            decorate = numba.njit(**options)
-            compiled: Function = decorate(function)
+            compiled: Function = njit(**options)(function)
         finally:
-            numba.config.CACHE_DIR = before
+            settings.CACHE_DIR = before
         return compiled
 
     return compile_it
@@ -217,7 +220,7 @@ def _tell_of_compiling() -> None:
     """Have one line say that kernels are compiled, once they are, and others how far that has come."""
     from numba.core import event  # noqa: PLC0415 (with numba)
 
-    class Told(event.Listener):  # type: ignore[misc]
+    class Told(event.Listener):
         """Counts the kernels that numba has compiled in this process."""
 
         def __init__(self) -> None:
@@ -238,4 +241,5 @@ def _tell_of_compiling() -> None:
         def on_end(self, event: Any) -> None:
             """Do nothing; a kernel counts when it begins."""
 
-    event.register("numba:compile", Told())
+    register: Any = event.register
+    register("numba:compile", Told())

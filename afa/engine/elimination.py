@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.compile import in_threads, kernel
+from afa.engine.compile import INT, in_threads, kernel
 from afa.engine.elimination_tables import (
     UNOBSERVED,
     Plan,
@@ -161,7 +161,7 @@ def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: i
     """Write log-partitions, (U, F), of the states first to last - 1; NaN where weights leave double precision."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
-    tables = new_tables(np.int64(0), np.int64(0), np.ones(1))
+    tables = new_tables(INT(0), INT(0), np.ones(1))
     for i in range(first, last):
         n_free, constant = clamp(plan, states[i], clamped)
         size, width = message_size(clamped, n_free)

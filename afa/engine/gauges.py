@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.bundle import Bundle
-from afa.engine.compile import in_threads, kernel, laid_out
+from afa.engine.compile import INT, in_threads, kernel, laid_out
 from afa.engine.duels import all_pairs, gaussian_sign
 from afa.engine.layout import Gains, Indices, Packed, Pairs, new_gains, pack
 from afa.engine.paths import Signs
@@ -139,7 +139,7 @@ def _follow(
         for t in range(orders.shape[2] + 1):
             if t > 0:
                 feature = orders[p, s, t - 1]
-                condition(packed, state, feature, np.int64(values[p, feature]))
+                condition(packed, state, feature, INT(values[p, feature]))
                 changed[:] = False
                 for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
                     changed[packed.owner[packed.holder[h]]] = True

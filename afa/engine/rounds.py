@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from afa.bracket import GAMMA
 from afa.bundle import Bundle
-from afa.engine.compile import in_threads, kernel, laid_out
+from afa.engine.compile import INT, in_threads, kernel, laid_out
 from afa.engine.course import CALLS, CERTAIN, RANKS, SIGNS, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs, vote_call
 from afa.engine.follow import blocks, choose, follow
@@ -256,7 +256,7 @@ def _judge(
             row += 1 if row + 1 < n_rows and read.t[path, order, row + 1] == t else 0
             for p in range(n_duels):
                 duel, called = number + p, read.calls[path, order, row, p]
-                called[KL_WRITTEN] = vote_call(np.int64(read.votes[path, order, row, p]), t, GAMMA)
+                called[KL_WRITTEN] = vote_call(INT(read.votes[path, order, row, p]), t, GAMMA)
                 winner, still_open = winners[path, duel], found.open[path, order, duel]
                 moves = t == 0 or unions[duel, orders[path, order, t - 1]]
                 if t > 0 and moves:

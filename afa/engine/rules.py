@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.budgets import entity_budgets, number_of, terms_of_duel
-from afa.engine.compile import kernel
+from afa.engine.compile import INT, kernel
 from afa.engine.layout import Indices, Packed, new_gains
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
@@ -223,7 +223,7 @@ def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest
         nearest[first], exact[first], nearest[later], exact[later] = _least_after(apart, first), True, np.inf, True
         left -= 1
     while left > 1:
-        small = np.int64(-1)
+        small = INT(-1)
         for i in range(n):
             if size[i] > 0 and (small < 0 or size[i] < size[small]):
                 small = i

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.budgets import number_of, settled, update_budgets
-from afa.engine.compile import kernel
+from afa.engine.compile import INT, kernel
 from afa.engine.course import (
     CHANGED,
     CHOICE,
@@ -115,7 +115,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
             feature = order[path, t - 1]
             changes = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
             if feature != NONE and values[patient, feature] != MISSING and not state.observed[feature]:
-                value = np.int64(values[patient, feature])  # kernels are compiled once more for each other type
+                value = INT(values[patient, feature])
                 if changes and course.voting:
                     vote(packed, state, moment.votes, feature, value)
                 condition(packed, state, feature, value)
@@ -230,7 +230,7 @@ def _look_at(course: Course, moment: Moment, now: Sight) -> None:
 @kernel()
 def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: Ranks) -> None:
     """Write the scores and the ranks by `linearity`."""
-    scores[:] = score_table(state, np.int64(LINEARITY), tie, np.int64(0))
+    scores[:] = score_table(state, INT(LINEARITY), tie, INT(0))
     found = ranks_of(scores, np.arange(len(scores)), name_rank, tie)
     ranks.order[:] = found.order
     ranks.place[:] = found.place
