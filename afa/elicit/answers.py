@@ -291,10 +291,11 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
             found.append((start, end, *_read_object(schema, inner[start:end])))
         except ValueError as error:
             reasons.append(error)
+    if not spans:
+        return _read_object(schema, inner[max(inner.find("{"), 0) :])  # which says where it is broken
     if not found:
-        # Of several objects the longest was to be the answer; without any, the text says where it is broken.
-        longest = max(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0], default=None)
-        raise _no_json(inner) if longest is None else reasons[longest]
+        # Of several objects the longest was to be the answer.
+        raise reasons[max(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0])]
     if any(answer != found[0][2] for _, _, answer, _ in found):
         raise ValueError(f"the whole answer: {len(found)} answers that differ")
     start, end, answer, fitted = found[-1]
@@ -308,30 +309,27 @@ _THOUGHTS_END = re.compile(
 )
 """What stands between thoughts and the answer: the end of a tag, or the head of the last channel."""
 _FENCE = re.compile(r"```\w*\s*$")
+_BEGIN = re.compile(r'\{\s*["}]')
 _PLAIN = json.JSONDecoder()
+MOST_OBJECTS = 1000
+"""Objects that are looked at in one text, broken ones too."""
 
 
 def _objects(text: str) -> Iterator[tuple[int, int]]:
-    """Where the objects of JSON in a text begin and end, without those within others."""
-    start = text.find("{")
-    while start >= 0:
+    """Where the objects of JSON in a text begin and end, without those within others; of many braces the first ones."""
+    end = 0
+    for _ in range(MOST_OBJECTS):
+        begun = _BEGIN.search(text, end)
+        if begun is None:
+            return
         try:
-            _, end = _PLAIN.raw_decode(text, start)
-            yield start, end
+            _, end = _PLAIN.raw_decode(text, begun.start())
+            yield begun.start(), end
         except json.JSONDecodeError as error:
             # An object that is broken at a place hides those before it: parts of an answer are none.
-            end = max(error.pos, start + 1)
+            end = max(error.pos, begun.start() + 1)
         except RecursionError:
             return
-        start = text.find("{", end)
-
-
-def _no_json(text: str) -> ValueError:
-    try:
-        json.loads(text[max(text.find("{"), 0) :])
-    except (ValueError, RecursionError) as error:
-        return ValueError(f"the whole answer: no JSON ({error})")
-    return ValueError("the whole answer: no object of JSON")
 
 
 def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
