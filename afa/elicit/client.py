@@ -108,7 +108,7 @@ class Client:
 
         Calls are made until one has a reply, `Manner.calls` of them at most. attempts : at the request so far.
         """
-        key, prompt = self.key(request), request.question.prompt
+        chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
         fault = earlier[-1].detail if earlier and earlier[-1].outcome in ("unparsable", "incomplete") else ""
         messages = with_fault(request.messages, fault)
@@ -126,7 +126,7 @@ class Client:
             if name is None:
                 break
             try:
-                reply = self._reply(prompt, messages)
+                reply = self._reply(chat, prompt, messages)
             except ReplyError as error:
                 failure = error
                 self.budget.end(name, error.used)
@@ -182,11 +182,11 @@ class Client:
             with self._lock:
                 self._closed_until = 0.0 if self._closed_until == until else self._closed_until
 
-    def _reply(self, prompt: str, messages: Messages) -> Reply:
+    def _reply(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
         """The reply to one call; a `ReplyError` where the endpoint has failed, with its own words."""
         from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
 
-        came = self._chat.called(self._document(prompt, messages))
+        came = chat.called(self._document(prompt, messages))
         # Without the key before anything is cut out of it: half of a key would not be found.
         body = self._writable(came.body.decode(errors="replace"))
         reply = read_reply(body)

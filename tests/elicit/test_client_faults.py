@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -362,7 +363,7 @@ def test_a_cap_on_tokens_holds_over_reruns_though_no_usage_is_reported(tmp_path)
 
 
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 504, 529])
-@pytest.mark.parametrize("caps", [Caps(tokens=15_000), Caps(money=15_000.0)], ids=["tokens", "money"])
+@pytest.mark.parametrize("caps", [Caps(tokens=30_000), Caps(money=30_000.0)], ids=["tokens", "money"])
 def test_caps_hold_over_reruns_where_a_gateway_fails_after_the_model_has_worked(tmp_path, status, caps):
     requests = [a_request(f"F{number}") for number in range(12)]
     with serve(scripted, always(lambda reply, _: replace(reply, status=status, error="upstream is late"))) as server:
@@ -371,7 +372,7 @@ def test_caps_hold_over_reruns_where_a_gateway_fails_after_the_model_has_worked(
             most = asking.client.expected(requests[0])
             with pytest.raises(CapError):
                 ask_all(requests, asking.client, concurrency=2)
-    calls = 15_000 // (most.prompt_tokens + most.answer_tokens)
+    calls = 30_000 // (most.prompt_tokens + most.answer_tokens)
     assert len(server.asked) == asking.budget.used.calls == calls > 1
     assert asking.budget.used.answer_tokens == calls * USUAL.most_tokens
     assert {"upstream is late" in entry.detail for entry in Record(tmp_path).entries()} == {True}
@@ -393,3 +394,23 @@ def test_a_rate_limit_costs_a_call_and_no_tokens(tmp_path):
         asking = Asking(server, tmp_path)
         entry = asking.ask(a_request())
     assert asking.budget.used == Used(2, *entry.tokens, float(sum(entry.tokens)))
+
+
+def test_without_the_openai_client_an_error_names_the_extra_before_a_call_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.delitem(sys.modules, "afa.elicit.chat", raising=False)
+    with serve(scripted) as server:
+        asking = Asking(server, tmp_path)
+        with pytest.raises(ElicitationError, match=r"no package openai.*pip install 'afa\[elicitation\]'"):
+            asking.ask(a_request())
+        assert asking.client.expected(a_request()).calls == 1
+    assert (server.asked, asking.budget.used) == ([], Used())
+
+
+def test_an_address_or_a_proxy_that_cannot_be_used_is_named_before_a_call_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "nonsense://h")
+    with serve(scripted) as server:
+        asking = Asking(server, tmp_path)
+        with pytest.raises(ElicitationError, match="an address or a proxy that cannot be used"):
+            asking.ask(a_request())
+    assert asking.budget.used == Used()
