@@ -49,6 +49,16 @@ def oldest(session: nox.Session, what: str) -> None:
     session.run("python", "-m", "pytest", *(session.posargs or (*FAST, *tests)))
 
 
+@nox.session(python=PYTHONS[0])
+def newest(session: nox.Session) -> None:
+    """The tests of the workflow with the newest Snakemake that pyproject.toml allows, and its newest plugins."""
+    session.install("--system-certs", "--require-hashes", "-r", "envs/requirements.lock")
+    named = [name for name in PROJECT["project"]["optional-dependencies"]["workflow"] if name.startswith("snakemake")]
+    session.install("--system-certs", "--upgrade", *named)
+    session.install("--offline", "--no-deps", "--no-build-isolation", "--editable", ".")
+    session.run("python", "-m", "pytest", *(session.posargs or (*FAST, "tests/workflow", "tests/reliability")))
+
+
 @nox.session
 def review(session: nox.Session) -> None:
     """What sp-repo-review asks of a project of Scientific Python; pyproject.toml says what it leaves out, and why."""

@@ -162,7 +162,7 @@ class _Inputs(Section):
     """where files fetched from GEO are kept for the next run"""
     top_k: TopK = SHARED["top_k"][1]
     """size of the top set; where there are no more entities than that, one less than them"""
-    shards: int = Field(2, ge=1)
+    shards: int = Field(1, ge=1)
     """jobs that the patients of a stage are split into; changes no number. No more than there are patients"""
     elicitation: Elicitation = Elicitation()
     encoding: Encoding = Encoding()

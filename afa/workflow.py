@@ -1,10 +1,4 @@
-"""What a run of the workflow does beside Snakemake: what is up to date, whose lock it is, where its files are.
-
-Up to date, by content: a job's record says what it read and what it made, and both are there. Snakemake asks by date,
-and only after results that another job needs: it forgets a job that failed, as what follows it is still there, and it
-does not see that a file was replaced by an older one. Here every job of the plan is asked. It runs again unless its
-inputs have the content that it read and its outputs the content that it made. Settings, code and the list of inputs are
-Snakemake's to compare.
+"""What a run of the workflow does beside Snakemake: whose lock it is, where its files are, what a killed run has left.
 
 Locks: Snakemake's own is a file that outlives a killed Snakemake and names nobody. Beside it every run, and every job
 of it (`workflow/scripts/job.sh`), holds a shared lock of the kernel on one file, which ends with its holder. Where
@@ -14,188 +8,40 @@ that file can be locked exclusively nobody is alive, and a lock of Snakemake's t
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import io
-import os
-import re
 import shutil
 import socket
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import wraps
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from git import Repo
-from snakemake.io import IOFile, is_flagged
-from snakemake.logging import logger
-from snakemake.persistence import PersistenceBase
 from snakemake.sourcecache import HostingProviderFile, LocalGitFile, LocalSourceFile, SourceFile
 
 from afa.errors import Fault, ResourceError
-from afa.files import atomic_folder, sha256_of
-
-LARGE = 10_000_000
-"""Bytes. A larger file is read again only when its size or its time has changed."""
-
-AGAIN = "give the same command again: it makes this anew"
-
-_KEY = "afa: stamp"  # in a record of Snakemake's, beside its own checksums of inputs
+from afa.files import atomic_folder
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """What a job read and made, path -> content; `temporary` are those outputs that go when they have been used."""
-
-    inputs: Mapping[str, str]
-    outputs: Mapping[str, str]
-    temporary: tuple[str, ...]
-
-
-class Contents:
-    """Contents and stamps of the paths in Snakemake's `records`; each path is read once."""
-
-    def __init__(self, records: PersistenceBase) -> None:
-        self._records = records
-        self._known: dict[str, str] = {}
-
-    def stamp(self, output: str) -> Stamp | None:
-        """The stamp of the job that made a path; None where no job that ended well did."""
-        record = self._records.metadata(IOFile(output))
-        kept = (record.input_checksums or {}).get(_KEY) if record is not None else None
-        return Stamp(kept["inputs"], kept["outputs"], tuple(kept["temporary"])) if kept else None
-
-    def now(self, path: str, kept: str = "") -> str:
-        """The content of a path; of a temporary file that is gone, the content that it had. `kept` as `content_of`."""
-        if path not in self._known:
-            self._known[path] = content_of(path, kept)
-        if not self._known[path] and (maker := self.stamp(path)) and path in maker.temporary:
-            return maker.outputs[path]
-        return self._known[path]
-
-    def made(self, path: str) -> str:
-        """The content of an output that has just been written."""
-        self._known.pop(path, None)
-        return self.now(path)
-
-    def fault(self, output: str) -> Fault | None:
-        """What is not up to date about the job that made a path; None where it is."""
-        stamp = self.stamp(output)
-        if stamp is None:
-            found = "no record of what its job read and made"
-            return Fault(output, found, "the record of a job that ended well", AGAIN)
-        made, read = "what its job made", f"what was read to make {output}"
-        for contents, expected in ((stamp.outputs, made), (stamp.inputs, read)):
-            for path, content in contents.items():
-                if self.now(path, content).partition(" ")[0] != content.partition(" ")[0]:
-                    found = "another content" if self.now(path) else "nothing"
-                    return Fault(path, found, expected, AGAIN)
-        return None
+def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
+    """Return True if a command line names a profile, or Snakemake finds the default one for a Snakefile."""
+    if any(word.partition("=")[0] in ("--profile", "--workflow-profile") for word in words):
+        return True
+    places = (Path(), Path("profiles"), Path(snakefile).parent / "profiles")
+    return any((place / "default").exists() for place in places)
 
 
-def content_of(path: str | Path, kept: str = "") -> str:
-    """A digest of a file, or of all files in a folder but hidden ones; "" where nothing is there.
+def remove_shards(run: Path) -> None:
+    """Remove the shards of stages whose tables are there; no job needs them any more.
 
-    That of a large file has its size and time too. Where these are those of `kept`, `kept` is returned unread.
+    Snakemake removes them after the job that joined them, but for their empty folders. A kill in between leaves all.
     """
-    path = Path(path)
-    if path.is_dir():
-        digest = hashlib.sha256()
-        for file in sorted(path.rglob("[!.]*")):
-            if file.is_file():
-                digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_of(file)}\0".encode())
-        return digest.hexdigest()
-    if not path.is_file():
-        return ""
-    status = path.stat()
-    as_of = f" {status.st_size} {status.st_mtime_ns}" if status.st_size > LARGE else ""
-    return kept if as_of and kept.endswith(as_of) else sha256_of(path) + as_of
-
-
-def decide_by_content(rules: str) -> None:
-    """Have Snakemake decide by content too which jobs run, for rules in files under the folder `rules`."""
-    _folders.add(rules)
-    if PersistenceBase.incomplete is not _incomplete:
-        PersistenceBase.incomplete, PersistenceBase.finished = _incomplete, _finished
-
-
-_folders: set[str] = set()
-_contents: dict[PersistenceBase, Contents] = {}
-_plain_incomplete, _plain_finished = PersistenceBase.incomplete, PersistenceBase.finished
-
-
-@wraps(_plain_incomplete)
-async def _incomplete(records: PersistenceBase, job: Any) -> list[Any]:
-    """Called for every job of a plan: force those that are not up to date."""
-    if _decides(job):
-        contents = _contents.setdefault(records, Contents(records))
-        # Read before any job is: a file that is edited while jobs run may not be what they have read.
-        stamp = contents.stamp(job.output[0])
-        kept = stamp.inputs if stamp else {}
-        for path in _sources(job):
-            contents.now(path, kept.get(path, ""))
-        fault = next(filter(None, map(contents.fault, map(str, job.output))), None)
-        if fault is not None:
-            records.dag.forcefiles.update(job.output)
-            if records.has_metadata(job):
-                logger.info(f"afa: {fault.where}: found {fault.found}; expected {fault.expected}. It is made anew.")
-    incomplete: list[Any] = await _plain_incomplete(records, job)
-    return incomplete
-
-
-@wraps(_plain_finished)
-async def _finished(records: PersistenceBase, job: Any) -> None:
-    """Called after every job: stamp it. One that failed has lost its outputs soon, or has none."""
-    await _plain_finished(records, job)
-    if not _decides(job):
-        return
-    contents = _contents.setdefault(records, Contents(records))
-    records._clear_cache()
-    made = [str(path) for dependency in records.dag.dependencies[job] for path in dependency.output]
-    inputs = {path: contents.now(path) for path in map(str, job.input) if path in made or not Path(path).is_dir()}
-    outputs = {path: contents.made(path) for path in map(str, job.output)}
-    temporary = tuple(str(path) for path in job.output if is_flagged(path, "temp"))
-    if all(outputs.values()):
-        for path in job.output:
-            record = records.metadata(path)
-            record.input_checksums[_KEY] = asdict(Stamp(inputs, outputs, temporary))
-            records._write_record(str(path), record)
-
-
-def _decides(job: Any) -> bool:
-    main = job.rule.workflow.is_main_process
-    return main and bool(job.output) and any(str(job.rule.snakefile).startswith(folder) for folder in _folders)
-
-
-def _sources(job: Any) -> list[str]:
-    """The input files of a job that no job makes; a folder's files are inputs beside it where they count."""
-    made = {str(path) for dependency in job.dag.dependencies[job] for path in dependency.output}
-    return [path for path in map(str, job.input) if path not in made and not Path(path).is_dir()]
-
-
-def remove_temporaries(workflow: Any) -> None:
-    """Remove temporary outputs of the rules of a run that ended well, all but those asked for.
-
-    Snakemake removes them after the job that used them. A kill in between leaves them to nobody.
-    """
-    for rule in {job.rule for job in workflow.dag.jobs}:
-        for output in rule.output:
-            if is_flagged(output, "temp"):
-                for path in Path().glob(re.sub(r"\{.*?\}", "*", str(output))):
-                    if not any(Path(target).is_relative_to(path) for target in workflow.dag.targetfiles):
-                        shutil.rmtree(path) if path.is_dir() else path.unlink()
-                        if not any(path.parent.iterdir()):
-                            os.removedirs(path.parent)
-
-
-def remove_timestamps(run: str | Path) -> None:
-    """Remove the files in which Snakemake keeps the times of folders: each folder has its own time then, the same."""
-    for stamp in Path(run).rglob(".snakemake_timestamp"):
-        time = stamp.stat().st_mtime_ns
-        stamp.unlink()
-        os.utime(stamp.parent, ns=(time, time))
+    for shards in (run / "shards").glob("*"):
+        if any((run / "tables" / shards.name).glob("*")):
+            shutil.rmtree(shards)
+    with suppress(OSError):  # not there, or a stage has not joined its shards yet
+        (run / "shards").rmdir()
 
 
 def workflow_folder(rules: SourceFile, state: str | Path) -> Path:

@@ -18,6 +18,8 @@ settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60
 settings.register_profile("local", deadline=None, max_examples=60)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+# Workflows that the tests run in folders of their own would each compile kernels there.
+os.environ.setdefault("NUMBA_CACHE_DIR", os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
 ROOT = Path(__file__).parent.parent
 ORDER = (("test_engine_warm.py",), ("elicit", "workflow", "cohort"), ("reliability", "report"))
 """What begins: one worker compiles the kernels, the other runs tests without any; then what takes longest."""

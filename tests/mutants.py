@@ -36,7 +36,7 @@ MATHEMATICS = (
     *("mrf", "closure", "preference", "gain", "bracket", "copeland", "inference/meanfield", "inference/exact"),
     *("allocate/*", "engine/*"),
 )
-NOT_MATHEMATICS = ("engine/warm", "engine/compile", "engine/kept", "*/__init__", "allocate/check")
+NOT_MATHEMATICS = ("engine/warm", "engine/compile", "*/__init__", "allocate/check")
 TESTS = (
     *("test_mrf", "test_base_rates", "test_bracket", "test_closure", "test_shared_closure", "test_copeland"),
     *("test_gain", "test_preference", "test_population", "test_layer0"),

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from afa.codedigest import statements
 from afa.errors import AfaError, Fault, ReportError
 from afa.files import write_text
 
@@ -275,7 +274,7 @@ def _within(module: str, prefix: str, body: Sequence[ast.stmt]) -> Iterator[Defi
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Pairs (name it is bound to, what it stands for) of every import in a file, wherever it stands."""
-    for node in statements(tree.body):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:

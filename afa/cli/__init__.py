@@ -21,18 +21,27 @@ import typer
 import afa
 from afa.cli import bundle, cohort, elicit, options, plan, report, simulate, stage
 from afa.cli.mishaps import as_error
+from afa.sources import check_sources
 
 NEW_OBJECTS = 50_000
 """New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""
 
 app = typer.Typer(
-    help="Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.",
+    help="Says which measurement to take next, from what you know (zero-shot active feature acquisition).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 USE, WORKFLOW = "Use", "Workflow"
-for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, cohort.encode, simulate.phenotypes):
+for command in (
+    plan.demo,
+    plan.plan,
+    plan.serve,
+    simulate.simulate,
+    simulate.score,
+    cohort.encode,
+    simulate.phenotypes,
+):
     app.command(rich_help_panel=USE)(command)
 app.add_typer(bundle.app, name="bundle", rich_help_panel=USE)
 app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)
@@ -88,7 +97,9 @@ def main() -> None:
     gc.set_threshold(NEW_OBJECTS)
     _prepare_streams()
     try:
-        sys.exit(app(prog_name="afa", standalone_mode=False))
+        code = app(prog_name="afa", standalone_mode=False)
+        check_sources(sys.argv[1:])
+        sys.exit(code)
     except typer.Abort:
         sys.exit(1)
     except Exception as error:
@@ -100,5 +111,6 @@ def main() -> None:
             raise
         with suppress(OSError):  # the log may be on the disk that is full
             for fault in told.faults:
-                typer.echo(f"afa: {fault}", err=True)
+                said = str(fault)
+                typer.echo(said if said.startswith("afa: ") else f"afa: {said}", err=True)
         sys.exit(2)

@@ -7,7 +7,7 @@ and cohort are `--bundle` and `--cohort`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from json import dumps, loads
@@ -207,3 +207,12 @@ def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:
     """One JSON object in one line: `rows`, one object each, and what else there is to say."""
     rows = table if isinstance(table, list) else loads(table.to_json(orient="records"))
     return dumps(more | {"rows": rows}, ensure_ascii=False)
+
+
+def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Names and values from texts of the form NAME=VALUE."""
+    found = dict(text.partition("=")[::2] for text in texts)
+    for text in texts:
+        if "=" not in text or text.startswith("=") or len(found) < len(texts):
+            raise ConfigError(Fault(option, repr(text), "distinct names, each as NAME=VALUE", "pass e.g. run=demo"))
+    return found

@@ -22,9 +22,8 @@ def notebook(
 ) -> None:
     """Run a figure notebook and keep it as it ran."""
     from afa.report.notebook import run_notebook
-    from afa.stages.inputs import pairs
 
-    run_notebook(source, out, pairs("--parameter", parameter or []))
+    run_notebook(source, out, options.pairs("--parameter", parameter or []))
 
 
 @app.command("publish")
@@ -130,13 +129,18 @@ def record_provenance(
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Annotated[Path, options.written(".json")],
 ) -> None:
-    """Write the jobs behind some results: command, code, times, digests. Fails where a result was changed since."""
-    from afa.report.provenance import Records, trace, write_provenance
+    """Write the jobs behind some results: command, code, times, digests. Fails where what they read has changed."""
+    from afa.report.provenance import Records, check_jobs, trace, write_provenance
 
-    kept = Records(records)
-    jobs = trace(target, kept.job)
-    kept.check(target, jobs)
-    write_provenance(jobs, out, root=records.resolve().parent, lock=lock)
+    root = records.resolve().parent
+    jobs = trace(target, Records(records).job)
+    check_jobs(jobs, root)
+    made = {path for job in jobs for path in job.outputs}
+    if unknown := [path for path in target if path not in made]:
+        typer.echo(
+            f"no record of the jobs of {len(unknown)} of {len(target)} results: Snakemake ran with --drop-metadata"
+        )
+    write_provenance(jobs, out, root=root, lock=lock)
 
 
 @app.command("crate")
@@ -167,9 +171,8 @@ def report_page(
 ) -> None:
     """Write the report of a finished run: one file with everything in it, which needs no network."""
     from afa.report import page
-    from afa.stages.inputs import pairs
 
-    parts, why = pairs("--part", part), pairs("--left-out", left_out or [])
+    parts, why = options.pairs("--part", part), options.pairs("--left-out", left_out or [])
     write_text(out, page.report_page(run, parts, paper, docs, why, measured))
     if readme is not None:
         write_text(readme, page.run_readme(run))

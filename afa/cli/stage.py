@@ -1,16 +1,16 @@
-"""`afa stage`, `afa gather`, `afa summarise`, `afa join`: the jobs of the workflow, for every stage alike.
+"""`afa kernels`, `afa stage`, `afa gather`, `afa join`: the jobs of the workflow; `afa summarise`: rows alone.
 
 `afa experiment` and `afa summary` run what is no stage like the others: language models that plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
-from json import JSONDecodeError, loads
+from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +30,7 @@ app = typer.Typer()
 Name = Annotated[str, typer.Argument(help="a module of afa/stages")]
 Chosen = Annotated[str, typer.Option("--settings", help="JSON like config.yaml, of what the stage reads alone")]
 Inputs = Annotated[list[str] | None, typer.Option("--input", help="NAME=PATH, another input; repeatable")]
+RowsToo = Annotated[Path | None, options.written(".csv", ".parquet", to="--rows", about="the rows of summary.csv too")]
 Parts = Annotated[list[Path], typer.Argument(help="what the jobs before wrote, in order")]
 
 
@@ -43,15 +44,16 @@ def stage(
     inputs: Inputs = None,
     shard: options.Shard = "1/1",
     threads: options.Threads = 1,
+    rows: RowsToo = None,
 ) -> None:
-    """Run one stage of the workflow; writes a folder of tables."""
+    """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv that they make."""
     from afa.stages.base import check_tables, columns_of, named, stored
-    from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, pairs, shard_of
+    from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, shard_of
     from afa.stats.tables import Tables, write_tables
 
     module = _module(name)
     described = module.STAGE
-    folders: dict[str, Path] = {key: Path(value) for key, value in pairs("--input", inputs or []).items()}
+    folders: dict[str, Path] = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
     folders |= {key: value for key, value in (("bundle", bundle), ("cohort", cohort)) if value is not None}
     if missing := [key for key in described.inputs if key not in folders]:
         words = [f"--{key} FOLDER" if key in ("bundle", "cohort") else f"--input {key}=PATH" for key in missing]
@@ -70,7 +72,9 @@ def stage(
         check_duels(given["bundle"], folders["bundle"])
     if described.sharded:
         given["patients"] = shard_of(len(given["cohort"].patients), shard)
-    given |= _settings(module, described.settings, settings)
+    document = _document(settings)
+    summary = described.summary or () if rows is not None else ()
+    given |= _settings(module, described.settings, _part(document, described.settings, but=summary))
     if "threads" in signature(module.run).parameters:
         given["threads"] = threads
     names = {key: given[key].name for key in ("cohort", "bundle") if key in given}
@@ -78,30 +82,34 @@ def stage(
     tables = named(module.run(**given), expected, **names)
     check_tables(name, tables, expected)
     write_tables(stored(tables, described.single), out)
+    if rows is not None:
+        _write_rows(module, out, folders, _part(document, summary, but=described.settings), rows)
 
 
 @app.command("summarise", hidden=True)
 def summarise(name: Name, tables: Parts, out: options.Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
     """Write the rows of summary.csv that one stage's tables make."""
-    from afa.stages.base import check_rows
-    from afa.stages.inputs import pairs
-    from afa.stats.summary import write_summary
-    from afa.stats.tables import Tables
-
-    module = _module(name)
-    beside = {key: Tables(Path(value)) for key, value in pairs("--input", inputs or []).items()}
-    chosen = _settings(module, module.STAGE.summary, settings)
-    rows = module.summarise(Tables(tables[0]), **beside, **chosen)
-    check_rows(name, rows, module.STAGE.rows)
-    write_summary([rows], out)
+    beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
+    _write_rows(_module(name), tables[0], beside, _document(settings), out)
 
 
 @app.command("gather", hidden=True)
-def gather(shards: Parts, out: options.Out) -> None:
-    """Join the tables of all shards of a stage."""
+def gather(
+    name: Name,
+    shards: Parts,
+    out: options.Out,
+    rows: RowsToo = None,
+    settings: Chosen = "{}",
+    inputs: Inputs = None,
+) -> None:
+    """Join the tables of all shards of a stage, and write the rows of summary.csv that they make."""
     from afa.stats.tables import gather_tables
 
+    module = _module(name)
     gather_tables(shards, out)
+    if rows is not None:
+        beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
+        _write_rows(module, out, beside, _document(settings), rows)
 
 
 @app.command("join", hidden=True)
@@ -110,6 +118,39 @@ def join(parts: Parts, out: options.Rows) -> None:
     from afa.stats.summary import join_summaries
 
     join_summaries(parts, out)
+
+
+def _write_rows(module: ModuleType, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
+    """Write the rows that the tables of a stage make; of `beside` it is given the stages that it summarises with."""
+    from afa.stages.base import check_rows
+    from afa.stats.summary import write_summary
+    from afa.stats.tables import Tables
+
+    described = module.STAGE
+    others = {key: Tables(beside[key]) for key in described.beside if key in beside}
+    rows = module.summarise(Tables(tables), **others, **_settings(module, described.summary, document))
+    check_rows(module.__name__.rpartition(".")[2], rows, described.rows)
+    write_summary([rows], out)
+
+
+def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
+    """A document of settings without the sections that `but` names and `keys` do not."""
+    mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
+    return {key: value for key, value in document.items() if key in mine or key not in others}
+
+
+@app.command("kernels", hidden=True)
+def kernels(
+    out: Annotated[Path, options.written(".json")],
+    threads: Annotated[int, typer.Option(min=1, help="kernels compiled at the same time")] = 1,
+) -> None:
+    """Compile the kernels that stages call, where they are not cached; writes the digests of the cached files."""
+    from afa.engine.compile import cached_files
+    from afa.engine.warm import compile_all
+    from afa.files import write_text
+
+    compile_all(threads)
+    write_text(out, dumps(cached_files(), indent=1) + "\n")
 
 
 def _module(name: str) -> ModuleType:
@@ -123,7 +164,7 @@ def _is_stage(name: str) -> bool:
     return name.isidentifier() and find_spec(f"afa.stages.{name}") is not None
 
 
-def _settings(module: ModuleType, keys: Sequence[str], text: str) -> dict[str, Any]:
+def _settings(module: ModuleType, keys: Sequence[str], document: Any) -> dict[str, Any]:
     """What a stage reads of the settings, by section."""
     from afa.stages.base import chosen
 
@@ -131,14 +172,17 @@ def _settings(module: ModuleType, keys: Sequence[str], text: str) -> dict[str, A
     known = dict(import_module("afa.stages.settings").SHARED)
     if own := module.STAGE.section:
         known[module.__name__.rpartition(".")[2]] = (own, own())
-    return chosen(keys, known, _document(text))
+    return chosen(keys, known, document)
 
 
-def _document(text: str) -> Any:
-    """What JSON on a command line says."""
+def _document(text: str) -> dict[str, Any]:
+    """The object that JSON on a command line says."""
     try:
-        return loads(text)
-    except JSONDecodeError as error:
+        document = loads(text)
+        if not isinstance(document, dict):
+            raise ValueError(f"a {type(document).__name__}")
+        return document
+    except ValueError as error:
         step = "pass for example '{\"top_k\": 3}'"
         raise ConfigError(Fault("--settings", str(error), "a JSON object", step)) from None
 

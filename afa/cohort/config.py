@@ -151,7 +151,9 @@ class CohortConfig(Strict):
     citation: str | None = Field(None, description="of the paper that the series belongs to")
     origin: Literal["geo", "simulated"] = "geo"
     expression: ExpressionSource
-    metadata_file: FileName = Field(description="name under `matrix/`: the series matrix")
+    metadata_file: FileName = Field(
+        description="family SOFT file under the series' `soft/` folder, or series matrix under `matrix/`"
+    )
     mirror_metadata_file: FileName | None = Field(
         None, description="name under `metadata/` of a mirror: the same, as a table"
     )
@@ -255,3 +257,22 @@ def write_template(name: str, folder: Path) -> Path:
         raise ConfigError(Fault(str(path), "a file", "no such file yet", "choose another name, or edit that file"))
     write_text(path, TEMPLATE.read_text(encoding="utf-8").format(name=name))
     return path
+
+
+def series_folder(series: str) -> str:
+    """GEO's folder of a series: the last three digits of the accession become `nnn`."""
+    return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
+
+
+SOFT = (".soft", ".soft.gz")
+"""Endings of a file that has the samples of a series in GEO's SOFT format."""
+SIMULATION_FILE = "truth/simulation.json"
+TRUTH = ("effects", "genes", "people", "labels")
+"""Tables of what a simulated cohort was drawn from, beside the file of its settings."""
+
+
+def simulated_files(config: CohortConfig) -> list[str]:
+    """The files of a simulated series, as paths in the folder that it is written to."""
+    folder, kind = series_folder(config.series), "soft" if config.metadata_file.endswith(SOFT) else "matrix"
+    given = [f"{folder}/{kind}/{config.metadata_file}", f"{folder}/suppl/{config.expression.file}"]
+    return [*given, SIMULATION_FILE, *(f"truth/{name}.csv" for name in TRUTH)]

@@ -3,6 +3,10 @@
 GEO itself was out of reach when this was written: it was tested against local servers, files generated in GEO's layout,
 and a mirror that holds two series in part as GEO stores them. A cache has GEO's folders, so it can serve as a mirror.
 
+Files come over HTTPS (`afa.cohort.download`), never by GEOparse's own download: that uses FTP without a time limit, can
+leave half a file behind, and takes a file that is there for the whole one (decisions.md D8). GEOparse reads the family
+SOFT file: the samples, and the supplementary files of the series, one of which holds the expression.
+
 What the project carries of a series is an extract: a bundle's genes and the characteristics that a cohort reads, in
 three files. `samples.tsv` has a row for each sample, with its library size over *all* rows of the series;
 `expression.tsv.gz` has the carried rows, in the series' order; `extract.yaml` has accession, citation, digests of these
@@ -23,17 +27,16 @@ import pandas as pd
 import yaml
 
 from afa.cohort.archive import read_listed, write_gzip
-from afa.cohort.config import CohortConfig, ExpressionSource
+from afa.cohort.config import SOFT, CohortConfig, ExpressionSource, series_folder
 from afa.cohort.download import check_intact, download
 from afa.cohort.encode import Tiers, read_transcripts, row_ids
 from afa.cohort.expression import Expression, read_gene_matrix, read_sample_files
-from afa.cohort.samples import check_accessions, normal_key, read_series_matrix, read_soft
+from afa.cohort.samples import check_accessions, normal_key, read_family, read_series_matrix
 from afa.csvfile import few, read_header, read_table, visible
 from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_text
 from afa.yamlfile import Strict, load_model
 
-SOFT = (".soft", ".soft.gz")
 GEO_URL = "https://ftp.ncbi.nlm.nih.gov/geo"
 Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
@@ -62,7 +65,7 @@ class Source:
         return self.expression.form == "extract"
 
     def write(self, path: Path) -> None:
-        """Write as JSON, with absolute paths."""
+        """Write as JSON, with paths as they were given: relative to the folder that the workflow runs in."""
         write_text(path, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod
@@ -79,11 +82,6 @@ class Source:
             if found != f"{listed.bytes} bytes":
                 raise CohortError(Fault(where, found, f"{listed.bytes} bytes", step))
         return source
-
-
-def series_folder(series: str) -> str:
-    """GEO's folder of a series: the last three digits of the accession become `nnn`."""
-    return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
 
 
 class Place(NamedTuple):
@@ -116,7 +114,8 @@ def fetch(
 ) -> Source:
     """The series' files: of a carried `extract`, from `mirror` (GEO's own files before joined tables), or from GEO.
 
-    Files from GEO lie in `cache` in GEO's folders and are kept; one found there that is not whole is fetched again.
+    Files from GEO lie in `cache` in GEO's folders and are kept; one found there that is not whole is fetched again. A
+    family SOFT file is read first: the expression file must be among the supplementary files that it lists, if any.
     Every file is checked to be whole, and against the hash where the config has one (`DownloadError`); a mirror that
     lacks a file gives a `CohortError` with all paths tried.
     """
@@ -128,12 +127,17 @@ def fetch(
     if config.origin == "simulated":
         step = "write the simulated series first and give its folder as the mirror"
         raise CohortError(Fault(f"series {config.series}", "a simulated series and no folder", "its folder", step))
-    files = []
-    for name, sha256, _ in (choices[0] for choices in places(config)):
-        target = Path(cache).absolute() / folder / name
-        download(f"{base_url.rstrip('/')}/{folder}/{quote(name)}", target, sha256=sha256)
-        files.append(SourceFile(target, sha256_of(target), target.stat().st_size, "geo"))
-    return Source(config.series, *files)
+
+    def fetched(place: Place) -> SourceFile:
+        target = Path(cache) / folder / place.name
+        download(f"{base_url.rstrip('/')}/{folder}/{quote(place.name)}", target, sha256=place.sha256)
+        return SourceFile(target, sha256_of(target), target.stat().st_size, "geo")
+
+    of_samples, of_values = (choices[0] for choices in places(config))
+    metadata = fetched(of_samples)
+    if metadata.path.name.endswith(SOFT):
+        _check_listed(config, metadata.path)
+    return Source(config.series, metadata, fetched(of_values))
 
 
 def read_samples(source: Source) -> pd.DataFrame:
@@ -147,7 +151,7 @@ def read_samples(source: Source) -> pd.DataFrame:
         return _read_joined_samples(path).drop(columns=LIBRARY_SIZE, errors="ignore")
     if source.metadata.form == "mirror_joined":
         return _read_joined_samples(path)
-    return read_soft(path) if path.name.endswith(SOFT) else read_series_matrix(path)
+    return read_family(path).samples if path.name.endswith(SOFT) else read_series_matrix(path)
 
 
 def read_expression(
@@ -186,6 +190,15 @@ def read_expression(
     return read
 
 
+def _check_listed(config: CohortConfig, path: Path) -> None:
+    """Raise a `CohortError` unless the family SOFT file lists the expression file, or no supplementary file at all."""
+    listed = read_family(path).supplementary
+    if listed and config.expression.file not in listed:
+        found = f"supplementary files {few(listed)}, and no {config.expression.file}"
+        step = "correct `expression.file` in the cohort's file"
+        raise CohortError(Fault(str(path), found, "the file with the expression values among them", step))
+
+
 def _from_extract(config: CohortConfig, folder: Path) -> Source:
     card = read_card(folder)
     if card.series != config.series:
@@ -193,7 +206,7 @@ def _from_extract(config: CohortConfig, folder: Path) -> Source:
         raise CohortError(Fault(str(folder / CARD_FILE), f"series {card.series}", expected, step))
     files, step = [], "restore the file, or make the extract again with `afa cohort extract`"
     for name in (SAMPLES_FILE, EXPRESSION_FILE):
-        path = (folder / name).absolute()
+        path = folder / name
         digest = check_intact(path, card.digests.get(name, f"in {CARD_FILE}"), step)
         files.append(SourceFile(path, digest, path.stat().st_size, "extract"))
     return Source(config.series, *files)
@@ -215,7 +228,7 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
     CohortError.raise_for(faults)
     files = []
     for path, sha256, form in filter(None, found):
-        files.append(SourceFile(path.absolute(), check_intact(path, sha256), path.stat().st_size, form))
+        files.append(SourceFile(path, check_intact(path, sha256), path.stat().st_size, form))
     return Source(config.series, *files)
 
 
@@ -287,7 +300,8 @@ def write_extract(
     table[LIBRARY_SIZE] = [repr(float(size)) for size in expression.library_size.loc[samples.index]]
     present = set(map(str, expression.values.index))
     with atomic_folder(folder, [CARD_FILE, SAMPLES_FILE, EXPRESSION_FILE], CARD_FILE) as temporary:
-        table.to_csv(temporary / SAMPLES_FILE, sep="\t", index=False, lineterminator="\n")
+        rows = ("\t".join(map(_cell, row)) + "\n" for row in [list(table), *table.itertuples(index=False)])
+        (temporary / SAMPLES_FILE).write_text("".join(rows), encoding="utf-8", newline="\n")
         write_gzip(temporary / EXPRESSION_FILE, _lines(expression.values[list(samples.index)]))
         card = Card(
             series=config.series,
@@ -345,6 +359,11 @@ def _is_known(choices: Sequence[Sequence[str]], present: set[str], absent: set[s
         if present.intersection(tier):
             return True
     return bool(choices)
+
+
+def _cell(text: str) -> str:
+    """A cell of a tab-separated table, in quotes where it needs them; Python 3.11's `csv` leaves a lone CR bare."""
+    return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set('\t\r\n"') else text
 
 
 def _lines(values: pd.DataFrame) -> Iterator[str]:

@@ -1,9 +1,16 @@
 """The samples of a series: GEO's descriptions of them, which of them take part, and the labels of patients.
 
-A series matrix has a header of `!Series_` and `!Sample_` lines, then a table that may have no rows and is not kept; a
-family SOFT file has a part for each sample. No original file of either kind could be had when this was written; it
-follows GEO's documented layout and files generated in that layout. Cells of a series matrix are in double quotes, which
-GEO does not escape reliably: a cell ends at a quote before a tab. Labels follow the explicit rules of a cohort's file.
+GEOparse reads a family SOFT file, once `afa.cohort.download` has fetched the whole of it (decisions.md D8). It is told
+to take UTF-8 with strict errors, and only the line feed for a line end: if left to itself, it drops invalid bytes and
+breaks a line at a lone carriage return. What it would still lose or change in silence is an error here, either before
+it reads (`_check_family`) or after.
+
+GEOparse does not read a series matrix. That has a header of `!Series_` and `!Sample_` lines, then a table that may have
+no rows and is not kept. Its cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote that
+stands before a tab or a line end, and may hold other line ends.
+
+No original file of either kind could be had when this was written; both follow GEO's documented layout and files
+generated in that layout. Labels follow the explicit rules of a cohort's file.
 """
 
 from __future__ import annotations
@@ -11,9 +18,13 @@ from __future__ import annotations
 import io
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -22,12 +33,137 @@ from afa.cohort.archive import open_binary, reading
 from afa.cohort.cohort import label_counts
 from afa.cohort.config import CohortConfig, Derived, Group, LabelRule, OnePer
 from afa.cohort.expression import LONGEST_LINE
-from afa.csvfile import quoted, visible
+from afa.csvfile import few, quoted, visible
 from afa.errors import CohortError, Fault
 
 _LARGEST_HEADER = 256 << 20
 _BOUND = re.compile(r"\s*(≥|>=|>|≤|<=|<)?\s*(.*)", re.DOTALL)
 _ABOVE, _BELOW = ("≥", ">=", ">"), ("≤", "<=", "<")
+_CHARACTERISTICS = re.compile(r"characteristics_ch[0-9]+")
+_CELL = re.compile(r'(?:\A|\t)(?:"(.*?)"(?=\t|\Z)|([^\t]*))', re.DOTALL)
+_NEXT = re.compile(r'!(Series|Sample)_\w+\t"|!series_matrix_table_(begin|end)\s*\Z', re.IGNORECASE)
+"""A line that no quoted cell holds: the one before it, which is open, has lost its quote."""
+_ENTRIES = ("^DATABASE", "^SERIES", "^PLATFORM", "^SAMPLE")
+_TABLE = re.compile(r"!\w+_table_(begin|end)\s*", re.IGNORECASE)
+_READ = re.compile(r"!Sample_(title|geo_accession|characteristics_ch[0-9]+)\b")
+_MATRIX, _FAMILY = "_series_matrix.txt.gz", "_family.soft.gz"
+_CHANGED = re.compile(r"!\w*_|_table_begin|_table_end")
+"""What GEOparse takes out of a value, and what makes it pass over the line."""
+
+
+class Family(NamedTuple):
+    """A family SOFT file: `samples` as `samples_frame` gives them, and the names of the series' supplementary files."""
+
+    samples: pd.DataFrame
+    supplementary: tuple[str, ...]
+
+
+def read_family(path: Path) -> Family:
+    """Read a family SOFT file, gzip or plain, by GEOparse.
+
+    A `CohortError` names what is wrong: no GEOparse, a file that ends early, a line that GEOparse would lose or change,
+    a sample that comes twice or is listed by the series and not described.
+    """
+    path = Path(path)
+    try:
+        import GEOparse  # noqa: PLC0415  an extra brings it
+    except ModuleNotFoundError as error:
+        step = f"run pip install 'afa[geo]', or set metadata_file to {_named(path, _MATRIX)} in the cohort's file"
+        found = f"no package {error.name}"
+        raise CohortError(Fault(str(path), found, "GEOparse, which reads family SOFT files", step)) from None
+    accessions = _check_family(path)
+    strict = {"encoding": "utf-8", "errors": "strict", "newline": "\n"}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of tables with columns of mixed types, which nothing reads
+            series = GEOparse.get_GEO(filepath=str(path), geotype="GSE", silent=True, open_kwargs=strict)
+    except MemoryError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise _soft_fault(path, f"text that GEOparse cannot read ({reason})", "a family SOFT file") from None
+    # GEOparse ends without an error where reading fails midway.
+    if list(series.gsms) != accessions:
+        found = f"{len(accessions)} samples, of which GEOparse reads {len(series.gsms)}"
+        raise _soft_fault(path, found, "a family SOFT file that can be read to its end")
+    listed = series.metadata.get("sample_id", [])
+    if missing := [accession for accession in listed if accession not in series.gsms]:
+        found = f"no description of {len(missing)} of the {len(listed)} samples of the series: {few(missing)}"
+        raise _soft_fault(path, found, "the whole file")
+    said = [sample.metadata for sample in series.gsms.values()]
+    titles = ["".join(keys.get("title", [])[:1]) for keys in said]
+    characteristics = [
+        [(key, cell) for key, cells in keys.items() if _CHARACTERISTICS.fullmatch(key) for cell in cells]
+        for keys in said
+    ]
+    addresses = [address for address in series.metadata.get("supplementary_file", []) if address != "NONE"]
+    names = tuple(unquote(address.rpartition("/")[2]) for address in addresses)
+    return Family(samples_frame(path, accessions, titles, characteristics), names)
+
+
+def _check_family(path: Path) -> list[str]:
+    """Return the accessions of the samples; a `CohortError` names the first line that GEOparse would lose or change."""
+    accessions: dict[str, None] = {}
+    number, line, in_table = 0, "", False
+    with reading(path), open_binary(path) as stream:
+        for number, content in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), 1):
+            if in_table and content[0] not in b"^!" and content.isascii() and len(content) < LONGEST_LINE:
+                continue  # a row of values: most lines of a large file
+            before, line = line, _soft_line(path, content, number)
+            if line.startswith("^"):
+                if in_table or before.startswith("^"):
+                    found = "a table without its end" if in_table else f"{visible(before)} without a line below it,"
+                    raise _soft_fault(path, f"{found} before {visible(line)}", "the whole file", number)
+                kind, _, name = (part.strip() for part in line.partition("="))
+                if kind not in _ENTRIES:
+                    found = f"an entry of the unknown type {quoted(kind)}"
+                    raise _soft_fault(path, found, "a family SOFT file", number)
+                if kind == "^SAMPLE" and name in accessions:
+                    raise _soft_fault(path, f"{visible(line)} twice", "each sample once", number)
+                accessions |= {name: None} if kind == "^SAMPLE" else {}
+            elif table := _TABLE.fullmatch(line):
+                in_table = table[1].lower() == "begin"
+            elif _READ.match(line) and (changed := _CHANGED.search(line, 1)):
+                found = f"{quoted(changed[0])} within a value, which GEOparse would not keep"
+                raise _soft_fault(path, found, "a value without it", number)
+            elif not in_table and not line.startswith(("!", "#")) and line.strip():
+                raise _soft_fault(path, quoted(line[:40].strip()), "a line that starts with ^, ! or #", number)
+    if in_table or line.startswith("^"):
+        found = "a table without its end" if in_table else f"{visible(line)} without a line below it"
+        raise _soft_fault(path, found, "the whole file", number)
+    if line and not line.endswith("\n") and not _TABLE.fullmatch(line):
+        raise _soft_fault(path, "the end of the file within a line", "the whole file", number)
+    return list(accessions)
+
+
+def _soft_line(path: Path, content: bytes, number: int) -> str:
+    """The text of a line; a `CohortError` where the line is too long or not UTF-8."""
+    if len(content) == LONGEST_LINE:
+        raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"bytes that are not UTF-8 ({content[error.start : error.start + 8]!r})"
+        raise _soft_fault(path, found, "text in UTF-8", number) from None
+
+
+def _named(path: Path, ending: str) -> str:
+    """The name of the series' other file."""
+    series = re.match(r"GSE[0-9]+", path.name)
+    return f"{series[0] if series else '<series>'}{ending}"
+
+
+def _fault(path: Path, found: str, expected: str, line: int, other: str = _FAMILY) -> CohortError:
+    """A file that cannot be read as it is; `other` is the ending of the file of the series that may be read instead."""
+    where = f"{path}, line {line}" if line else str(path)
+    step = (
+        f"fetch the file again; if it is as GEO has it, set metadata_file to {_named(path, other)} in the cohort's file"
+    )
+    return CohortError(Fault(where, found, expected, step))
+
+
+def _soft_fault(path: Path, found: str, expected: str, line: int = 0) -> CohortError:
+    return _fault(path, found, expected, line, _MATRIX)
 
 
 def read_series_matrix(path: Path) -> pd.DataFrame:
@@ -36,10 +172,10 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
     A `CohortError` names the line where the file breaks the layout or ends early, in its table too.
     """
     fields: dict[str, list[str]] = {}
-    characteristics: list[list[str]] = []
+    characteristics: list[tuple[str, list[str]]] = []
     begun = ended = False
     number = size = width = 0
-    for number, line in _lines(path):
+    for number, line in _records(path):
         if ended or not line:
             continue
         size += len(line) * (not begun)  # held in memory
@@ -58,9 +194,10 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
             expected = len(next(iter(fields.values()), cells))
             if len(cells) != expected:
                 raise _fault(path, f"{len(cells)} cells", f"{expected}, one for each sample", number)
-            fields.setdefault(name.removeprefix("!Sample_"), cells)
-            if name.startswith("!Sample_characteristics_ch1"):
-                characteristics.append(cells)
+            key = name.removeprefix("!Sample_")
+            fields.setdefault(key, cells)
+            if _CHARACTERISTICS.fullmatch(key):
+                characteristics.append((key, cells))
         elif not name.startswith("!"):
             raise _fault(path, repr(line[:40]), "a line that starts with ! before the table", number)
     if not ended:
@@ -69,25 +206,31 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
     accessions = fields.get("geo_accession")
     if accessions is None:
         raise _fault(path, "no !Sample_geo_accession line", "one that names the samples", number)
-    cells_by_sample = [[row[i] for row in characteristics] for i in range(len(accessions))]
-    return samples_frame(path, accessions, fields.get("title", [""] * len(accessions)), cells_by_sample)
+    of_samples = [[(key, cells[i]) for key, cells in characteristics] for i in range(len(accessions))]
+    return samples_frame(path, accessions, fields.get("title", [""] * len(accessions)), of_samples)
 
 
 def samples_frame(
-    path: Path, accessions: Sequence[str], titles: Sequence[str], characteristics: Sequence[Sequence[str]]
+    path: Path, accessions: Sequence[str], titles: Sequence[str], characteristics: Sequence[Sequence[tuple[str, str]]]
 ) -> pd.DataFrame:
-    """Samples (index `sample`) x (`title`, characteristics) from each sample's `key: value` cells; missing is "".
+    """Samples (index `sample`) x (`title`, characteristics); missing is "".
 
-    Keys are joined by name, not by position. A cell without a key goes to `characteristics_ch1`, a characteristic
-    called title to `title_ch1`; where a sample has a key twice with two values, they are joined by "; ".
+    characteristics : for each sample, its `key: value` cells, each with the name of its line, such as
+    `characteristics_ch1`. Keys are joined by name, not by position. A key of the second channel of a two-colour array
+    ends in `_ch2`, so that channels are never mixed. A cell without a key goes to `characteristics_ch1`, and a
+    characteristic called title to `title_ch1`. Where a sample has a key twice with two values, "; " joins them.
     """
     rows: list[dict[str, str]] = []
     for title, cells in zip(titles, characteristics, strict=True):
         row: dict[str, str] = {"title": title.strip()}
-        for cell in filter(str.strip, cells):
+        for line, cell in cells:
+            if not cell.strip():
+                continue
             key, colon, value = cell.partition(":")
-            name = normal_key(key) if colon else "characteristics_ch1"
-            name = "title_ch1" if name == "title" else name
+            channel = line.removeprefix("characteristics_")
+            name = normal_key(key) if colon else "characteristics"
+            if channel != "ch1" or not colon or name == "title":
+                name = f"{name}_{channel}"
             value = value.strip() if colon else cell.strip()
             before = row.get(name, "")
             row[name] = value if not before or before == value else f"{before}; {value}".removesuffix("; ")
@@ -116,66 +259,57 @@ def normal_key(key: str) -> str:
     return "_".join(key.lower().split())
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their ends; a byte that is not UTF-8 becomes the replacement character."""
-    with reading(path), io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace") as text:
+def _records(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a series matrix without their ends, each with its number.
+
+    A quoted cell may hold line ends, which are kept: its lines are given as one, with the number of the first. A byte
+    that is not UTF-8 becomes the replacement character.
+    """
+    lines: list[str] = []
+    first = size = 0
+    with reading(path), io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace", newline="") as text:
         for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE), ""), 1):
-            if len(line) == LONGEST_LINE:
-                raise _fault(path, f"a line of {LONGEST_LINE} characters or more", "shorter ones", number)
-            yield number, line.rstrip("\r\n")
+            first = first if lines else number
+            size = size + len(line) if lines else len(line)
+            if lines and _NEXT.match(line):
+                break
+            if size >= LONGEST_LINE:
+                raise _fault(path, f"a line or cell of {LONGEST_LINE} characters or more", "shorter ones", first)
+            lines.append(line)
+            if not _ends_within_quotes(line, len(lines) > 1):
+                yield first, "".join(lines).rstrip("\r\n")
+                lines = []
+    if lines:
+        raise _fault(path, "a quoted cell without its end", "a quote before a tab or a line end", first)
+
+
+def _ends_within_quotes(line: str, within: bool) -> bool:
+    """Return True if a quoted cell goes on after a line that begins `within` one or not."""
+    if '"' not in line:
+        return within
+    line, place = line.rstrip("\r\n"), 0
+    if not within and line.startswith('"'):
+        within, place = True, 1
+    while True:
+        if within:
+            end = line.find('"\t', place)
+            if end < 0:
+                return not line.endswith('"', place)
+            place = end + 1
+        else:
+            start = line.find('\t"', place)
+            if start < 0:
+                return False
+            place = start + 2
+        within = not within
 
 
 def _cells(text: str) -> list[str]:
-    """The cells of a line: tabs, colons and quotes may lie inside a quoted cell; a doubled quote stands for one."""
-    parts = text.split("\t")
-    ends = iter([place for place, part in enumerate(parts) if part.endswith('"')])
-    cells, place, end = list[str](), 0, -1
-    while place < len(parts):
-        last, part = place, parts[place]
-        if part.startswith('"'):
-            # A part that closes is looked for once, not once for each cell: a line may have millions of them.
-            while end < place + (part == '"'):
-                end = next(ends, len(parts))
-            last = end if end < len(parts) else place
-        whole = "\t".join(parts[place : last + 1])
-        is_quoted = len(whole) > 1 and whole.startswith('"') and whole.endswith('"')
-        cells.append(whole[1:-1].replace('""', '"') if is_quoted else whole)
-        place = last + 1
-    return cells
-
-
-def _fault(path: Path, found: str, expected: str, line: int) -> CohortError:
-    return CohortError(Fault(f"{path}, line {line}", found, expected, "fetch the file again"))
-
-
-def read_soft(path: Path) -> pd.DataFrame:
-    """The samples of a family SOFT file, gzip or plain, as `samples_frame` gives them.
-
-    A `CohortError` names the line where the file breaks the layout or ends early, in a sample's table too.
-    """
-    samples: dict[str, dict[str, list[str]]] = {}
-    said: dict[str, list[str]] = {}
-    number, in_table = 0, False
-    for number, line in _lines(path):
-        key, _, value = (part.strip() for part in line.partition("="))
-        if in_table and line.startswith("^"):
-            break
-        if key == "^SAMPLE":
-            if value in samples:
-                raise _fault(path, f"{visible(line)} twice", "each sample once", number)
-            said = samples[value] = {"!Sample_title": [], "!Sample_characteristics_ch1": []}
-        elif line.startswith("^"):
-            if key not in ("^DATABASE", "^SERIES", "^PLATFORM"):
-                raise _fault(path, f"Cannot recognize type {visible(key[1:])}", "a family SOFT file", number)
-            said = {}
-        elif key.lower() in ("!sample_table_begin", "!sample_table_end"):
-            in_table = key.lower() == "!sample_table_begin"
-        elif key in said:
-            said[key].append(value)
-    if in_table:
-        raise _fault(path, "a sample table without its end", "the whole file", number)
-    titles, characteristics = zip(*map(dict.values, samples.values()), strict=True) if samples else ((), ())
-    return samples_frame(path, list(samples), ["".join(title[:1]) for title in titles], characteristics)
+    """The cells of a line: tabs, line ends, colons and quotes may lie inside a quoted cell; a doubled quote is one."""
+    return [
+        bare if quoted_cell is None else quoted_cell.replace('""', '"')
+        for quoted_cell, bare in (cell.groups() for cell in _CELL.finditer(text))
+    ]
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from scipy.stats import norm
 
 from afa.bundle import Bundle
 from afa.cohort.archive import write_gzip
-from afa.cohort.config import INFLAMMATION, CohortConfig, SimulationConfig
-from afa.cohort.geo import series_folder
+from afa.cohort.config import INFLAMMATION, SIMULATION_FILE, SOFT, CohortConfig, SimulationConfig, simulated_files
 from afa.errors import ConfigError, Fault
 from afa.files import atomic_folder
 
@@ -232,58 +231,77 @@ def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.Data
     return shuffled.set_axis(pd.Index(accessions, name="accession"))
 
 
-TRUTH = "truth"
-SETTING = f"{TRUTH}/simulation.json"
 NOTICE = "Simulated by afa: no patient, no GEO record"
 
 
 def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path) -> None:
-    """Write the series matrix, the count matrix and the truth; the same cohort gives the same bytes.
+    """Write the samples, the counts and the truth; the same cohort gives the same bytes.
 
-    A folder with files of another series, or of anything else, is not replaced (`ConfigError`).
+    The config's `metadata_file` says whether samples are written as a family SOFT file or as a series matrix. A folder
+    with files of another series, or of anything else, is not replaced (`ConfigError`).
     """
-    series = series_folder(config.series)
-    metadata, counts = f"{series}/matrix/{config.metadata_file}", f"{series}/suppl/{config.expression.file}"
-    with atomic_folder(folder, [metadata, counts, f"{TRUTH}/*.csv", SETTING], SETTING) as temporary:
-        write_gzip(temporary / metadata, _series_matrix(cohort.samples, config))
-        write_gzip(temporary / counts, _count_matrix(cohort.counts))
-        (temporary / TRUTH).mkdir()
+    files = simulated_files(config)
+    of_samples = _family if files[0].endswith(SOFT) else _series_matrix
+    with atomic_folder(folder, files, SIMULATION_FILE) as temporary:
+        write_gzip(temporary / files[0], of_samples(cohort.samples, config))
+        write_gzip(temporary / files[1], _count_matrix(cohort.counts))
+        card = temporary / SIMULATION_FILE
+        card.parent.mkdir()
         for name, table in vars(cohort.truth).items():
-            table.to_csv(temporary / TRUTH / f"{name}.csv", index=name != "effects", float_format="%.9g")
-        (temporary / SETTING).write_text(cohort.config.model_dump_json(indent=2) + "\n")
+            table.to_csv(card.with_name(f"{name}.csv"), index=name != "effects", float_format="%.9g")
+        card.write_text(cohort.config.model_dump_json(indent=2) + "\n")
+
+
+def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
+    """Lines of a family SOFT file whose samples have no table, as series with supplementary counts have."""
+    yield f"^SERIES = {config.series}\n"
+    for key, values in _of_series(samples, config):
+        yield from (f"!Series_{key} = {value}\n" for value in values)
+    for i, accession in enumerate(samples.index):
+        yield f"^SAMPLE = {accession}\n"
+        yield from (f"!Sample_{key} = {values[i]}\n" for key, values in _of_samples(samples))
 
 
 def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Lines of a GEO series matrix whose table has no row, as series with supplementary counts have."""
-    accessions = list(samples.index)
-    for key, value in {
-        "title": config.title,
-        "geo_accession": config.series,
-        "status": NOTICE,
-        "summary": NOTICE,
-        "type": "Expression profiling by high throughput sequencing",
-        "sample_id": " ".join(accessions) + " ",
-        "supplementary_file": config.expression.file,
-    }.items():
-        yield _line(f"!Series_{key}", [value])
+    """Lines of a GEO series matrix whose table has no row, with the same content."""
+    for key, values in _of_series(samples, config):
+        yield _line(f"!Series_{key}", ["".join(f"{value} " for value in values) if len(values) > 1 else values[0]])
     yield "\n"
-    for key, values in {
-        "title": samples["title"].tolist(),
-        "geo_accession": accessions,
-        "status": [NOTICE] * len(samples),
-        "type": ["SRA"] * len(samples),
-        "channel_count": ["1"] * len(samples),
-        "source_name_ch1": ["Biopsy"] * len(samples),
-        "organism_ch1": ["Homo sapiens"] * len(samples),
-    }.items():
+    for key, values in _of_samples(samples):
         yield _line(f"!Sample_{key}", values)
-    for key in samples.columns.drop("title"):
-        yield _line("!Sample_characteristics_ch1", (f"{key}: {value}" for value in samples[key]))
-    yield _line("!Sample_molecule_ch1", ["total RNA"] * len(samples))
-    yield _line("!Sample_data_row_count", ["0"] * len(samples))
     yield "!series_matrix_table_begin\n"
-    yield "\t".join(f'"{value}"' for value in ["ID_REF", *accessions]) + "\n"
+    yield "\t".join(f'"{value}"' for value in ["ID_REF", *samples.index]) + "\n"
     yield "!series_matrix_table_end\n"
+
+
+def _of_series(samples: pd.DataFrame, config: CohortConfig) -> list[tuple[str, list[str]]]:
+    """What GEO says of a series, in its order: keys with their values."""
+    return [
+        ("title", [config.title]),
+        ("geo_accession", [config.series]),
+        ("status", [NOTICE]),
+        ("summary", [NOTICE]),
+        ("type", ["Expression profiling by high throughput sequencing"]),
+        ("sample_id", list(samples.index)),
+        ("supplementary_file", [config.expression.file]),
+    ]
+
+
+def _of_samples(samples: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    """What GEO says of the samples, in its order: keys with a value for each sample."""
+    same = [("status", NOTICE), ("type", "SRA"), ("channel_count", "1"), ("source_name_ch1", "Biopsy")]
+    same += [("organism_ch1", "Homo sapiens")]
+    return [
+        ("title", samples["title"].tolist()),
+        ("geo_accession", list(samples.index)),
+        *((key, [value] * len(samples)) for key, value in same),
+        *(
+            ("characteristics_ch1", [f"{key}: {value}" for value in samples[key]])
+            for key in samples.columns.drop("title")
+        ),
+        ("molecule_ch1", ["total RNA"] * len(samples)),
+        ("data_row_count", ["0"] * len(samples)),
+    ]
 
 
 def _line(key: str, values: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from afa.cohort.archive import read_listed
+from afa.cohort.codes import without_codes
 from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import Coding, least_controls
@@ -97,16 +98,17 @@ def load_field(folder: str | Path) -> tuple[Settings, Table]:
 
 
 def field_cohort(folder: str | Path) -> TableCohort:
-    """The cohort of a field: its table, cut by its ranges, with its labels."""
+    """The cohort of a field: its table, cut by its ranges, with its labels if it has any."""
     root = Path(folder)
     study, table = load_field(root)
+    labels = root / LABELS_FILE
     return TableCohort(
         name=study.name,
         title=study.title,
         origin="table",
         table=root / table.file,
         features=root / FEATURES_FILE,
-        labels=root / LABELS_FILE,
+        labels=labels if labels.is_file() or table.labels_sha256 is not None else None,
         address=None if table.carried else table.address or f"its source, see {root / SOURCE_FILE}",
         sha256=table.sha256,
         labels_sha256=table.labels_sha256,
@@ -155,8 +157,9 @@ def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) ->
     """Whether no patient has all values. False if the table cannot be read; the job that reads it says why."""
     try:
         files = find_table(config, mirror)
-        names = read_features(files.features).names
-        columns = read_cells(files.table, "feature", names).columns
+        features = read_features(files.features)
+        names = features.names
+        columns = without_codes(read_cells(files.table, "feature", names), features).columns
         return not any(map(all, zip(*(map(str.strip, columns[name]) for name in names), strict=True)))
     except (AfaError, KeyError):
         return False
@@ -272,6 +275,7 @@ def build_table_cohort(
         "missing": cuts[cuts["missing"] > 0].set_index("feature")["missing"].to_dict(),
         "all_zero_patients": int((encoded.values.fillna(0) == 0).all(axis=1).sum()),
         **({"incomplete_patients_left_out": int(gaps.sum())} if complete else {}),
+        **({"doubtful_values": list(encoded.doubts)} if encoded.doubts else {}),
     }
     held = encoded.controls.dropna().astype(np.int8).rename_axis(None)
     write_cohort_tables(config.name, encoded.values, labels, card, out, controls=held)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ import pandas as pd
 from pydantic import Field, field_validator, model_validator
 
 from afa.csvfile import name_column, quoted, read_table
-from afa.errors import ElicitationError, Fault, check_number
+from afa.errors import AfaError, ElicitationError, Fault, check_number
 from afa.features import Features, read_features
 from afa.yamlfile import Strict, load_model
 
@@ -304,20 +305,40 @@ class Study:
         return (gene, *self.aliases.get(gene, ()))
 
 
+def study_files(folder: str | Path) -> dict[str, Path]:
+    """Return the files that `load_study` reads in a folder, by what they hold; rules name them as inputs.
+
+    Returns
+    -------
+    dict : study and entities, always; features and aliases where the folder has them
+
+    """
+    root = Path(folder)
+    own, cut = root / PHENOTYPES_FILE, root / FEATURES_FILE
+    optional = {"features": cut if cut.exists() else root / DICTIONARY_FILE, "aliases": root / ALIASES_FILE}
+    always = {"study": root / STUDY_FILE, "entities": own if own.exists() else root / ENTITIES_FILE}
+    return always | {name: path for name, path in optional.items() if path.exists()}
+
+
+def retrieves(folder: str | Path) -> bool:
+    """Return True if a study's questions come with abstracts; False too for a `study.yaml` that cannot be read."""
+    with suppress(AfaError):
+        return load_model(Path(folder) / STUDY_FILE, Settings).abstracts > 0
+    return False
+
+
 def load_study(folder: str | Path) -> Study:
     """Read a study's folder; a `ConfigError` or an `ElicitationError` lists every fault of a file at once."""
-    root = Path(folder)
-    settings = load_model(root / STUDY_FILE, Settings)
+    files = study_files(folder)
+    settings = load_model(files["study"], Settings)
     faults: list[Fault] = []
-    own = root / PHENOTYPES_FILE
-    phenotypes = read_entities(own if own.exists() else root / ENTITIES_FILE, faults)
-    tables = (path for path in (root / FEATURES_FILE, root / DICTIONARY_FILE) if path.exists())
-    features = next((read_features(path, {ONE_OF_SEVERAL: "binary"}) for path in tables), None)
+    phenotypes = read_entities(files["entities"], faults)
+    features = read_features(files["features"], {ONE_OF_SEVERAL: "binary"}) if "features" in files else None
     vocabulary = features.names if features else ()
     if settings.pairs == "by_anchor" and (spaced := [name for name in vocabulary if " " in name]):
         found, step = f"the feature {quoted(spaced[0])}", "rename it, or ask for pairs one by one"
-        faults.append(Fault(str(root / FEATURES_FILE), found, "names without blanks, for pairs by anchor", step))
-    aliases = _read_aliases(root / ALIASES_FILE, faults) if (root / ALIASES_FILE).exists() else {}
+        faults.append(Fault(str(files["features"]), found, "names without blanks, for pairs by anchor", step))
+    aliases = _read_aliases(files["aliases"], faults) if "aliases" in files else {}
     ElicitationError.raise_for(faults)
     return Study(settings, phenotypes, aliases, vocabulary, features)
 

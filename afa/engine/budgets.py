@@ -103,7 +103,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
     return DuelEdges(first_edge, duel[order], other[order], size[:, order], coupled)
 
 
-@kernel()
+@kernel(inline=True)
 def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
     """Write the couplings of one slot into a row over the features; -1 is no slot."""
     if slot >= 0:
@@ -123,7 +123,7 @@ def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
     return budgets
 
 
-@kernel()
+@kernel(inline=True)
 def copy_budgets(budgets: Budgets) -> Budgets:
     """Budgets that can be changed without changing the given ones."""
     return Budgets(budgets.coupled.copy(), budgets.whole.copy(), budgets.norm.copy())
@@ -135,7 +135,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not state.observed[edges.other[e]]:
             budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
-            if packed.stated is not None:
+            if packed.stated:
                 budgets.coupled[1, edges.duel[e]] -= edges.size[1, e]
     first, last = packed.first_holder[feature], packed.first_holder[feature + 1]
     for h in range(first, last):
@@ -149,7 +149,7 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
     """Write how far the terms of one entity, but for exclusive groups, can take it below and above."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
-        if packed.stated is None:
+        if not packed.stated:
             below += abs(state.field[slot])
             above = below
         elif not state.observed[packed.feature[slot]] and packed.site[NEXT, slot] < 0.0:
@@ -178,7 +178,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
         below, above = norm[0, a] + norm[1, b], norm[1, a] + norm[0, b]
         for i in range(overlaps.first[a * n + b], overlaps.first[a * n + b + 1]):
             slot_a, slot_b = packed.first_slot[a] + overlaps.of_u[i], packed.first_slot[b] + overlaps.of_v[i]
-            if packed.stated is None:
+            if not packed.stated:
                 of_a, of_b = state.field[slot_a], state.field[slot_b]
                 below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
                 continue
@@ -196,7 +196,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
             below += below_both - (below_a + above_b)
             above += above_both - (above_a + below_b)
         whole[0, p] = below + coupled[0, p]
-        whole[1, p] = whole[0, p] if packed.stated is None else above + coupled[1, p]
+        whole[1, p] = above + coupled[1, p] if packed.stated else whole[0, p]
 
 
 @kernel(entrance=True)
@@ -224,7 +224,7 @@ def range_of_pair(
     of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read. Their difference is linear in
     either value, so that its extremes are among the outer ones.
     """
-    if packed.stated is None:
+    if not packed.stated:
         return abs(of_a - of_b), abs(of_a - of_b)
     site = packed.site
     one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
@@ -302,7 +302,7 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
     """First and second moment at a slot; where an entity is silent (-1), those of that at the other's slot."""
     if slot >= 0:
         return state.m[slot], state.q[slot]
-    if packed.stated is None:
+    if not packed.stated:
         return 0.0, UNIFORM_SECOND
     return packed.site[SILENT, other], packed.site[SILENT_SECOND, other]
 
@@ -313,7 +313,7 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
 
     A slot of -1, not of both, is that of an entity that is silent; a value that is not possible counts as 0.
     """
-    if packed.stated is None:
+    if not packed.stated:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     site, slot = packed.site, max(slot_a, slot_b)

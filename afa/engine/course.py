@@ -150,7 +150,7 @@ class Followed(NamedTuple):
     votes: NDArray[np.int16]
 
 
-@kernel()
+@kernel(inline=True)
 def copy_moment(moment: Moment) -> Moment:
     """A moment that can be changed without changing the given one."""
     state, budgets, gains, lookahead, of_entity, of_duel, variance, votes, calls, labels, worth, closed = moment
@@ -245,11 +245,11 @@ def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.
 def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArray[np.int8]) -> None:
     for p in range(len(votes)):
         if score == KL:
-            signs[p] = sign(2 * votes[p, 0] - t, 0.0)
+            signs[p] = sign(float(2 * votes[p, 0] - t), 0.0)
         elif score == KL_REVERSED:
-            signs[p] = -sign(2 * votes[p, 1] - t, 0.0)
+            signs[p] = -sign(float(2 * votes[p, 1] - t), 0.0)
         else:
-            signs[p] = sign(votes[p, 0] - votes[p, 1], 0.0)
+            signs[p] = sign(float(votes[p, 0] - votes[p, 1]), 0.0)
 
 
 @kernel(borrows=True)

@@ -56,7 +56,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
-        if packed.stated is not None and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
+        if packed.stated and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
             if packed.site[NEXT, here_a] <= here_a:  # its last member stands for an exclusive group
                 least, most = range_of_group(packed.site, state.m, here_a, here_b)
                 below += least
@@ -78,7 +78,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
             m_a, q_a = moments_at(packed, state, here_a, here_b)
             m_b, q_b = moments_at(packed, state, here_b, here_a)
             first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
-            if packed.stated is None:
+            if not packed.stated:
                 variance += high * high * (second - first * first)
             else:
                 p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
@@ -95,7 +95,7 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
     """Coupling differences of one feature: how far below and above 0 those to unobserved features can be, summed.
 
     Third: the absolute sum of those to observed features, 0 of models of probabilities. Fourth: the squared half ranges
-    of the first. A slot of -1 is absent; `without` is a feature to leave out, or -1. For kernels that borrow.
+    of the first. A slot of -1 is absent; `without` is a feature to leave out, or -1.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
@@ -120,7 +120,7 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
             below += least
             above += most
             square += (0.5 * (least + most)) ** 2
-        elif packed.stated is None and state.observed[at]:
+        elif not packed.stated and state.observed[at]:
             seen += abs(of_a - of_b)
     return below, above, seen, square
 

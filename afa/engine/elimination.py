@@ -114,12 +114,16 @@ def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
     return states, row.reshape(-1)
 
 
+def size_words(entries: float, n: int) -> str:
+    """Return the size of the tables of one state in words, which stand in the stages' tables `left_out`, too."""
+    return f"tables of {entries:.3g} entries over {n} features"
+
+
 def check_size(entries: float, limit: float, n: int) -> None:
     """An `InferenceError` where the tables of one state have more entries than `limit`."""
     if entries > limit:
-        found = f"tables of {entries:.3g} entries over {n} features"
         step = "use mean-field, observe more features first, or pass a larger limit"
-        raise InferenceError(Fault("exact elimination", found, f"at most {limit:.3g} entries", step))
+        raise InferenceError(Fault("exact elimination", size_words(entries, n), f"at most {limit:.3g} entries", step))
 
 
 def threads_for(n_bytes: float, threads: int | None) -> int:
@@ -157,7 +161,7 @@ def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: i
     """Write log-partitions, (U, F), of the states first to last - 1; NaN where weights leave double precision."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
-    tables = new_tables(largest, widest, np.ones(1))
+    tables = new_tables(np.int64(0), np.int64(0), np.ones(1))
     for i in range(first, last):
         n_free, constant = clamp(plan, states[i], clamped)
         size, width = message_size(clamped, n_free)

@@ -97,7 +97,7 @@ def eliminate(
     return product, logarithm
 
 
-@kernel()
+@kernel(inline=True)
 def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: Tables) -> float:
     """Weights of +1 and -1 of feature `v` by configuration of its separator; returns the largest log-weight."""
     first, last = clamped.first[v], clamped.first[v + 1]
@@ -118,7 +118,7 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: Tables
     return strength
 
 
-@kernel()
+@kernel(inline=True)
 def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
     """Where the messages into the table of `v` are read; returns their number."""
     first, axes = clamped.first[v], clamped.first[v + 1] - clamped.first[v]
@@ -151,7 +151,7 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
     return row
 
 
-@kernel()
+@kernel(inline=True)
 def _sum_out(out: NDArray[Any], high_axes: int, n_messages: int, incoming: Incoming, tables: Tables) -> None:
     """The message of one feature: its table summed over its three values, block by block of low configurations."""
     high_size = 3**high_axes
@@ -280,7 +280,7 @@ def clamp(plan: Plan, state: States, clamped: Clamped) -> tuple[int, float]:
     return n_free, constant
 
 
-@kernel()
+@kernel(inline=True)
 def _mark_incoming(clamped: Clamped, v: int) -> None:
     """Mark with `v` the features of all messages that come into its table."""
     child = clamped.child[v]

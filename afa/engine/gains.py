@@ -33,7 +33,7 @@ GAIN_KINDS = {
 }
 
 
-@kernel()
+@kernel(inline=True)
 def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hidden: int) -> float:
     """Log P(x_obs | v) plus the prior log-odds; `empty` is the ELBO of each entity at no observation."""
     return float(packed.prior[entity]) + elbo(state, entity, n_hidden) - float(empty[entity])
@@ -70,7 +70,7 @@ def bring_up_to_date(
             made_at[row] = now
 
 
-@kernel(borrows=True)
+@kernel(inline=True)
 def refresh_duel(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, empty: Floats, kind: int, p: int
 ) -> None:
@@ -217,7 +217,7 @@ def new_lookahead(packed: Packed, kind: int) -> Lookahead:
     return Lookahead(np.cumsum(size) - size, field, m, q, constant, bound_, own, np.full(n, -1))
 
 
-@kernel()
+@kernel(inline=True)
 def copy_lookahead(lookahead: Lookahead) -> Lookahead:
     """Cases that can be changed without changing the given ones."""
     start, field, m, q, constant, bound_, own, made_at = lookahead
@@ -243,12 +243,15 @@ def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int,
         np.zeros(len(coupling)),
         np.zeros(len(coupling)),
     )
+    site = np.empty((3, 0))
     q[:] = UNIFORM_SECOND
     for i in range(len(slots)):
         pull[:] = coupling[i]
         coupling[i] = coupling[:, i] = 0.0
         for value in (-1, 0, 1):
-            _solve_value(packed, state, lookahead, entity, slots, coupling, pull, i, value, alpha, m, q, iteration)
+            _solve_value(
+                packed, state, lookahead, entity, slots, coupling, pull, i, value, alpha, site, m, q, iteration
+            )
         coupling[i] = coupling[:, i] = pull
 
 
@@ -264,6 +267,7 @@ def _solve_value(
     i: int,
     value: int,
     alpha: Floats,
+    site: Floats,
     m: Floats,
     q: Floats,
     iteration: Iteration,
@@ -271,7 +275,7 @@ def _solve_value(
     """Solve for one value of the i-th free feature, as `afa.engine.state.solve_entity` would once it is observed.
 
     slots, coupling : as of `free_part`, but for the couplings of the i-th, which stand in `pull`: without potentials
-    it changes no other number. alpha, m, q : room to work in.
+    it changes no other number. alpha, m, q : room to work in. site : (3, 0), as the paper's models have no other.
     """
     n, slot, case, at = len(slots), slots[i], 3 * slots[i] + value + 1, packed.first_slot[entity]
     for j in range(n):
@@ -279,7 +283,7 @@ def _solve_value(
         m[j] = state.m[slots[j]] if iteration.warm else 0.0
         q[j] = state.q[slots[j]] if iteration.warm else UNIFORM_SECOND
     alpha[i], m[i], q[i] = 0.0, 0.0, UNIFORM_SECOND
-    converged(alpha, coupling, None, m, q, n, iteration)
+    converged(alpha, coupling, site, m, q, n, iteration)
     begin = lookahead.start[case]
     for place in range(begin, begin + packed.first_slot[entity + 1] - at):
         lookahead.field[place] = lookahead.m[place] = lookahead.q[place] = 0.0

@@ -132,17 +132,22 @@ def _follow(
 ) -> None:
     """Some paths: read a duel again when an observed feature lies in the union of its supports, else keep it."""
     packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
+    counts = np.empty((len(MODELS), len(COUNTS)), dtype=np.int32)
     for job in range(first, last):
         state, scores = copy_state(start), start_scores.copy()
         p, s = job // orders.shape[1], job % orders.shape[1]
         for t in range(orders.shape[2] + 1):
             if t > 0:
                 feature = orders[p, s, t - 1]
-                condition(packed, state, feature, values[p, feature])
+                condition(packed, state, feature, np.int64(values[p, feature]))
                 changed[:] = False
                 for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
                     changed[packed.owner[packed.holder[h]]] = True
-                _read_changed(gauge, state, scores, changed, found.counts[:, :, p, s, t])
+                counts[:] = 0
+                _read_changed(gauge, state, scores, changed, counts)
+                for model in range(len(MODELS)):
+                    for i in range(len(COUNTS)):
+                        found.counts[model, i, p, s, t] = counts[model, i]
             for i in range(len(scores)):
                 for duel in range(scores.shape[1]):
                     found.signs[i, p, s, t, duel] = sign(scores[i, duel], packed.tie)
@@ -162,31 +167,31 @@ def _read_changed(
     pairs = gauge.unions.pairs
     for p in range(len(pairs)):
         if changed[pairs[p, 0]] or changed[pairs[p, 1]]:
-            _read(gauge, state, p, scores[:, p], counts)
+            _read(gauge, state, p, scores, counts)
 
 
-@kernel()
+@kernel(inline=True)
 def _read(gauge: Gauge, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
-    """The five scores of one duel, in the order of `READINGS`, from the present state of its two entities."""
+    """Write the scores of one duel into its column, in the order of `READINGS`, from the state of its two entities."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
     # log 3 for every unobserved feature outside a support: all but a number that the two sides share
-    scores[0] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
-    scores[2] = _stack_a(duel, duel.m, duel.q, packed.tie)
+    scores[0, p] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
+    scores[2, p] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)
-    bounds = np.empty(2)
+    bounds, paper = np.empty(2), np.empty((3, 0))
     for side in range(2):
         factor = 0.5 if side == 0 else -0.5
         field, coupling = factor * duel.field, factor * duel.coupling
-        sweeps, ascended = converged(field, coupling, None, m[side], q[side], duel.n, gauge.iteration)
+        sweeps, ascended = converged(field, coupling, paper, m[side], q[side], duel.n, gauge.iteration)
         _count(counts[POSITIVE + side], sweeps, ascended)
         bounds[side] = bound(field, coupling, m[side], q[side], duel.n)
-    scores[1] = duel.constant + (bounds[0] - bounds[1])
-    scores[3] = _stack_a(duel, m, q, packed.tie)
-    scores[4] = duel.constant
+    scores[1, p] = duel.constant + (bounds[0] - bounds[1])
+    scores[3, p] = _stack_a(duel, m, q, packed.tie)
+    scores[4, p] = duel.constant
 
 
-@kernel()
+@kernel(inline=True)
 def _difference(packed: Packed, state: State, unions: Gains, p: int) -> Difference:
     a, b, n = unions.pairs[p, 0], unions.pairs[p, 1], 0
     number = np.full(packed.n_features, -1)
@@ -233,7 +238,7 @@ def _stack_a(duel: Difference, m: Floats, q: Floats, tie: float) -> float:
     return gaussian_sign(mean, variance)
 
 
-@kernel()
+@kernel(inline=True)
 def _count(counts: NDArray[np.int32], iterations: int, ascended: int) -> None:
     counts[0] += 1
     counts[1] += iterations

@@ -69,8 +69,7 @@ class Packed(NamedTuple):
     centred neighbours. LOW, HIGH : whether -1, +1 can occur. SILENT, SILENT_SECOND : the moments where an entity is
     silent. NEXT : the slot of the next member of an exclusive group, after the last the first; -1 of other features.
     volume : log-partition of a feature where an entity is silent: log 3 of the paper's models, 0 of probabilities.
-    stated : whether models are of probabilities, else None: kernels are compiled for either type, so that those of the
-    paper's models leave out all that is for the others.
+    stated : whether models are of probabilities.
     """
 
     first_slot: Indices
@@ -88,7 +87,7 @@ class Packed(NamedTuple):
     tie: float
     site: Floats
     volume: float
-    stated: bool | None
+    stated: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +217,7 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
         tie=0.0,
         site=np.empty((NEXT + 1, 0)),
         volume=LOG3,
-        stated=None,
+        stated=False,
     )
 
 
@@ -293,7 +292,7 @@ def new_gains(packed: Packed, pairs: Pairs) -> Gains:
     return Gains(pairs, first, feature, slot_a, slot_b, np.zeros(len(feature)), np.full(len(pairs), -1))
 
 
-@kernel()
+@kernel(inline=True)
 def copy_gains(gains: Gains) -> Gains:
     """Gains of the same duels that can be changed without changing the given ones."""
     pairs, first, feature, slot_a, slot_b, gain, made_at = gains

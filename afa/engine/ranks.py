@@ -84,7 +84,7 @@ def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> In
     return np.argsort(number)
 
 
-@kernel()
+@kernel(inline=True)
 def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats]:
     """(n,) wins of some entities among themselves, and the sums of their scores."""
     n = len(members)
@@ -183,7 +183,7 @@ def _precision(
                 share[patient, r] = found / size
 
 
-@kernel()
+@kernel(inline=True)
 def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: int, among: Mask) -> float:
     """Mean number of entities that count among the k best of those ranked."""
     n = len(place)
@@ -210,7 +210,7 @@ def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: i
     return float(mean_right + _mean_capped(inside_tied, at_tied, size, drawn, slots))
 
 
-@kernel()
+@kernel(inline=True)
 def _mean_capped(already: int, marked: int, size: int, drawn: int, cap: int) -> float:
     """E[min(already + H, cap)], H the number of marked ones among `drawn` of `size` without replacement."""
     total = 0.0
@@ -220,7 +220,7 @@ def _mean_capped(already: int, marked: int, size: int, drawn: int, cap: int) -> 
     return total
 
 
-@kernel()
+@kernel(inline=True)
 def _log_choose(n: int, k: int) -> float:
     if k in (0, n):
         return 0.0

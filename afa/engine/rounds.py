@@ -256,7 +256,7 @@ def _judge(
             row += 1 if row + 1 < n_rows and read.t[path, order, row + 1] == t else 0
             for p in range(n_duels):
                 duel, called = number + p, read.calls[path, order, row, p]
-                called[KL_WRITTEN] = vote_call(read.votes[path, order, row, p], t, GAMMA)
+                called[KL_WRITTEN] = vote_call(np.int64(read.votes[path, order, row, p]), t, GAMMA)
                 winner, still_open = winners[path, duel], found.open[path, order, duel]
                 moves = t == 0 or unions[duel, orders[path, order, t - 1]]
                 if t > 0 and moves:

@@ -85,12 +85,12 @@ def _weigh_registry(packed: Packed, sight: Sight, labels: Indices, rank: Indices
                 sight.weights[p] = _influence(sight, rank, p)
 
 
-@kernel()
+@kernel(inline=True)
 def _straddles(sight: Sight, rank: Indices, p: int) -> bool:
     return bool((rank[sight.pairs[p, 0]] <= sight.k) != (rank[sight.pairs[p, 1]] <= sight.k))
 
 
-@kernel()
+@kernel(inline=True)
 def _influence(sight: Sight, rank: Indices, p: int) -> float:
     """w_ab of one duel (eq:w_impl)."""
     a, b = sight.pairs[p, 0], sight.pairs[p, 1]
@@ -119,14 +119,14 @@ def _most_contested(packed: Packed, state: State, sight: Sight, rank: Indices) -
     return chosen
 
 
-@kernel()
+@kernel(inline=True)
 def _overlap(state: State, sight: Sight, rank: Indices, budgets: Floats, p: int) -> float:
     inside, outside = _sides(sight, rank, p)
     upper = state.constant[outside] + budgets[outside]
     return float(upper - (state.constant[inside] - budgets[inside]))
 
 
-@kernel()
+@kernel(inline=True)
 def _sides(sight: Sight, rank: Indices, p: int) -> tuple[int, int]:
     """The better and the worse ranked entity of one duel."""
     a, b = sight.pairs[p, 0], sight.pairs[p, 1]
@@ -158,7 +158,7 @@ def _between_champions(packed: Packed, sight: Sight, labels: Indices, rank: Indi
 def total_unary(packed: Packed, state: State) -> Floats:
     """(M,) absolute effective unaries summed over entities; of two class models half the range of their duel's term."""
     total = np.zeros(packed.n_features)
-    if packed.stated is not None and len(packed.prior) == 2:
+    if packed.stated and len(packed.prior) == 2:
         union = new_gains(packed, np.array([[0, 1]]))
         for i in range(len(union.feature)):
             feature = union.feature[i]
@@ -223,7 +223,7 @@ def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest
         nearest[first], exact[first], nearest[later], exact[later] = _least_after(apart, first), True, np.inf, True
         left -= 1
     while left > 1:
-        small = -1
+        small = np.int64(-1)
         for i in range(n):
             if size[i] > 0 and (small < 0 or size[i] < size[small]):
                 small = i
@@ -249,7 +249,7 @@ def _least_after(apart: Floats, i: int) -> float:
     return least
 
 
-@kernel()
+@kernel(inline=True)
 def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equal: float) -> tuple[int, int]:
     """The closest two clusters, the first by name among equals.
 
@@ -271,7 +271,7 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equa
     return 0, 0
 
 
-@kernel()
+@kernel(inline=True)
 def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
     """The cluster closest to one, the first by name among equals."""
     enough = np.min(apart[cluster]) + equal
@@ -281,7 +281,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
     return cluster
 
 
-@kernel()
+@kernel(inline=True)
 def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int, later: int) -> None:
     """Before two clusters join: the bounds that rest on one of the two are no longer exact, for distances only grow."""
     for i in range(later):

@@ -113,7 +113,7 @@ def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u
         m_at[feature[slot]] = 0.0
 
 
-@kernel()
+@kernel(inline=True)
 def _write_column(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, v: int, column: Floats) -> None:
     """E_{q_u}[S_v] under every entity u, into `column` (N,)."""
     feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, state.field
@@ -228,7 +228,7 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
     return apart
 
 
-@kernel()
+@kernel(inline=True)
 def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
     """(K,) effective unaries given the observations, in the order of `Packed.holder`; 0 at observed features."""
     feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
@@ -242,7 +242,7 @@ def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDA
     return field
 
 
-@kernel()
+@kernel(inline=True)
 def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], apart: Floats) -> Floats:
     """Add what couplings bring two entities u < v together to `apart`; returns their absolute sum by entity, (N,)."""
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member

@@ -51,7 +51,7 @@ class State(NamedTuple):
 @kernel(entrance=True)
 def new_state(packed: Packed) -> State:
     """The state before any observation, not yet solved."""
-    n, stated = len(packed.prior), packed.stated is not None
+    n, stated = len(packed.prior), packed.stated
     return State(
         packed.prior.copy(),
         packed.unary.copy(),
@@ -84,7 +84,7 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
 
     Relative to where an entity is silent, with unobserved neighbours at their centres (docs/decisions.md, F2b, F11).
     """
-    if packed.stated is None:
+    if not packed.stated:
         return float(state.field[slot] * value)
     if packed.site[NEXT, slot] >= 0.0:
         return math.log(state.m[slot]) if value == 1 else math.log1p(-state.m[slot])
@@ -101,19 +101,19 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
         slot = packed.holder[h]
         state.constant[packed.owner[slot]] += term(packed, state, slot, value)
-        away = value - (0.0 if packed.stated is None else packed.site[CENTRE, slot])
+        away = value - (packed.site[CENTRE, slot] if packed.stated else 0.0)
         for e in range(first_edge[slot], first_edge[slot + 1]):
             other = other_slot[e]
             if not observed[of_slot[other]]:
                 field[other] += coupling[e] * away
-        if packed.stated is not None:
+        if packed.stated:
             state.pull[slot] = 0.0
             if packed.site[NEXT, slot] >= 0.0:
                 _narrow(packed, state, slot, value)
         field[slot] = state.m[slot] = state.q[slot] = 0.0
 
 
-@kernel()
+@kernel(inline=True)
 def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
     """What one member of an exclusive group says of the others: +1 that they are 0, 0 that they are likelier (F13)."""
     left = 1.0 - state.m[slot]
@@ -128,7 +128,7 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
         other = int(packed.site[NEXT, other])
 
 
-@kernel()
+@kernel(inline=True)
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
     """Write `pull` of the members of exclusive groups, so that each group counts in `cross` as one variable.
 
@@ -161,7 +161,7 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Float
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
     place = np.full(stop - start, -1)
     for slot in range(start, stop):
-        if not observed[feature[slot]] and (packed.stated is None or site[NEXT, slot] < 0.0):
+        if not observed[feature[slot]] and (not packed.stated or site[NEXT, slot] < 0.0):
             place[slot - start] = n
             n += 1
     slots, coupling = np.empty(n, dtype=np.int64), np.zeros((padded(n), padded(n)))
@@ -187,36 +187,33 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
     slots, coupling = free_part(packed, state, entity)
     n, size = len(slots), len(coupling)
     alpha, free_m, free_q = np.zeros(size), np.zeros(size), np.full(size, 2.0 / 3.0)
-    if packed.stated is not None:
-        free_site = np.ones((3, size))
-        free_site[1] = 0.0
+    free_site = np.ones((3, size if packed.stated else 0))
+    for j in range(free_site.shape[1]):
+        free_site[1, j] = 0.0
     for j in range(n):
         slot = slots[j]
         alpha[j] = field[slot]
         if iteration.warm:
             free_m[j], free_q[j] = m[slot], q[slot]
-        elif packed.stated is not None:
+        elif packed.stated:
             free_m[j], free_q[j] = site[CENTRE, slot], site[SECOND, slot]
-        if packed.stated is not None:
+        if packed.stated:
             free_site[0, j], free_site[1, j], free_site[2, j] = site[WIDTH, slot], site[OFFSET, slot], site[SIDES, slot]
             for other in range(n):
                 alpha[j] -= coupling[j, other] * site[CENTRE, slots[other]]
-    if packed.stated is None:
-        sweeps, ascended = converged(alpha, coupling, None, free_m, free_q, n, iteration)
-    else:
-        sweeps, ascended = converged(alpha, coupling, free_site, free_m, free_q, n, iteration)
+    sweeps, ascended = converged(alpha, coupling, free_site, free_m, free_q, n, iteration)
     origin, even = 0.0, 0.0
     for j in range(n):
         slot = slots[j]
         m[slot], q[slot] = free_m[j], free_q[j]
-        if packed.stated is not None:
+        if packed.stated:
             state.pull[slot] = alpha[j]
             of_centre = 0.5 * (field[slot] - alpha[j]) - (field[slot] - packed.unary[slot])
             origin += site[LEVEL, slot] + site[CENTRE, slot] * of_centre
             even += site[EVEN, slot] * free_q[j]
     state.bound[entity], state.n_free[entity] = bound(alpha, coupling, free_m, free_q, n) + (origin + even), n
     state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity] = sweeps, ascended
-    if packed.stated is not None:
+    if packed.stated:
         state.origin[entity] = state.constant[entity] + (origin + _group_terms(packed, state, entity))
 
 
@@ -226,8 +223,8 @@ def expected_score(
 ) -> float:
     """E_q[S_v] of entity v under the first moments of entity u, for the ordered pair u N + v.
 
-    Positions instead of parts of arrays, and for kernels that borrow: making a part, or counting who holds an array
-    of a tuple, costs more than the sum. constant : of v. field : v's effective unaries by place, from field_at on.
+    Positions instead of parts of arrays: making a part costs more than the sum. constant : of v. field : v's effective
+    unaries by place, from field_at on.
     m : u's first moments, from m_at on, 0 where observed.
     """
     total = constant
@@ -251,17 +248,17 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool
 @kernel(borrows=True)
 def cross_of(packed: Packed, state: State, v: int) -> None:
     """Row and column of `cross` of one entity; of models of probabilities all must speak of the same features."""
-    for u in range(len(packed.prior)):
-        state.cross[u, v] = _cross(packed, state, u, v)
-        if u != v:
-            state.cross[v, u] = _cross(packed, state, v, u)
+    n = len(packed.prior)
+    for i in range(2 * n):
+        one, other = (i, v) if i < n else (v, i - n)
+        state.cross[one, other] = _cross(packed, state, one, other)
 
 
 @kernel(inline=True)
 def _cross(packed: Packed, state: State, u: int, v: int) -> float:
     """E_{q_u}[S_v | x_obs]."""
     pair, at_u, at_v = u * len(packed.prior) + v, packed.first_slot[u], packed.first_slot[v]
-    if packed.stated is None:
+    if not packed.stated:
         return expected_score(packed.overlaps, pair, state.constant[v], state.field, at_v, state.m, at_u)
     even = 0.0
     for i in range(packed.overlaps.first[pair], packed.overlaps.first[pair + 1]):
@@ -269,7 +266,7 @@ def _cross(packed: Packed, state: State, u: int, v: int) -> float:
     return expected_score(packed.overlaps, pair, state.origin[v], state.pull, at_v, state.m, at_u) + even
 
 
-@kernel()
+@kernel(inline=True)
 def elbo(state: State, entity: int, n_hidden: int) -> float:
     """ELBO on log Z(x_obs) of one entity; `n_hidden` is the number of unobserved features, in its support or not."""
     return (

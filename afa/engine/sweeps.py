@@ -2,7 +2,7 @@
 
 A model here is the conditioned one: `alpha` (n,) effective unaries and `coupling` (n, n), symmetric with zero diagonal,
 of its n free features; `site` (3, n) are their widths, offsets and sides, which say what values they take
-(`afa.engine.layout.Packed`), None of the paper's models; `m`, `q` (n,) are their moments, changed in place. The loops
+(`afa.engine.layout.Packed`), (3, 0) of the paper's models; `m`, `q` (n,) are their moments, changed in place. The loops
 are written so that the compiler can turn them into vector instructions without being allowed to change the order of any
 sum. They are fastest where n is a multiple of `LANES`: features without any potential may be added up to that
 (`padded`), which changes no number.
@@ -90,34 +90,44 @@ def stated_moments(field: float, width: float, offset: float, sides: float) -> t
 
 @kernel(entrance=True)
 def damped(
-    alpha: Floats, coupling: Floats, site: Floats | None, m: Floats, q: Floats, iteration: Iteration
+    alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
     """Damped Jacobi sweeps (eq:mf-update); returns their number and whether the cap ended them."""
     n = len(m)
     field = np.empty(n)
-    damping, tolerance = iteration.damping, iteration.tolerance
+    damping, tolerance, stated = iteration.damping, iteration.tolerance, site.shape[1] > 0
     sweeps, moving = 0, n
     while moving > 0 and sweeps < iteration.max_iterations:
         add_neighbours(alpha, coupling, m, field)
         moving = 0
-        for j in range(n):
-            if site is None:
-                new_m, new_q = moments(field[j])
-            else:
+        if stated:
+            for j in range(n):
                 new_m, new_q = stated_moments(field[j], site[0, j], site[1, j], site[2, j])
-            step_m, step_q = damping * (new_m - m[j]), damping * (new_q - q[j])
-            m[j] += step_m
-            q[j] += step_q
-            outer, middle = 0.5 * (abs(step_q) + abs(step_m)), abs(step_q)
-            # a count, not a maximum: the order of a maximum of floats must be kept, and keeps the loop scalar
-            moving += 1 if (outer >= tolerance) | (middle >= tolerance) else 0
+                moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
+        else:  # a loop of its own: a branch in it would keep it scalar
+            for j in range(n):
+                new_m, new_q = moments(field[j])
+                moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
         sweeps += 1
     return sweeps, moving > 0
 
 
 @kernel(inline=True)
+def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: float, tolerance: float) -> int:
+    """Take a damped step at one feature; returns 1 where it is not below the tolerance, else 0.
+
+    A count, not a maximum: the order of a maximum of floats must be kept, and would keep the loop around it scalar.
+    """
+    step_m, step_q = damping * (new_m - m[j]), damping * (new_q - q[j])
+    m[j] += step_m
+    q[j] += step_q
+    outer, middle = 0.5 * (abs(step_q) + abs(step_m)), abs(step_q)
+    return 1 if (outer >= tolerance) | (middle >= tolerance) else 0
+
+
+@kernel(inline=True)
 def converged(
-    alpha: Floats, coupling: Floats, site: Floats | None, m: Floats, q: Floats, n: int, iteration: Iteration
+    alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration
 ) -> tuple[int, int]:
     """Damped sweeps, and where the cap ended them coordinate ascent; returns how many of either."""
     sweeps, capped = damped(alpha, coupling, site, m, q, iteration)
@@ -142,9 +152,7 @@ def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) ->
 
 
 @kernel()
-def ascend(
-    alpha: Floats, coupling: Floats, site: Floats | None, m: Floats, q: Floats, n: int, iteration: Iteration
-) -> int:
+def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration) -> int:
     """Sequential coordinate ascent on the first n features, from where damped sweeps stopped; returns its sweeps."""
     sweeps, residual = 0, np.inf
     while residual >= iteration.tolerance and sweeps < ASCENT_FACTOR * iteration.max_iterations:
@@ -153,10 +161,10 @@ def ascend(
             field = alpha[j]
             for other in range(n):
                 field += coupling[other, j] * m[other]
-            if site is None:
-                new_m, new_q = moments(field)
-            else:
+            if site.shape[1] > 0:
                 new_m, new_q = stated_moments(field, site[0, j], site[1, j], site[2, j])
+            else:
+                new_m, new_q = moments(field)
             step_m, step_q = new_m - m[j], new_q - q[j]
             m[j], q[j] = new_m, new_q
             residual = max(residual, 0.5 * (abs(step_q) + abs(step_m)), abs(step_q))

@@ -115,11 +115,12 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
             feature = order[path, t - 1]
             changes = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
             if feature != NONE and values[patient, feature] != MISSING and not state.observed[feature]:
+                value = np.int64(values[patient, feature])  # kernels are compiled once more for each other type
                 if changes and course.voting:
-                    vote(packed, state, moment.votes, feature, values[patient, feature])
-                condition(packed, state, feature, values[patient, feature])
+                    vote(packed, state, moment.votes, feature, value)
+                condition(packed, state, feature, value)
                 moment.closed[feature] = True
-                if packed.stated is not None:
+                if packed.stated:
                     for implied in range(len(moment.closed)):
                         moment.closed[implied] |= state.observed[implied]
                 if changes and course.bounding:
@@ -195,7 +196,7 @@ def _keep_together(
     return False
 
 
-@kernel(borrows=True)
+@kernel(inline=True)
 def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iteration, crossing: bool, t: int) -> None:
     """Solve the entities that observations have changed since they were solved."""
     n = len(packed.prior)
@@ -209,7 +210,7 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
                 cross_of(packed, state, entity)
 
 
-@kernel(borrows=True)
+@kernel(inline=True)
 def _look_at(course: Course, moment: Moment, now: Sight) -> None:
     """Write the scores, ranks and resolved duels of a moment that is settled, those that are needed."""
     state, tie = moment.state, course.packed.tie
@@ -229,13 +230,13 @@ def _look_at(course: Course, moment: Moment, now: Sight) -> None:
 @kernel()
 def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: Ranks) -> None:
     """Write the scores and the ranks by `linearity`."""
-    scores[:] = score_table(state, LINEARITY, tie, 0)
+    scores[:] = score_table(state, np.int64(LINEARITY), tie, np.int64(0))
     found = ranks_of(scores, np.arange(len(scores)), name_rank, tie)
     ranks.order[:] = found.order
     ranks.place[:] = found.place
 
 
-@kernel(borrows=True)
+@kernel(inline=True)
 def _bring_gains_up_to_date(
     course: Course, moment: Moment, now: Sight, order: Indices, members: Indices, t: int, number: int
 ) -> None:
@@ -259,7 +260,7 @@ def _bring_gains_up_to_date(
         add_up(gains, weights, moment.worth)
 
 
-@kernel(borrows=True)
+@kernel(inline=True)
 def _choose(course: Course, moment: Moment, followed: Followed, members: Indices, t: int) -> int:
     """Write the feature that the rule asks for, and whether it had no candidate with any gain left; returns its t.
 

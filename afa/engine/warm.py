@@ -6,23 +6,22 @@ once. Here each entrance of the engine is called on a small bundle, on as many c
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from scipy import sparse
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.closure import COUPLINGS
-from afa.engine.compile import CACHE_FOLDER, READY
+from afa.engine.compile import ALL, PLANNERS, cache_folder, compiled_groups, keeps_kernels, write_list
 from afa.engine.course import SIGNS
 from afa.engine.elimination import log_partitions
 from afa.engine.follow import follow
@@ -36,9 +35,8 @@ from afa.engine.sharing import model_distances, sharing_of
 from afa.engine.state import new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
-from afa.inference.answers import Answers
-from afa.inference.hierarchy import Hierarchy
 
+_log = logging.getLogger("afa")
 N, M = 3, 4
 ITERATION = Iteration(0.5, 1e-4, 200, False)
 VALUES: NDArray[np.int8] = np.array([[1, 0, -1, 1], [0, 1, 1, -1]], dtype=np.int8)
@@ -107,35 +105,37 @@ def _planners() -> None:
         patient.gain_of([1], np.arange(N))
 
 
-def _implications() -> None:
-    none, table = sparse.csr_array((2, 2)), sparse.csr_array(np.array([[0.8, 0.4], [0.5, 0.1]]))
-    implied = sparse.csr_array(np.array([[0.0, 0.0], [1.0, 0.0]]))
-    for parents in (none, implied):
-        model = Hierarchy(("u", "v"), ("a", "b"), table, np.array([0.3, 0.1]), parents, 1e-4)
-        Answers.of(model, [0], []).most_informative([1])
-        Answers.of(model, [], [1]).most_informative([0])
-
-
-PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks, _implications)
+PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks)
 
 
 def compile_all(processes: int | None = None) -> None:
-    """Compile what has not been; all cores where `processes` is None."""
+    """Compile what has not been, in so many processes; all cores where None."""
+    if not keeps_kernels() or ALL in compiled_groups():
+        return
     _states()  # first and alone: what all others build on
-    with ProcessPoolExecutor(processes or len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
-        for done in [pool.submit(part) for part in PARTS]:
+    workers = processes or len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
+        begun = {pool.submit(part): part for part in PARTS}
+        for n, done in enumerate(as_completed(begun), start=1):
             done.result()
+            _log.warning("afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(PARTS) + 1)
     _brackets()  # what they build on is the walk
-    (Path(CACHE_FOLDER) / READY).touch()
+    write_list(PLANNERS, ALL)
+
+
+def _say_nothing() -> None:
+    _log.setLevel(logging.ERROR)
 
 
 def compile_planners() -> None:
     """Compile what planners use, out of the way of all else; nothing where another process does so."""
     os.nice(19)
-    Path(CACHE_FOLDER).mkdir(parents=True, exist_ok=True)
-    with suppress(Timeout), FileLock(Path(CACHE_FOLDER) / "planners.lock", timeout=0):
+    folder = cache_folder()
+    if folder is None or not keeps_kernels() or PLANNERS in compiled_groups():
+        return
+    with suppress(Timeout), FileLock(folder / "planners.lock", timeout=0):
         _planners()
-        (Path(CACHE_FOLDER) / READY).touch()
+        write_list(PLANNERS)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +15,9 @@ import pandas as pd
 
 from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
-from afa.files import atomic_file, write_csv, write_text
+from afa.files import write_csv
 
 JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
-HEAD = "== "
-FOLDED, LOGS = "jobs.csv", "jobs.log"
 STORED_COLUMNS = ["rule", "jobs", "seconds", "longest_seconds", "max_rss_mb", "patients"]
 
 WORKFLOW_MB = 600
@@ -37,8 +33,6 @@ LEAST_MINUTES = 10
 def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
     """One row per job of `folder`, a run's `benchmarks`, by rule and job, with the columns of `JOB_COLUMNS`.
 
-    A job has a file of its own until `fold` gathers them; a file is newer than what was gathered.
-
     A job is the wildcards of its rule, `f_target/3-of-4`, and empty where there are none. seconds : wall time.
     max_rss_mb : largest resident set, MiB; missing where a job ended before it could be read. cpu_seconds : what the
     job's shell wrote of it and its children beside Snakemake's file; without that Snakemake's samples, or missing.
@@ -53,51 +47,11 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
         raise ReportError(Fault(str(folder), "no such folder", "a run's benchmarks", "run the workflow first"))
     rows = [_measured(path, path.relative_to(folder)) for path in sorted(folder.rglob("*.tsv"))]
     kinds = dict.fromkeys(JOB_COLUMNS[:2], "str") | dict.fromkeys(JOB_COLUMNS[2:], "float64")
-    jobs = pd.DataFrame(rows, columns=JOB_COLUMNS)
-    if (gathered := folder / FOLDED).is_file():
-        earlier = pd.read_csv(gathered, dtype=kinds, keep_default_na=False, na_values=[""]).fillna({"job": ""})
-        jobs = pd.concat([earlier, jobs]).drop_duplicates(["rule", "job"], keep="last")
-    jobs = jobs.astype(kinds)
+    jobs = pd.DataFrame(rows, columns=JOB_COLUMNS).astype(kinds)
     parts = jobs["job"].str.extract(r"(?:^|/)\d+-of-(\d+)$", expand=False)
     if shards is not None:
         jobs = jobs[parts.isna() | (parts == str(shards))]
     return jobs.sort_values(["rule", "job"], ignore_index=True)
-
-
-def fold(run: Path) -> None:
-    """Gather the measurements of a run's jobs in `benchmarks/jobs.csv`, and what their logs say in `logs/jobs.log`.
-
-    A job that ran again replaces what it left before. A run without jobs of its own is left as it is.
-    """
-    benchmarks, logs = run / "benchmarks", run / "logs"
-    if benchmarks.is_dir():
-        with atomic_file(benchmarks / FOLDED) as temporary:
-            read_jobs(benchmarks).to_csv(temporary, index=False, lineterminator="\n")
-        _remove([path for path in benchmarks.rglob("*") if path.suffix in (".tsv", ".times")])
-    if logs.is_dir():
-        said = _sections(logs / LOGS)
-        jobs = sorted(path for path in logs.rglob("*.log") if path != logs / LOGS)
-        for path in jobs:
-            said[path.relative_to(logs).with_suffix("").as_posix()] = path.read_text(encoding="utf-8", errors="replace")
-        parts = (f"{HEAD}{name}\n{text.rstrip()}\n" for name, text in sorted(said.items()) if text.strip())
-        write_text(logs / LOGS, "\n".join(parts))
-        _remove(jobs)
-
-
-def _sections(path: Path) -> dict[str, str]:
-    """What a file of gathered logs has, by job."""
-    if not path.is_file():
-        return {}
-    parts = ("\n" + path.read_text(encoding="utf-8")).split(f"\n{HEAD}")[1:]
-    return {name: text for name, _, text in (part.partition("\n") for part in parts)}
-
-
-def _remove(files: list[Path]) -> None:
-    """Remove files, and the folders that they leave empty."""
-    for path in files:
-        path.unlink()
-        with suppress(OSError):  # something is left in it
-            os.removedirs(path.parent)
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:

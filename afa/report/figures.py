@@ -10,17 +10,21 @@ from collections.abc import Mapping, Sequence
 from io import StringIO
 from itertools import cycle
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file
+from afa.report.method_names import in_words
 from afa.report.paper_tables import PRIORITY, RANDOM
 
 # Okabe and Ito's palette, told apart in grey by line style and marker as well.
@@ -126,6 +130,24 @@ class Shown(Figure):
         svg = PLACES.sub(lambda found: DECIMALS.sub(_rounded, found[0].replace("\n", "")), drawn.getvalue())
         return svg[svg.index("<svg") :]
 
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure, with the names of scores and rules in words wherever they stand."""
+        texts = [*self.texts, *(text for legend in self.legends for text in legend.get_texts())]
+        for axes in self.axes:
+            if (title := in_words(axes.get_title(loc="left"))) != axes.get_title(loc="left"):
+                axes.set_title(title, loc="left")
+            legend = axes.get_legend()
+            texts += [*axes.texts, *(legend.get_texts() if legend else ())]
+            for axis in (axes.xaxis, axes.yaxis):
+                texts.append(axis.label)
+                if isinstance(axis.get_major_locator(), FixedLocator):  # other ticks have numbers
+                    labels = [label.get_text() for label in axis.get_ticklabels()]
+                    if (words := list(map(in_words, labels))) != labels:
+                        axis.set_ticklabels(words)
+        for text in texts:
+            text.set_text(in_words(text.get_text()))
+        super().draw(renderer)
+
     def _repr_svg_(self) -> str:
         return self.saved or self.svg()
 
@@ -153,12 +175,15 @@ def name_figure(figure: Figure, words: str, patients: Cohort) -> None:
 
 
 def name_panel(axes: Axes, words: str, **counts: int) -> None:
-    """What a panel shows, and in a second line what it rests on: `n = 167 patients, 45,616 decisions`.
+    """Title a panel by what it shows, and in a second line by what that rests on: `n = 167 patients, 45,616 decisions`.
 
-    counts : numbers by what is counted, in the plural, `_` for a blank.
+    One of several panels has a letter, row by row. counts : numbers by what is counted, in the plural, `_` for a blank.
     """
     rests_on = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
-    axes.set_title(f"{words}\nn = {rests_on}")
+    place = axes.get_subplotspec()
+    several = place is not None and place.get_gridspec().nrows * place.get_gridspec().ncols > 1
+    letter = f"({ascii_lowercase[place.num1]}) " if place is not None and several else ""
+    axes.set_title(f"{letter}{words}\nn = {rests_on}")
 
 
 def without_data(axes: Axes, words: str) -> None:
@@ -194,17 +219,25 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
 
 
 def save_figure(figure: Shown, path: str | Path = "") -> Shown:
-    """The figure itself, for a notebook to show; with a path it is written too, in the form of its ending."""
+    """Return the figure, for a notebook to show; with a path, also write it in the form of the path's ending.
+
+    A path without ending, as the workflow gives, writes PDF and SVG beside each other. Vector forms have the same
+    bytes each time.
+    """
     if path:
-        ending, endings = Path(path).suffix.removeprefix("."), figure.canvas.get_supported_filetypes()
-        if ending not in endings:
-            raise ReportError(Fault(f"figure {path}", f"the ending '{ending}'", ", ".join(sorted(endings)), "name one"))
+        written = [Path(path)] if Path(path).suffix else [Path(f"{path}.{form}") for form in ("svg", "pdf")]
+        endings = figure.canvas.get_supported_filetypes()
         figure.saved = figure.svg()
-        with atomic_file(path) as temporary:
-            if ending == "svg":
-                temporary.write_text(figure.saved, encoding="utf-8")
-            else:
-                figure.savefig(temporary, format=ending, metadata=DATELESS.get(ending))
+        for target in written:
+            ending = target.suffix.removeprefix(".")
+            if ending not in endings:
+                expected = ", ".join(sorted(endings))
+                raise ReportError(Fault(f"figure {target}", f"the ending '{ending}'", expected, "name one"))
+            with atomic_file(target) as temporary:
+                if ending == "svg":
+                    temporary.write_text(figure.saved, encoding="utf-8")
+                else:
+                    figure.savefig(temporary, format=ending, metadata=DATELESS.get(ending))
     return figure
 
 
@@ -236,8 +269,8 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 
 
 def rule_name(rule: str) -> str:
-    """A rule as a figure names it: the paper's own rule says so, and one's own rule is its class."""
-    return f"{rule} (paper: ours)" if rule == PRIORITY else rule.rpartition(":")[2]
+    """Return the name of a rule in a figure: the paper's own rule says so, and a user-defined rule is its class."""
+    return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 
 
 def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequence[str] = (RANDOM, PRIORITY)) -> None:

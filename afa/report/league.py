@@ -21,6 +21,8 @@ from afa.stats.tables import read_table
 NOT_FETCHED = "not_fetched.txt"
 """In the folder of a field whose table is not there: a line that says where it is to be had."""
 TABLES = ("curves", "leads", "null", "trained", "reliability", "facts")
+PAGE_FILES = ("league.html", "league.svg", *(f"{name}.csv" for name in ("league", *TABLES)))
+"""What the page of the league consists of."""
 SHOWN = (3, 5)
 """Features observed at which the page shows a field, beside all."""
 NAMES = {
@@ -163,8 +165,7 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
             raise ReportError(Fault(str(path), found, expected, "name its folder"))
     tables = read_fields([path for path in fields if path.name not in absent])
     rows = league_rows(tables)
-    names = ["league.html", "league.svg", *(f"{name}.csv" for name in ("league", *TABLES))]
-    with atomic_folder(out, names, "league.html") as made:
+    with atomic_folder(out, PAGE_FILES, "league.html") as made:
         for name, table in {"league": rows, **tables}.items():
             write_csv(table, made / f"{name}.csv", float_format="%.6g")
         shown = _shown(tables, rows, len(fields), made / "league.svg")

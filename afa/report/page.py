@@ -20,8 +20,8 @@ from afa.cohort.cohort import load_cohort
 from afa.errors import Fault, ReportError
 from afa.files import sha256_of
 from afa.report.benchmarks import by_rule, read_jobs
-from afa.report.notebook import notebook_caption, notebook_figure, notebook_page
-from afa.report.page_parts import caption, document, items, packed, page
+from afa.report.notebook_page import notebook_caption, notebook_page
+from afa.report.page_parts import MARKDOWN, document, items, packed, page
 from afa.report.screen import basis, load_carried
 from afa.report.sections import counted, figure, findings, language_model, paper_shapes, sentences, title_of
 from afa.report.verdicts import NOTHING, verdict_words
@@ -70,7 +70,7 @@ def report_page(
         **_compared(run, paper, left_out, cohort.name),
         left_out=left_out,
         measured=measured,
-        **_figures(run, parts, config, provenance["jobs"], findings(summary)),
+        **_figures(run, parts, provenance["jobs"], findings(summary)),
         models=language_model(summary),
         leads={chapter: Markup(document(path)) for chapter, path in leads.items()},  # noqa: S704
         decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
@@ -80,6 +80,7 @@ def report_page(
         config=json.dumps(config, indent=1),
         confidence=config["bootstrap"]["confidence"],
         environment=provenance["environment"],
+        made_with=provenance["made_with"],
         finished=max((job["ended"] for job in provenance["jobs"]), default=""),
         digests={
             "settings (config.json)": sha256_of(run / "config.json"),
@@ -102,7 +103,6 @@ def run_readme(run: Path) -> str:
 def _figures(
     run: Path,
     parts: Mapping[str, str],
-    config: Mapping[str, Any],
     jobs: Sequence[Mapping[str, Any]],
     said: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def _figures(
         figure = {
             "name": name,
             "title": title,
-            "image": base64.b64encode(notebook_figure(notebook).encode()).decode("ascii"),
-            "caption": Markup(caption(notebook_caption(notebook), config)),  # noqa: S704 (escaped by the renderer)
+            "image": base64.b64encode((run / "figures" / f"{name}.svg").read_bytes()).decode("ascii"),
+            "caption": Markup(MARKDOWN.render(notebook_caption(notebook))),  # noqa: S704 (escaped by the renderer)
             "notebook": packed(notebook_page(notebook).encode()),
             "behind": [
                 {
@@ -179,7 +179,7 @@ def _check_complete(run: Path, parts: Sequence[str], texts: Sequence[Path], left
     names += [] if "allocation" in left_out else ["explorer.html"]
     if "comparison" not in left_out:
         names += [f"comparison/{name}.parquet" for name in ("comparison", "verdicts", "screen")]
-    names += [f"notebooks/{part}.ipynb" for part in parts]
+    names += [name for part in parts for name in (f"notebooks/{part}.ipynb", f"figures/{part}.svg")]
     lacking = [path for path in (*(run / name for name in names), *texts) if not path.exists()]
     if lacking:
         raise ReportError([Fault(str(path), "nothing", "a part of the report", "run the workflow") for path in lacking])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,6 @@ def page(name: str, **values: Any) -> str:
 def packed(content: bytes) -> str:
     """Base64 of gzip, the same text for the same bytes; a page unpacks it when a reader asks for it."""
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
-
-
-def caption(text: str, config: Mapping[str, Any]) -> str:
-    """A caption, in Markdown, as HTML; `cohort` and `confidence` in it are the run's."""
-    confidence = f"{100 * config['bootstrap']['confidence']:g} %"
-    return str(MARKDOWN.render(PAGES.from_string(text).render(cohort=config["cohort"], confidence=confidence)))
 
 
 def document(path: Path) -> str:

@@ -96,14 +96,21 @@ def paper_table(name: str, printed: pd.DataFrame, summary: Lines, *, n_features:
 
 
 def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """`paper_table` of a run's rows, its printed table read from the folder `paper`.
+    """Return `paper_table` of a run's rows for a notebook; its printed table is read from the folder `paper`.
 
-    A field of its own has nothing to do with the paper's numbers: `paper` and `difference` are missing there.
+    Full observation is named by this cohort's number of features. A field of its own has nothing to do with the
+    paper's numbers: `paper` and `difference` are missing there.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, Lines(rows), n_features=len(cohort.features))
+    cells["column"] = at_full_observation(cells["column"], cohort)
     of_a_field = cohort.provenance.get("origin") == "table"
     return cells.assign(paper=np.nan, difference=np.nan) if of_a_field else cells
+
+
+def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
+    """Return names of printed columns in which `t=216`, all features of the paper, is all features of the cohort."""
+    return columns.str.replace(rf"t={PAPER_FEATURES}\b", f"t={len(cohort.features)}", regex=True)
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:

@@ -20,17 +20,15 @@ from urllib.parse import quote
 from rocrate.model import ContextEntity, Entity
 from rocrate.rocrate import ROCrate
 from snakemake.io import IOFile
+from snakemake.persistence.db import DbPersistence
 from snakemake.persistence.file import FilePersistence
 
-from afa.codedigest import DIGEST_LENGTH
+from afa.codedigest import DIGEST_LENGTH, NUMERICS
 from afa.errors import Fault, ReportError
 from afa.files import atomic_file, sha256_of, write_text
-from afa.workflow import AGAIN, Contents
 
-PACKAGES = (
-    *("afa", "numpy", "scipy", "pandas", "pyarrow", "numba", "llvmlite"),
-    *("pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),
-)
+PACKAGES = (*("afa", "pyarrow", "llvmlite", "pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),)
+"""Beside those that each job's record names (`afa.codedigest.NUMERICS`)."""
 
 VERSION = "1.1"
 """Of RO-Crate, which the profile below is made for."""
@@ -45,10 +43,11 @@ PAGES = ("report.html", "workflow.html", "provenance.json")
 class Job:
     """One finished job.
 
-    outputs : what it made, path -> SHA-256; a folder stands as its files. inputs : paths that the job was given, each
-    with the digest of what it read (`afa.workflow.content_of`), "" for a folder whose files are named beside it.
+    outputs : what it made, path -> SHA-256. inputs : paths that the job was given, each with the SHA-256 of what it
+    read, "" for a folder, whose files are named beside it.
     command : the shell command with every setting. code : digests of the package's code behind the command.
-    started, ended : UTC, to the second.
+    started, ended : UTC, to the second. packages : versions of the packages that its numbers depend on, those at the
+    time of the job (`afa.codedigest.versions`); "" for a job without code of afa.
     """
 
     rule: str
@@ -58,61 +57,81 @@ class Job:
     code: tuple[str, ...]
     started: str
     ended: str
+    packages: str = ""
 
 
 class Records:
-    """The records in `folder`, the `.snakemake` of a project, by the path of an output.
+    """What Snakemake recorded in `folder`, the `.snakemake` of a project, by the path of an output.
+
+    Snakemake keeps its records in files, or with `--persistence-backend db` in a database in that folder; with
+    `--drop-metadata` it keeps none.
 
     Raises
     ------
-    ReportError : a folder without records.
+    ReportError : no such folder.
 
     """
 
     def __init__(self, folder: Path) -> None:
-        if not (folder / "metadata").is_dir():
-            found, step = "no records of finished jobs", "call it from the folder in which the workflow ran"
+        if not folder.is_dir():
+            found, step = "no such folder", "call it from the folder in which the workflow ran"
             raise ReportError(Fault(str(folder), found, "Snakemake's folder .snakemake", step))
-        self._records = FilePersistence(nolock=True, path=folder.resolve())
-        self._contents = Contents(self._records)
+        place = folder.resolve()
+        files, database = place / "metadata", place / "metadata.db"
+        self._records: FilePersistence | DbPersistence | None = None
+        if files.is_dir() and any(files.iterdir()):
+            self._records = FilePersistence(nolock=True, path=place)
+        elif database.is_file():
+            self._records = DbPersistence(nolock=True, path=place)
 
     def job(self, output: str) -> Job | None:
-        """The job that made `output`, without digests of its outputs; None for what no rule made."""
-        record = self._records.metadata(IOFile(output))
+        """The job that made `output`, without digests of its outputs; None where there is no record of it."""
+        record = None if self._records is None else self._records.metadata(IOFile(output))
         if record is None:
             return None
-        stamp = self._contents.stamp(output)
-        read = stamp.inputs if stamp else {}
+        read = record.input_checksums or {}
         return Job(
             rule=record.rule or "",
             outputs={output: ""},
-            inputs={path: read.get(path, "").partition(" ")[0] for path in record.input or ()},
+            inputs={path: read.get(path, "").rpartition(":")[2] for path in record.input or ()},
             command=" ".join((record.shellcmd or "").split()),
             code=tuple(_code_digests(record.params or [])),
             started=_time(record.starttime),
             ended=_time(record.endtime),
+            packages=_packages(record.params or []),
         )
 
-    def check(self, targets: Iterable[str], jobs: Iterable[Job]) -> None:
-        """Refuse, as a `ReportError`, results that are not what their jobs made of what lies there now.
 
-        targets : paths that must have a job. jobs : those behind them.
-        """
-        made = [output for job in jobs for output in job.outputs]
-        found, expected = "no record of its job", "the record of a job that ended well"
-        faults = [Fault(target, found, expected, AGAIN) for target in targets if target not in made]
-        faults += filter(None, map(self._contents.fault, made))
-        if faults:
-            raise ReportError(dict.fromkeys(faults))
+def check_jobs(jobs: Iterable[Job], root: Path) -> None:
+    """Refuse, as a `ReportError`, results made of files that have another content now.
+
+    Shards are gone by then, and are not looked for. root : what the paths of the jobs are relative to.
+    """
+    step, faults, now = "remove what was made of it, and give the same command again", [], dict[str, str]()
+    for job in jobs:
+        for path, digest in job.inputs.items():
+            if digest and path not in now and (root / path).is_file():
+                now[path] = sha256_of(root / path)
+            if digest and now.get(path, digest) != digest:
+                made = f"what {job.rule} read to make {next(iter(job.outputs))}"
+                faults.append(Fault(path, "another content", made, step))
+    if faults:
+        raise ReportError(faults)
 
 
 def _code_digests(params: Iterable[Any]) -> Iterator[str]:
     """Digests among the parameters of a job, which Snakemake records as Python literals."""
     for param in params:
-        text = str(param).strip("'\"")
-        if len(text) % DIGEST_LENGTH == 0 and text and set(text) <= set("0123456789abcdef"):
-            for start in range(0, len(text), DIGEST_LENGTH):
-                yield text[start : start + DIGEST_LENGTH]
+        digits = str(param).strip("'\"").partition(" ")[0]
+        if digits and len(digits) % DIGEST_LENGTH == 0 and set(digits) <= set("0123456789abcdef"):
+            for start in range(0, len(digits), DIGEST_LENGTH):
+                yield digits[start : start + DIGEST_LENGTH]
+
+
+def _packages(params: Iterable[Any]) -> str:
+    """The versions of packages among the parameters of a job: behind the digest of its code."""
+    texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
+    return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")
 
 
 def _time(seconds: float | None) -> str:
@@ -144,16 +163,25 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 
 
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
-    """Write jobs with the SHA-256 of every file they made, and the environment, as JSON.
+    """Write jobs with the SHA-256 of every file they made, the packages that made them, and the environment, as JSON.
+
+    `made_with` maps the versions of `Job.packages` to the rules whose jobs ran with them: more than one where part of a
+    run is older. `environment` is that of this call.
 
     root : what the paths of the jobs are relative to. lock : the pinned environment.
     """
     made = [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs]
-    write_text(path, json.dumps({"environment": environment(lock), "jobs": made}, indent=1) + "\n")
+    made_with: dict[str, list[str]] = {}
+    for job in made:
+        rules = made_with.setdefault(job["packages"], [])
+        rules += [] if job["rule"] in rules else [job["rule"]]
+    made_with.pop("", None)
+    told = {"environment": environment(lock), "made_with": made_with, "jobs": made}
+    write_text(path, json.dumps(told, indent=1) + "\n")
 
 
 def environment(lock: Path) -> dict[str, Any]:
-    """Versions of Python and of the packages that numbers depend on, the lock's digest, and the machine's size."""
+    """Return what is installed now: Python, packages beside those of the numbers, the lock; and the machine's size."""
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",

@@ -26,8 +26,8 @@ def stages() -> dict[str, Stage]:
     for path in sorted(FOLDER.iterdir()):
         source = path / "__init__.py" if path.is_dir() else path
         if source.suffix == ".py" and source.is_file() and path.stem != "__init__":
-            text = source.read_text(encoding="utf-8")
-            if "\nSTAGE = " in text:
+            text = source.read_bytes()
+            if b"\nSTAGE = " in text:
                 found[path.stem] = _described(path.stem, source, text)
     return found
 
@@ -59,15 +59,14 @@ def sections() -> dict[str, tuple[Any, Any]]:
     return {**SHARED, **{name: (section, section()) for name, section in own.items()}}
 
 
-def _described(name: str, source: Path, text: str) -> Stage:
+def _described(name: str, source: Path, text: bytes) -> Stage:
     """`STAGE` of one module, from its source alone."""
     from afa.codedigest import definition  # noqa: PLC0415 (as above)
 
     module = ModuleType(f"{__name__}.{name} (its description)")
     module.__file__ = str(source)
     sys.modules[module.__name__] = module  # pydantic looks up there what an annotation means
-    imports, needed = definition(ast.parse(text), "STAGE")
-    code = ast.Module([*imports, *needed], [])
+    code = ast.Module(definition(text, source, "STAGE"), [])
     exec(compile(code, source, "exec"), module.__dict__)  # noqa: S102 (our own module)
     stage: Stage = module.__dict__["STAGE"]
     return stage

@@ -31,8 +31,9 @@ Adding a stage
        Settings of its own are a class `Settings(Section)`, given as `section=Settings`: the section NAME of
        `config.yaml`, and the only home of a default; the text below a field is its meaning. A section that two stages
        read stands in `afa/stages/settings.py`.
-    2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a text cell tagged `caption` below the figure; a
-       figure of several stages has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead.
+    2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a cell tagged `caption` below the figure, as
+       `show_caption("...", run, patients)`; its first cells as in the other notebooks.
+       A figure of several stages has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead.
        `tests/report/test_every_figure.py` draws it from a small run of all stages, with settings of its own where the
        defaults take too long.
     3. `tests/stages/test_NAME.py`, of `run` and `summarise`.
@@ -44,7 +45,7 @@ Adding a stage
 
 A finished run that other code has made would be made again, for minutes. To see the stage on it, name what may run:
 
-    snakemake -c1 results/RUN/summary.csv --allowed-rules NAME NAME_summary summary
+    snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
     snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
 """
 

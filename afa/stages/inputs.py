@@ -205,15 +205,6 @@ def words(option: str, text: str, known: Sequence[str]) -> list[str]:
     return parts
 
 
-def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Names and values from texts of the form NAME=VALUE."""
-    found = dict(text.partition("=")[::2] for text in texts)
-    for text in texts:
-        if "=" not in text or text.startswith("=") or len(found) < len(texts):
-            raise ConfigError(Fault(option, repr(text), "distinct names, each as NAME=VALUE", "pass e.g. run=demo"))
-    return found
-
-
 @lru_cache(maxsize=4096)
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
     """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed.

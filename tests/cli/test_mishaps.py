@@ -11,7 +11,6 @@ from commands import afa
 
 from afa.cli import mishaps
 from afa.cli.mishaps import as_error, installing
-from afa.cli.plan import LOADING, prepare
 from afa.errors import ConfigError, Fault
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
@@ -96,16 +95,6 @@ def test_a_place_that_may_not_be_used_is_named(error: Exception, line: str) -> N
 @pytest.mark.parametrize("error", [ValueError("wrong"), OSError(errno.EIO, "Input/output error", "x"), KeyError("x")])
 def test_what_may_be_a_fault_of_afa_is_not_put_on_its_user(error: Exception) -> None:
     assert as_error(error, ["plan"]) is None
-
-
-def test_a_first_use_is_told_before_it_takes_long_and_no_later_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("afa.engine.compile.CACHE_FOLDER", str(tmp_path / "kernels"))
-    assert "compiling for about half a minute" in prepare()
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "compiled.nbc").touch()
-    assert prepare() == LOADING
 
 
 def test_a_session_that_cannot_be_kept_is_refused_in_one_line(tmp_path: Path) -> None:

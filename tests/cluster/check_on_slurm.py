@@ -25,10 +25,11 @@ from afa.files import sha256_of
 SLURM = Path(__file__).parent / "slurm.sh"
 PARTS = ("tables", "curves", "published", "notebooks", "comparison")
 TARGETS = [
-    *(f"{RUN}/{made}" for made in ("summary.csv", "published", "comparison")),
+    *(f"{RUN}/{made}" for made in ("summary.csv", "published/data_dictionary.csv", "comparison/comparison.csv")),
     *(f"{RUN}/notebooks/{name}.ipynb" for name in ("comparison", "cohort", "allocation", "gauge")),
 ]
-SHORT_OF_MEMORY = "allocation_truth"
+SHORT_OF_MEMORY = "calibration_tables"
+"""A rule whose job goes out alone."""
 FIRST_MB, NEXT_MB = 150, 2400
 SITE = [
     "--slurm-status-command=squeue",  # no accounting here
@@ -142,9 +143,9 @@ def on_slurm(local: Path, cluster: None, tmp_path_factory: pytest.TempPathFactor
 def cancelling_tells_something(folder: Path) -> bool:
     """Some stages are complete, and a job has begun one that is not."""
     done = finished((folder / "cancelled.log").read_text())
-    begun = [path.stem for path in (folder / RUN / "logs").glob("*.log") if path.stem in LONG]
-    return any(rule.endswith("_summary") for rule in done) and any(
-        not (folder / RUN / "tables" / stage).exists() for stage in begun
+    begun = [path.stem.removesuffix("_tables") for path in (folder / RUN / "logs").glob("*_tables.log")]
+    return any(rule.endswith("_tables") for rule in done) and any(
+        not list((folder / RUN / "tables" / stage).glob("*")) for stage in begun if stage in LONG
     )
 
 
@@ -195,7 +196,7 @@ def test_a_job_that_slurm_cancels_in_a_rerun_is_not_forgotten(tmp_path: Path) ->
     for run in runs:
         run.set({"layer0": {"simulated": 400}})
     assert snakemake(clean, "log", "--cores", "2", targets=made).wait(SECONDS) == 0
-    log, began, end = folder / RUN / "logs" / f"{stage}.log", time.time(), time.monotonic() + SECONDS
+    log, began, end = folder / RUN / "logs" / f"{stage}_tables.log", time.time(), time.monotonic() + SECONDS
     cancelled = snakemake(folder, "job_cancelled.log", *arguments, targets=made)
     while not (log.exists() and log.stat().st_mtime > began):
         assert cancelled.poll() is None, (folder / "job_cancelled.log").read_text()[-4000:]
@@ -208,3 +209,28 @@ def test_a_job_that_slurm_cancels_in_a_rerun_is_not_forgotten(tmp_path: Path) ->
     assert expected.keys() == before.keys()
     assert expected != before
     assert digests(folder) == expected
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_node_that_fails_costs_another_attempt_and_changes_no_byte(local: Path, tmp_path: Path) -> None:
+    stage = "layer0_synthetic"
+    made, folder = [f"{RUN}/curves/{stage}.parquet"], SmallRun(tmp_path / "on_slurm").folder
+    log, end = folder / RUN / "logs" / f"{stage}_tables.log", time.monotonic() + SECONDS
+    run = snakemake(folder, "node.log", "--profile", "profiles/slurm", *SITE, targets=made)
+    try:
+        while not log.exists():
+            assert run.poll() is None, (folder / "node.log").read_text()[-4000:]
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        node = slurm("squeue", "--noheader", "--states=running", "--format=%N").split()[0]
+        slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+        time.sleep(5)
+        slurm("scontrol", "update", f"nodename={node}", "state=resume")
+        assert run.wait(SECONDS) == 0, (folder / "node.log").read_text()[-4000:]
+    finally:
+        run.kill()
+    jobs = [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in slurm("scontrol", "show", "jobs", "-o").splitlines()]
+    states = [job["JobState"] for job in jobs if f"{stage}_tables" in job.get("Comment", "")]
+    assert "NODE_FAIL" in states
+    table = f"curves/{stage}.parquet"
+    assert (folder / RUN / table).read_bytes() == (local / RUN / table).read_bytes()

@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from afa.cohort.config import CohortConfig, ExpressionSource
 from afa.cohort.geo import Source, SourceFile, series_folder
@@ -65,8 +66,11 @@ def series_matrix(
     return "\n".join(lines) + "\n" + end
 
 
-def family_soft(samples: Mapping[str, tuple[str, Sequence[str], Rows]]) -> str:
-    """The text of a family SOFT file: sample -> title, characteristics, table of VALUE."""
+def family_soft(
+    samples: Mapping[str, tuple[str, Sequence[str], Rows]], *, supplementary: Sequence[str] = (), channel: int = 1
+) -> str:
+    """The text of a family SOFT file: sample -> title, characteristics of a channel, table of VALUE."""
+    folder = "ftp://ftp.ncbi.nlm.nih.gov/geo/series/GSE123nnn/GSE123456/suppl"
     lines = [
         "^DATABASE = GeoMiame",
         "!Database_name = Gene Expression Omnibus (GEO)",
@@ -74,12 +78,13 @@ def family_soft(samples: Mapping[str, tuple[str, Sequence[str], Rows]]) -> str:
         "!Series_title = Rectal biopsies",
         "!Series_geo_accession = GSE123456",
         *(f"!Series_sample_id = {name}" for name in samples),
+        *(f"!Series_supplementary_file = {folder}/{quote(name)}" for name in supplementary),
         "^PLATFORM = GPL16791",
         "!Platform_title = Illumina HiSeq 2500",
     ]
     for name, (title, characteristics, rows) in samples.items():
         lines += [f"^SAMPLE = {name}", f"!Sample_title = {title}", f"!Sample_geo_accession = {name}"]
-        lines += [f"!Sample_characteristics_ch1 = {cell}" for cell in characteristics]
+        lines += [f"!Sample_characteristics_ch{channel} = {cell}" for cell in characteristics]
         lines += [f"!Sample_data_row_count = {len(rows)}"]
         if rows:
             lines += ["#ID_REF = ", "#VALUE = log2 signal", "!sample_table_begin", "ID_REF\tVALUE"]

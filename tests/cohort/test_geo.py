@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import gzip
-import json
+import re
 import shutil
+from functools import partial
 from pathlib import Path
 
+import GEOparse
 import pandas as pd
 import pytest
 from cohort.geo_layout import (
@@ -20,7 +22,9 @@ from cohort.geo_layout import (
 )
 from cohort.http_server import Reply, serve
 
+from afa.cohort import geo
 from afa.cohort.config import load_cohort_config
+from afa.cohort.download import download
 from afa.cohort.geo import Source, fetch, read_expression, read_samples, series_folder
 from afa.errors import CohortError, DownloadError
 from afa.files import sha256_of
@@ -226,20 +230,98 @@ def test_a_missing_source_list_is_refused(tmp_path):
     assert "No such file" in refusal(Source.read, tmp_path / "none.json")
 
 
-def test_a_source_list_names_absolute_paths(tmp_path, joined_mirror, monkeypatch):
+def test_a_source_list_holds_in_a_folder_that_is_moved(tmp_path, joined_mirror, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fetch(config(), cache=Path("cache"), mirror=Path("joined")).write(tmp_path / "source.json")
-    document = json.loads((tmp_path / "source.json").read_text())
-    assert Path(document["expression"]["path"]).is_absolute()
+    written = fetch(config(), cache=Path("cache"), mirror=Path("joined"))
+    written.write(tmp_path / "source.json")
+    assert str(tmp_path) not in (tmp_path / "source.json").read_text()
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    monkeypatch.chdir(moved)
+    assert Source.read(Path("source.json")) == written
 
 
-def test_samples_of_a_family_file_are_read(tmp_path):
-    cohort = config(metadata_file="GSE123456_family.soft.gz")
-    samples = {"GSM11": ("one", ["diagnosis: UC"], [])}
-    put(place(tmp_path, cohort, "soft/GSE123456_family.soft.gz"), family_soft(samples))
-    put(place(tmp_path, cohort, "suppl/GSE123456_RAW.tar"), TAR)
-    source = fetch(cohort, cache=tmp_path / "cache", mirror=tmp_path)
-    assert read_samples(source)["diagnosis"].to_dict() == {"GSM11": "UC"}
+FAMILY = "GSE123456_family.soft.gz"
+CELLS = {name: (TITLES[i], [line[i] for line in LINES], []) for i, name in enumerate(GSM)}
+
+
+def packed(text: str) -> bytes:
+    return gzip.compress(text.encode(), mtime=0)
+
+
+@pytest.fixture
+def asked_of_geoparse(monkeypatch) -> list[str]:
+    """The files that GEOparse is asked to read, in turn."""
+    paths, read_by_geoparse = [], GEOparse.get_GEO
+
+    def noted(**options):
+        paths.append(options["filepath"])
+        return read_by_geoparse(**options)
+
+    monkeypatch.setattr(GEOparse, "get_GEO", noted)
+    return paths
+
+
+def test_samples_of_a_family_file_in_a_mirror_are_read_by_geoparse(tmp_path, original_mirror, asked_of_geoparse):
+    path = put(place(original_mirror, config(), f"soft/{FAMILY}"), family_soft(CELLS))
+    source = from_mirror(original_mirror, tmp_path, metadata_file=FAMILY)
+    assert source.metadata == described(path, "mirror")
+    samples = read_samples(source)
+    assert asked_of_geoparse == [str(path)]
+    pd.testing.assert_frame_equal(samples, read_samples(from_mirror(original_mirror, tmp_path)), check_exact=True)
+
+
+def test_a_series_is_fetched_by_its_family_file_which_geoparse_reads(tmp_path, asked_of_geoparse):
+    cohort = config(metadata_file=FAMILY)
+    text = family_soft(CELLS, supplementary=["GSE123456_RAW.tar", "filelist.txt"])
+    paths = [f"/{FOLDER}/soft/{FAMILY}", f"/{FOLDER}/suppl/GSE123456_RAW.tar"]
+    with serve({paths[0]: Reply(packed(text)), paths[1]: Reply(TAR)}) as site:
+        source = fetch(cohort, cache=tmp_path, base_url=site.url)
+        assert site.requests == paths
+    assert asked_of_geoparse == [str(source.metadata.path)] == [str(tmp_path / FOLDER / "soft" / FAMILY)]
+    samples = read_samples(source)
+    assert samples["title"].tolist() == TITLES
+    assert samples["diagnosis"].tolist() == ["Control", "UC"]
+    values = read_expression(source, cohort.expression, samples, {"B2"}).values
+    assert values.loc["B2"].tolist() == [17.123456789, 0.1]
+
+
+def test_an_expression_file_that_the_series_does_not_list_is_not_asked_for(tmp_path):
+    text = family_soft(CELLS, supplementary=["GSE123456_counts.txt.gz", "GSE123456_TPM.txt.gz"])
+    with serve({f"/{FOLDER}/soft/{FAMILY}": Reply(packed(text))}) as site:
+        message = refusal(fetch, config(metadata_file=FAMILY), cache=tmp_path, base_url=site.url)
+        assert site.requests == [f"/{FOLDER}/soft/{FAMILY}"]
+    assert "supplementary files GSE123456_counts.txt.gz, GSE123456_TPM.txt.gz, and no GSE123456_RAW.tar" in message
+    assert "correct `expression.file`" in message
+
+
+def test_a_family_file_that_cannot_be_read_is_refused_before_the_values_are_fetched(tmp_path):
+    with serve({f"/{FOLDER}/soft/{FAMILY}": Reply(packed(family_soft(CELLS).replace("GSM12\n!", "GSM11\n!")))}) as site:
+        assert "^SAMPLE = GSM11 twice" in refusal(
+            fetch, config(metadata_file=FAMILY), cache=tmp_path, base_url=site.url
+        )
+        assert len(site.requests) == 1
+
+
+@pytest.mark.parametrize("length", [None, -1], ids=["with its length", "without its length"])
+@pytest.mark.parametrize("cut", [FAMILY, "GSE123456_RAW.tar"])
+def test_a_connection_that_closes_midway_leaves_no_part_of_a_file_and_the_next_call_fetches_it(
+    tmp_path, monkeypatch, cut, length
+):
+    monkeypatch.setattr(geo, "download", partial(download, retries=0))
+    whole = {f"soft/{FAMILY}": packed(family_soft(CELLS)), "suppl/GSE123456_RAW.tar": TAR}
+    replies = {f"/{FOLDER}/{name}": [Reply(body)] for name, body in whole.items()}
+    for name, body in whole.items():
+        if name.endswith(cut):
+            part = body[: min(700, len(body) // 2)]
+            replies[f"/{FOLDER}/{name}"].insert(0, Reply(part, length=length or len(body)))
+    cohort = config(metadata_file=FAMILY)
+    with serve(replies) as site:
+        message = refusal(fetch, cohort, cache=tmp_path, base_url=site.url, error=DownloadError)
+        assert re.search("truncated|breaks off", message)
+        left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+        assert left == {FAMILY} - {cut}
+        source = fetch(cohort, cache=tmp_path, base_url=site.url)
+    assert (source.metadata.path.read_bytes(), source.expression.path.read_bytes()) == tuple(whole.values())
 
 
 def joined_samples(tmp_path, text, name="m.tsv") -> pd.DataFrame:
@@ -293,3 +375,23 @@ def test_the_real_sample_table_of_gse193677_has_geos_21_keys(geo_mirror):
     assert table.shape == (2490, 22)
     assert table["ibd_disease"].value_counts().to_dict() == {"CD": 1157, "UC": 872, "Control": 461}
     assert table.columns[-1] == "historemiss"
+
+
+@pytest.mark.mirror
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GSE109nnn/GSE109142/metadata/GSE109142_metadata.tsv",
+        "GSE117nnn/GSE117993/metadata/GSE117993_metadata.tsv",
+        "GSE193nnn/GSE193677/metadata/GSE193677_sample_metadata.tsv.gz",
+    ],
+)
+def test_a_family_file_of_real_samples_gives_the_same_samples_as_their_table(geo_mirror, tmp_path, name):
+    file = described(geo_mirror / "series" / name, "mirror_joined")
+    table = read_samples(Source("GSE1", file, file))
+    cells = [
+        [f"{key}: {value}" for key, value in row.items()] for row in table.drop(columns="title").to_dict("records")
+    ]
+    samples = {accession: (table["title"][accession], cells[i], []) for i, accession in enumerate(table.index)}
+    family = described(put(tmp_path / FAMILY, family_soft(samples)), "mirror")
+    pd.testing.assert_frame_equal(read_samples(Source("GSE1", family, file)), table, check_exact=True)

@@ -64,6 +64,53 @@ def test_a_value_that_ends_in_a_quote_and_doubled_quotes_are_read(tmp_path):
     assert frame["size"].tolist() == ['5"', 'a "b" c', "x"]
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r"])
+def test_line_ends_inside_a_quoted_cell_are_part_of_the_value(tmp_path, end):
+    notes = [f"note: gross{end} blood", f"note: a\tb{end}{end}c", f"note: {end}!Sample_title\tx"]
+    table = [(f"a{end}b", [1, 2, 3])]
+    frame = read(tmp_path, series_matrix(GSM, TITLES, [notes, DIAGNOSIS], table)).drop(columns="title")
+    assert frame["note"].tolist() == [f"gross{end} blood", f"a\tb{end}{end}c", "!Sample_title\tx"]
+    assert frame["diagnosis"].tolist() == ["UC", "UC", "Control"]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_lines_may_end_in_any_way(tmp_path, end):
+    text = series_matrix(GSM, TITLES, [DIAGNOSIS], [("a", [1, 2, 3])])
+    assert read(tmp_path, text.replace("\n", end)).equals(read(tmp_path, text))
+
+
+def test_a_fault_below_a_cell_of_several_lines_has_the_number_that_an_editor_shows(tmp_path):
+    text = series_matrix(GSM, TITLES, [["a: b\r\nc", "a: b", "a: b\n"], DIAGNOSIS])
+    message = refusal(tmp_path, text.replace('\t"diagnosis: Control"', ""))
+    assert "line 12: found 2 cells; expected 3, one for each sample" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "cell"), [(1, '"Rectal biopsies"'), (6, f'"{TITLES[2]}"'), (9, '"diagnosis: UC"'), (12, '"GSM13"')]
+)
+def test_a_quoted_cell_without_its_end_is_refused_and_the_file_to_read_instead_is_named(tmp_path, line, cell):
+    lines = series_matrix(GSM, TITLES, [["diagnosis: Control"] * 2 + ["diagnosis: UC"]]).splitlines(keepends=True)
+    assert cell in lines[line - 1]
+    lines[line - 1] = lines[line - 1].replace(cell, cell[:-1])
+    message = refusal(tmp_path, "".join(lines))
+    assert f"line {line}: found a quoted cell without its end" in message
+    assert "if it is as GEO has it, set metadata_file to GSE123456_family.soft.gz in the cohort's file" in message
+
+
+def test_a_quote_before_a_line_end_ends_a_cell_and_the_file_to_read_instead_is_named(tmp_path):
+    message = refusal(tmp_path, series_matrix(GSM, TITLES, [['note: "x"\r\ny', "note: z", "note: z"]]))
+    assert "line 9: found 1 cells; expected 3, one for each sample" in message
+    assert "GSE123456_family.soft.gz" in message
+
+
+def test_characteristics_of_the_second_channel_have_names_of_their_own(tmp_path):
+    text = series_matrix(GSM, TITLES, [DIAGNOSIS, ["dye: Cy5", "Cy5", ""]])
+    second = text.replace('!Sample_characteristics_ch1\t"dye', '!Sample_characteristics_ch2\t"dye')
+    frame = read(tmp_path, second).drop(columns="title")
+    assert frame.columns.tolist() == ["diagnosis", "dye_ch2", "characteristics_ch2"]
+    assert frame["dye_ch2"].tolist() == ["Cy5", "", ""]
+
+
 def test_cells_without_quotes_are_read(tmp_path):
     text = series_matrix(GSM, TITLES, [DIAGNOSIS]).replace('"diagnosis: UC"\t"diagnosis: UC"', "diagnosis: UC\t")
     assert read(tmp_path, text)["diagnosis"].tolist() == ["UC", "", "Control"]

@@ -14,8 +14,7 @@ from scipy.stats import binom
 from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.cohort.build import build_cohort
 from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
-from afa.cohort.geo import fetch
-from afa.cohort.samples import read_series_matrix
+from afa.cohort.geo import fetch, read_samples
 from afa.cohort.simulate import SimulatedCohort, simulate, write_geo_layout
 from afa.errors import ConfigError
 
@@ -332,16 +331,15 @@ def test_the_columns_are_the_titles_before_the_comma_out_of_accession_order(writ
     assert columns != by_accession
 
 
-def test_the_series_matrix_has_all_samples_and_a_table_without_rows(written, demo):
-    with gzip.open(written / "matrix" / "GSE000000_series_matrix.txt.gz", "rt") as stream:
-        lines = [line.rstrip("\n").split("\t") for line in stream]
-    of_samples = [line for line in lines if line[0].startswith("!Sample_")]
-    assert {len(line) for line in of_samples} == {228}
-    characteristics = [line[1:] for line in of_samples if line[0] == "!Sample_characteristics_ch1"]
-    assert [values[0].strip('"').partition(": ")[0] for values in characteristics] == list(demo.samples.columns[1:])
-    assert lines[-3][0] == "!series_matrix_table_begin"
-    assert lines[-2] == ['"ID_REF"', *(f'"{accession}"' for accession in demo.samples.index)]
-    assert lines[-1] == ["!series_matrix_table_end"]
+def test_the_family_file_has_a_part_for_each_sample_and_lists_them_and_the_counts(written, demo):
+    with gzip.open(written / "soft" / "GSE000000_family.soft.gz", "rt") as stream:
+        lines = [tuple(line.rstrip("\n").split(" = ", 1)) for line in stream]
+    accessions = list(demo.samples.index)
+    assert [value for key, value in lines if key == "^SAMPLE"] == accessions
+    assert [value for key, value in lines if key == "!Series_sample_id"] == accessions
+    assert ("!Series_supplementary_file", "GSE000000_counts.txt.gz") in lines
+    keys = [value.partition(": ")[0] for key, value in lines if key == "!Sample_characteristics_ch1"]
+    assert keys == [*demo.samples.columns[1:]] * 227
 
 
 def test_controls_answer_na_and_patients_yes_or_no_as_in_the_truth(demo):
@@ -353,8 +351,13 @@ def test_controls_answer_na_and_patients_yes_or_no_as_in_the_truth(demo):
         assert (answers[is_patient] == labels.loc[is_patient, name].map({1: "yes", 0: "no"})).all()
 
 
-def test_the_projects_own_reader_gets_the_sample_table_back(written, demo):
-    samples = read_series_matrix(written / "matrix" / "GSE000000_series_matrix.txt.gz")
+@pytest.mark.parametrize("name", ["soft/GSE000000_family.soft.gz", "matrix/GSE000000_series_matrix.txt.gz"])
+def test_either_file_of_geo_gives_the_sample_table_back(demo, demo_config, tmp_path, name):
+    config = demo_config.model_copy(update={"metadata_file": name.partition("/")[2]})
+    write_geo_layout(demo, config, tmp_path / "out")
+    source = fetch(config, cache=tmp_path, mirror=tmp_path / "out")
+    assert source.metadata.path.as_posix().endswith(f"GSE000000/{name}")
+    samples = read_samples(source)
     assert list(samples.index) == list(demo.samples.index)
     for key in demo.samples.columns:
         assert (samples[key].replace("", "NA") == demo.samples[key]).all(), key

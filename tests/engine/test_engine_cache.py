@@ -1,29 +1,32 @@
-"""The cache of compiled kernels: what was damaged in it is compiled again, and never run."""
+"""The cache of compiled kernels: where it is, when it is thrown away, and what happens where there can be none."""
 
 from __future__ import annotations
 
-import ctypes
+import errno
 import importlib.util
+import json
 import logging
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
-from filelock import FileLock
 
 from afa.engine import compile as compiling
-from afa.engine import kept
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(compiling, "CACHE_FOLDER", str(tmp_path))
-    monkeypatch.setattr(kept._CheckedFiles, "complained", False)
-    return tmp_path
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty place for caches."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    compiling._usable_folder.cache_clear()
+    yield tmp_path
+    compiling._usable_folder.cache_clear()
 
 
 def doubled(values: np.ndarray) -> float:
@@ -34,72 +37,139 @@ def doubled(values: np.ndarray) -> float:
     return total
 
 
-def from_cache() -> bool:
-    """Whether a new process would find the kernel compiled; it must be right in any case."""
+def is_found() -> bool:
+    """Whether a new process finds the kernel compiled; it must be right in any case."""
+    compiling._usable_folder.cache_clear()
     kernel = compiling.kernel(entrance=True)(doubled)
     assert kernel(np.ones(3)) == 6.0
     return bool(sum(kernel.stats.cache_hits.values()))
 
 
-def test_a_kernel_is_compiled_once(folder: Path) -> None:
-    assert [from_cache(), from_cache()] == [False, True]
-    assert len(list(folder.rglob("*.nbc"))) == 1
+def test_a_kernel_is_compiled_once_in_a_folder_of_the_place_that_the_user_names(place: Path) -> None:
+    assert [is_found(), is_found()] == [False, True]
+    (code,) = place.rglob("*.nbc")
+    assert code.is_relative_to(compiling.cache_folder())
+    assert compiling.cache_folder().parent == place / "afa"
+
+
+def test_without_a_place_of_the_users_kernels_are_cached_where_the_system_has_its_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert compiling.cache_folder().parent == tmp_path / "caches" / "afa"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert compiling.cache_folder().parent == tmp_path / "me" / ".cache" / "afa"
 
 
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("damage", ["emptied", "cut", "flipped", "of another kernel"])
-def test_what_was_damaged_is_compiled_again_with_one_line_that_names_the_cache(
-    folder: Path, caplog: pytest.LogCaptureFixture, suffix: str, damage: str
+@pytest.mark.parametrize("damage", ["emptied", "cut", "flipped", "removed"])
+def test_a_folder_that_does_not_match_its_list_is_thrown_away_with_one_line(
+    caplog: pytest.LogCaptureFixture, suffix: str, damage: str
 ) -> None:
-    from_cache()
+    is_found()
+    compiling.write_list()
+    folder = compiling.cache_folder()
+    (folder / "of_before").touch()
     (file,) = folder.rglob(f"*{suffix}")
     whole = file.read_bytes()
-    contents = whole[kept.DIGEST_SIZE :]
-    file.write_bytes(
-        {
-            "emptied": b"",
-            "cut": whole[:-7],
-            "flipped": whole[:-7] + bytes([whole[-7] ^ 255]) + whole[-6:],
-            "of another kernel": kept._digest("another", contents) + contents,
-        }[damage]
-    )
+    flipped = whole[:-7] + bytes([whole[-7] ^ 255]) + whole[-6:]
+    file.write_bytes({"emptied": b"", "cut": whole[:-7], "flipped": flipped, "removed": b""}[damage])
+    if damage == "removed":
+        file.unlink()
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
-        assert [from_cache(), from_cache()] == [False, True]
-    (line,) = caplog.messages
-    assert line.startswith(f"afa: kernel cache {folder}: found {file.name} damaged")
-    assert file.read_bytes()[: kept.DIGEST_SIZE] == kept._digest(file.name, file.read_bytes()[kept.DIGEST_SIZE :])
+        assert [is_found(), is_found()] == [False, True]
+    (line,) = (line for line in caplog.messages if "compiling" not in line)
+    assert line.startswith(f"afa: kernel cache {folder}: found files that are not those of its list; expected those of")
+    assert not (folder / "of_before").exists()
 
 
-def test_each_installation_keeps_kernels_of_its_own(tmp_path):
-    kept = []
-    for place in ("one", "other", "one"):
+def test_a_kernel_that_was_cached_after_the_list_was_written_is_found(caplog: pytest.LogCaptureFixture) -> None:
+    compiling.write_list("planners")
+    assert [is_found(), is_found()] == [False, True]
+    assert compiling.compiled_groups() == ["planners"]
+    compiling.write_list("all")
+    assert compiling.compiled_groups() == ["planners", "all"]
+    assert len(compiling.cached_files()) == 2
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"files": 3, "groups": {}}', '{"groups": {}}'])
+def test_a_list_that_cannot_be_read_names_nothing(text: str) -> None:
+    is_found()
+    (compiling.cache_folder() / compiling.LIST).write_text(text)
+    assert compiling.compiled_groups() == []
+    assert is_found()
+
+
+@pytest.mark.parametrize("because", ["a file", "no room", "no quota", "no home"])
+def test_where_kernels_cannot_be_cached_one_line_says_so_and_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, because: str
+) -> None:
+    found = {"a file": "Not a directory", "no home": "no home folder"}.get(because, "too little room")
+    if because == "a file":
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    elif because == "no home":
+        for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(Path, "home", _unknown)
+    else:
+        number = errno.ENOSPC if because == "no room" else errno.EDQUOT
+
+        def refuse(*_: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with caplog.at_level(logging.WARNING):
+        assert not is_found()
+        kernel = compiling.kernel(entrance=True)(doubled)
+        assert kernel(np.ones(4)) == 8.0
+        compiling.write_list()
+    (line,) = (line for line in caplog.messages if "compiling" not in line)
+    assert line.startswith("afa: kernel cache")
+    assert f"found {found}; expected a folder to write to" in line
+    assert line.endswith("Next step: name one in NUMBA_CACHE_DIR.")
+    assert not list(tmp_path.rglob("*.nbc"))
+
+
+def _unknown() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_the_folder_is_named_by_installation_processor_version_and_every_file_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def named(place: str) -> str:
         (tmp_path / place).mkdir(exist_ok=True)
         spec = importlib.util.spec_from_file_location("a_copy", shutil.copy(compiling.__file__, tmp_path / place))
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        kept.append(module.CACHE_FOLDER)
-    assert kept[0] == kept[2] != kept[1]
+        for name in ("_processor", "version"):
+            monkeypatch.setattr(module, name, getattr(compiling, name))
+        return module.cache_folder().name
+
+    names = [named("one"), named("other")]
+    assert named("one") == names[0]
+    (tmp_path / "one" / "kernels.py").write_text("x = 1\n")
+    names.append(named("one"))
+    (tmp_path / "one" / "kernels.py").write_text("x = 2\n")
+    names.append(named("one"))
+    monkeypatch.setattr(compiling, "_processor", lambda: "another")
+    names.append(named("one"))
+    monkeypatch.setattr(compiling, "version", lambda _: "0.1")
+    names.append(named("one"))
+    assert len(set(names)) == len(names)
 
 
-def test_a_kernel_that_only_kernels_call_refuses_python(folder: Path) -> None:
-    inner = compiling.kernel()(doubled)
-    with pytest.raises(TypeError, match="kernel doubled: found a call from Python"):
-        inner(np.ones(3))
+def test_the_settings_of_numba_are_left_as_they_are() -> None:
+    before = numba.config.CACHE_DIR
+    compiling.kernel(entrance=True)(doubled)
+    assert before == numba.config.CACHE_DIR
 
 
-def test_what_is_kept_of_a_kernel_serves_its_callers_too(folder: Path) -> None:
-    from_cache()  # compiled and kept; found below, by a kernel that is not
-    inner = compiling.kernel()(doubled)
-
-    @compiling.kernel(entrance=True)
-    def plus_one(values: np.ndarray) -> float:
-        return inner(values) + 1.0
-
-    assert plus_one(np.ones(3)) == 7.0
-    assert sum(inner.stats.cache_hits.values()) == 1
-
-
-SHARED = """
+PROGRAM = """
 import sys, time
 import numpy as np
 from pathlib import Path
@@ -110,52 +180,34 @@ def slowly(x):
 
 kernel = compiling.kernel(entrance=True)(slowly)
 Path(sys.argv[1], sys.argv[2]).touch()
-while len(list(Path(sys.argv[1]).iterdir())) < 4:
+while len(list(Path(sys.argv[1]).iterdir())) < int(sys.argv[3]):
     time.sleep(0.01)
 assert kernel(1.0) == 2.0
 print(sum(kernel.stats.cache_misses.values()))
 """
 
 
-def test_of_processes_that_need_a_kernel_at_once_one_compiles_it(tmp_path: Path) -> None:
-    source, ready = tmp_path / "shared.py", tmp_path / "ready"
-    source.write_text(SHARED)
-    ready.mkdir()
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    started = [
-        subprocess.Popen([sys.executable, source, ready, str(n)], env=environment, stdout=subprocess.PIPE, text=True)
-        for n in range(4)
-    ]
-    assert sorted(process.communicate()[0].strip() for process in started) == ["0", "0", "0", "1"]
+def started(folder: Path, name: str, *, waits_for: int) -> subprocess.Popen[str]:
+    """A process that compiles a kernel, or finds it, once so many have begun."""
+    if not (folder / "program.py").exists():  # written again, a process that starts could find it empty
+        (folder / "program.py").write_text(PROGRAM)
+        (folder / "begun").mkdir()
+    command = [sys.executable, folder / "program.py", folder / "begun", name, str(waits_for)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_kernel_is_compiled_where_another_process_takes_too_long(folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr(kept, "PATIENCE", 0.1)
-    kernel = compiling.kernel(entrance=True)(doubled)
-    place = Path(kernel._cache.cache_path)
-    place.mkdir(parents=True, exist_ok=True)
-    with FileLock(place / f"{kernel._cache._impl.filename_base}.lock"):
-        assert kernel(np.ones(3)) == 6.0
+def test_one_line_on_stderr_says_that_kernels_are_compiled_and_none_where_they_are_found(tmp_path: Path) -> None:
+    out, told = started(tmp_path, "first", waits_for=1).communicate()
+    assert (out.strip(), told.strip()) == ("1", compiling.FIRST)
+    files = json.loads(next(tmp_path.rglob(compiling.LIST)).read_text())["files"]
+    assert sorted(Path(name).suffix for name in files) == [".nbc", ".nbi"]
+    out, told = started(tmp_path, "second", waits_for=1).communicate()
+    assert (out.strip(), told) == ("0", "")
 
 
-@pytest.mark.parametrize("then", ["nothing", "an error"])
-def test_an_interrupt_in_a_callback_of_the_compiler_is_raised_after_it(then: str) -> None:
-    @ctypes.CFUNCTYPE(None)
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    @kept.hearing_interrupts()
-    def compile_it() -> None:
-        interrupted()
-        if then == "an error":
-            raise RuntimeError("no compiled object yet")
-
-    before = sys.unraisablehook
-    with pytest.raises(KeyboardInterrupt):
-        compile_it()
-    assert sys.unraisablehook is before
-
-
-def test_an_error_of_the_compiler_stays_what_it_is() -> None:
-    with pytest.raises(ZeroDivisionError), kept.hearing_interrupts():
-        _ = 1 / 0
+def test_processes_that_compile_at_once_are_all_right_and_leave_a_whole_cache(tmp_path: Path) -> None:
+    processes = [started(tmp_path, str(n), waits_for=3) for n in range(3)]
+    ended = [(process.communicate(), process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0, 0, 0], ended
+    out, told = started(tmp_path, "last", waits_for=1).communicate()
+    assert (out.strip(), told) == ("0", "")

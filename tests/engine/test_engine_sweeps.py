@@ -12,6 +12,7 @@ from afa.inference.meanfield import moments_of, ternary_moments
 from afa.mrf import Floats
 
 ITERATION = Iteration(0.5, 1e-4, 200, False)
+PAPER = np.empty((3, 0))
 
 
 @kernel(entrance=True)
@@ -85,11 +86,11 @@ def test_a_solve_says_whether_the_cap_ended_it() -> None:
     alpha, coupling = np.array([0.5, -1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])
     for cap, expected in ((2, True), (200, False)):
         m, q = np.zeros(2), np.full(2, 2.0 / 3.0)
-        sweeps, capped = damped(alpha, coupling, None, m, q, Iteration(0.5, 1e-4, cap, False))
+        sweeps, capped = damped(alpha, coupling, PAPER, m, q, Iteration(0.5, 1e-4, cap, False))
         assert capped is expected
         assert (sweeps == cap) is expected
 
 
 def test_a_model_without_features_is_solved_in_no_sweep() -> None:
     nothing = np.empty(0)
-    assert damped(nothing, np.empty((0, 0)), None, nothing, nothing, ITERATION) == (0, False)
+    assert damped(nothing, np.empty((0, 0)), PAPER, nothing, nothing, ITERATION) == (0, False)

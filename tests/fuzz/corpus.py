@@ -21,7 +21,7 @@ from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config
 from afa.cohort.encode import read_aliases, read_ensembl
 from afa.cohort.expression import read_gene_matrix, read_sample_files
 from afa.cohort.geo import fetch
-from afa.cohort.samples import read_series_matrix, read_soft
+from afa.cohort.samples import read_family, read_series_matrix
 from afa.cohort.simulate import simulate, write_geo_layout
 from afa.config import check_run_config
 from afa.elicit.stages import build_recorded_bundle
@@ -82,7 +82,7 @@ def _soft() -> Reader:
     return Reader(
         "soft",
         {"family.soft.gz": gzip.compress(geo_layout.family_soft(samples).encode(), mtime=0)},
-        lambda folder: read_soft(folder / "family.soft.gz"),
+        lambda folder: read_family(folder / "family.soft.gz"),
     )
 
 

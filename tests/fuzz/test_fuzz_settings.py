@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from afa.cohort.config import load_cohort_config, simulation_config
 from afa.cohort.expression import read_gene_matrix, read_sample_files
-from afa.cohort.samples import read_series_matrix, read_soft
+from afa.cohort.samples import read_family, read_series_matrix
 from afa.config import check_run_config
 from afa.stages.layer0_synthetic.portfolio import load_portfolio
 from afa.yamlfile import read_mapping
@@ -120,7 +120,7 @@ def test_series_files_of_strange_cells_are_refused_or_read(
     columns = {name: name for name in ACCESSIONS}
     reads: dict[str, Callable[[Path], object]] = {
         "matrix.txt.gz": read_series_matrix,
-        "family.soft.gz": read_soft,
+        "family.soft.gz": read_family,
         "counts.txt.gz": lambda path: read_gene_matrix(path, columns, {"MUC2"}),
     }
     with tempfile.TemporaryDirectory() as scratch:

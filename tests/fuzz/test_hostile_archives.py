@@ -16,7 +16,7 @@ import pytest
 
 from afa.cohort.archive import LARGEST_UNPACKED, damage_of
 from afa.cohort.expression import read_gene_matrix, read_sample_files
-from afa.cohort.samples import read_series_matrix, read_soft
+from afa.cohort.samples import read_family, read_series_matrix
 from afa.errors import CohortError, ConfigError
 
 SOUND = gzip.compress(b"Gene\tGSM1\nMUC2\t1\n")
@@ -155,7 +155,7 @@ def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 READERS = {
     "gene_matrix": lambda path: read_gene_matrix(path, {"GSM1": "GSM1"}, {"MUC2"}),
     "series_matrix": read_series_matrix,
-    "soft": read_soft,
+    "soft": read_family,
 }
 _CHILD = """
 import resource, sys

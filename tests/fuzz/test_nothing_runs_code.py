@@ -32,7 +32,6 @@ ATTRIBUTES = {
 }
 ALLOWED = {
     "workflow.py": {"extractall"},  # of an archive that git makes, by the filter that keeps files inside the folder
-    "engine/kept.py": {"pickle"},  # of Numba's own cache, whose digest is checked before
     "stages/__init__.py": {"exec", "compile"},  # of a stage's own source, which comes with the package
 }
 SAFE_LOADERS = {"BaseLoader", "SafeLoader", "CSafeLoader", "_UniqueKeyLoader"}

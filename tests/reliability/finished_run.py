@@ -30,11 +30,16 @@ def copy_of(project: Path, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Job:
-    """A job of a plan, by its first output."""
+    """A job of a plan."""
 
-    output: str
+    outputs: list[str]
     inputs: list[str]
     command: str
+
+    @property
+    def output(self) -> str:
+        """The first output."""
+        return self.outputs[0]
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ def make_project(folder: Path) -> Path:
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "profiles").symlink_to("workflow/profiles")
+    shutil.copy(ROOT / "Snakefile", folder)
     shutil.copytree(ROOT / "tests/data/bundle_tiny", folder / "my_bundle")
     _write(folder / "config/config.yaml", {**SETTINGS, "bundle": "my_bundle"})
     _write(folder / "config/cohorts/small.yaml", COHORT)
@@ -75,8 +81,8 @@ def plan_of(project: Path) -> list[Job]:
     listed = call(project, "-n", "-p", "--forceall")
     assert listed.code == 0, listed.said
     plan = jobs_of(listed.said)
-    lines = ["\t".join([job.output, *job.inputs]) + "\n" for job in plan]
-    (project / "inputs.txt").write_text("".join(lines), encoding="utf-8")
+    lines = ["\t".join([*job.outputs, stand_in.READS, *job.inputs]) + "\n" for job in plan]
+    (project / "jobs.txt").write_text("".join(lines), encoding="utf-8")
     return plan
 
 
@@ -88,7 +94,8 @@ def jobs_of(said: str) -> list[Job]:
         if "output" in lines:
             command = re.search(r"^Shell command: (.*?) > ", block, re.MULTILINE | re.DOTALL)
             inputs = lines.get("input", "").split(", ")
-            found.append(Job(lines["output"].split(", ")[0], inputs, command[1] if command else ""))
+            said = command[1].rpartition("&& ")[2] if command else ""  # what comes before only makes room
+            found.append(Job(lines["output"].split(", "), inputs, said))
     return found
 
 
@@ -103,12 +110,11 @@ def clean_run(project: Path, plan: list[Job], folder: Path) -> dict[str, bytes]:
             if program == "printf":
                 stand_in.write(str(RUN / "config.json"), words[1] + "\n")
             else:
-                made = stand_in.outputs(words)
+                made, inputs = stand_in.job_of(words)
+                text = stand_in.content(words, inputs)
                 for path in made:
-                    stand_in.write(path, stand_in.content(words, made))
-    made_of_shards = [job.output for job in plan if kind_of(job.output) == "shards"]
-    for output in made_of_shards:
-        shutil.rmtree(folder / output)
+                    stand_in.write(path, f"{path} {text}")
+    shutil.rmtree(folder / RUN / "shards", ignore_errors=True)
     return contents(folder)
 
 

@@ -58,7 +58,7 @@ SETTINGS: dict[str, Any] = {
     "random_order": {"seeds": [0], "starts": ["uniform"]},
     "gauge": {"seeds": [0], "rounds": [2]},
     "accurate": {"patients": 4, "linearity_patients": 2, "rounds": [2], "limit": 30},
-    "calibration": {"rounds": [2], "simulated": 20},
+    "calibration": {"rounds": [2]},
     "labels": {"seeds": [0], "percents": [50], "permutations": 2, "whole_permutations": 20},
     "labels_needed": {"sizes": [4], "repeats": 1, "tested": 2, "of_each_class": 1},
     "chaos": {"selecting_seeds": [0], "measuring_seeds": [1]},
@@ -75,9 +75,10 @@ SHORT = (f"{RUN}/curves/sign.parquet",)
 
 WHOLE = (
     f"{RUN}/summary.csv",
-    f"{RUN}/published",
-    f"{RUN}/comparison",
+    f"{RUN}/published/data_dictionary.csv",
+    f"{RUN}/comparison/comparison.csv",
     f"{RUN}/notebooks/cohort.ipynb",
+    f"{RUN}/notebooks/sanity.ipynb",
 )
 """All stages, the summary and what is made of it, and two of the figures: more than fifty jobs."""
 
@@ -100,7 +101,7 @@ class SmallRun:
         self.folder = folder
         self.logs = folder
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("Makefile", "docs", "envs", "notebooks", "profiles", "resources", "workflow"):
+        for name in ("Makefile", "Snakefile", "docs", "envs", "notebooks", "profiles", "resources", "workflow"):
             (folder / name).symlink_to(ROOT / name)
         (folder / "config/cohorts").mkdir(parents=True)
         self.set(settings, cohort)

@@ -1,8 +1,8 @@
 """Stands for `afa` in jobs of the workflow: every result is a digest of the command and of all that it reads.
 
-So a result shows whether it was made of what lies there now. Each line of the file `inputs.txt` is an output and what
-its job reads. `FAIL` names a way to fail, a moment, an output of the job that it is to happen to, and a file that says
-that it has. A run starts this a hundred times: it imports little.
+So a result shows whether it was made of what lies there now. Each line of the file `jobs.txt` has the outputs of a job,
+a mark, and what it reads. `FAIL` names a way to fail, a moment, an output of the job that it is to happen to, and a
+file that says that it has. A run starts this a hundred times: it imports little.
 """
 
 import hashlib
@@ -10,19 +10,24 @@ import os
 import sys
 from itertools import pairwise
 
-MAKES = ("--out", "--readme", "--dropped", "--report")
+MAKES = ("--out", "--rows", "--readme", "--dropped", "--report")
+READS = "reads:"
 
 
-def outputs(words: list[str]) -> list[str]:
-    """Every path that a command is to write."""
-    return [word for option, word in pairwise(words) if option in MAKES]
+def job_of(words: list[str]) -> tuple[list[str], list[str]]:
+    """The outputs and the inputs of the job that a command is of, as the workflow names them."""
+    places = [word for option, word in pairwise(words) if option in MAKES]
+    with open("jobs.txt", encoding="utf-8") as lines:
+        for line in lines:
+            made, _, inputs = line.rstrip("\n").partition(f"\t{READS}\t")
+            outputs = made.split("\t")
+            if any(f"{output}/".startswith(f"{place}/") for place in places for output in outputs):
+                return outputs, inputs.split("\t")
+    raise LookupError(words)
 
 
-def read(made: list[str]) -> list[str]:
-    """Every file among the inputs that the workflow names for a job."""
-    with open("inputs.txt", encoding="utf-8") as lines:
-        jobs = (line.rstrip("\n").split("\t") for line in lines)
-        inputs = next(inputs for output, *inputs in jobs if output == made[0])
+def read(inputs: list[str]) -> list[str]:
+    """Every file among the inputs of a job, and in folders among them."""
     files = []
     for path in inputs:
         inner = (f"{folder}/{name}" for folder, _, names in os.walk(path) for name in names)
@@ -30,14 +35,14 @@ def read(made: list[str]) -> list[str]:
     return [file for file in files if not os.path.basename(file).startswith(".")]
 
 
-def content(words: list[str], made: list[str]) -> str:
+def content(words: list[str], inputs: list[str]) -> str:
     """What a job writes: its command, the lines of code that name it, and what it reads."""
     digest = hashlib.sha256(" ".join(words).encode())
     for module in sorted(name for name in os.listdir("afa/stages") if name.endswith(".py")):
         for line in _bytes(f"afa/stages/{module}").splitlines():
             if line.strip() == f'changed_by_the_test = "{words[0]} {words[1]}"'.encode():
                 digest.update(line)
-    for file in read(made):
+    for file in read(inputs):
         text = _bytes(file)
         if b"FAULT" in text:
             sys.exit(f"afa: {file}: found FAULT; expected no fault. Next step: correct it.")
@@ -51,7 +56,7 @@ def _bytes(path: str) -> bytes:
 
 
 def write(path: str, text: str) -> None:
-    """The result at once, as `afa.files` does; a path without an ending is a folder with two files."""
+    """A result at once, as `afa.files` does; a shard, whose path has no ending, is a folder with a file."""
     folder, name = os.path.split(path)
     os.makedirs(folder, exist_ok=True)
     beside = f"{folder}/.{name}.part"
@@ -60,7 +65,6 @@ def write(path: str, text: str) -> None:
     else:
         os.makedirs(beside, exist_ok=True)
         _write(f"{beside}/one.parquet", text)
-        _write(f"{beside}/two.parquet", text[::-1])
     os.replace(beside, path)
 
 
@@ -98,11 +102,11 @@ def fail(moment: str, made: list[str]) -> None:
 
 def main() -> None:
     words = sys.argv[1:]
-    made = outputs(words)
+    made, inputs = job_of(words)
     fail("start", made)
-    text = content(words, made)
+    text = content(words, inputs)
     for number, path in enumerate(made):
-        write(path, text)
+        write(path, f"{path} {text}")
         if number == 0:
             fail("middle", made)
     fail("after", made)

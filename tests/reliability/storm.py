@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 from finished_run import call, clean_run, contents, jobs_of, make_project, plan_of
 from small_run import RUN
-from test_never_stale import BUNDLE, CHANGES, COHORT, FAULTS, IN_A_JOB, MOMENTS, TABLES, spoil
+from test_never_stale import BUNDLE, CHANGES, COHORT, FAULTS, IN_A_JOB, MOMENTS, remove
 
 SOURCES = (BUNDLE, COHORT, "resources/paper/claims.csv", "resources/genes/aliases.csv", "notebooks/chaos.ipynb")
 
@@ -33,7 +33,7 @@ class Storm:
 
     def disturb(self) -> None:
         """One random thing that happens to a project between calls of Snakemake, or during one."""
-        happen = [self.change, self.older, self.touch, self.shards, self.spoil, self.fault, self.fail, self.kill]
+        happen = [self.change, self.older, self.touch, self.shards, self.remove, self.fault, self.fail, self.kill]
         self.chance.choices(happen, weights=[3, 1, 1, 1, 2, 1, 4, 4])[0]()
 
     def change(self) -> None:
@@ -60,14 +60,15 @@ class Storm:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
         path.write_text(yaml.safe_dump({**settings, "shards": number}), encoding="utf-8")
 
-    def spoil(self) -> None:
+    def remove(self) -> None:
+        """A result, or a folder of them, that somebody removed."""
         found = [path for path in (self.project / RUN).rglob("[!.]*.*") if path.relative_to(self.project).parts[2:3]]
         found = [path for path in found if path.relative_to(self.project / RUN).parts[0] not in ("logs", "benchmarks")]
         if found:
-            path, way = self.chance.choice(sorted(found)), self.chance.choice(TABLES)
+            path = self.chance.choice(sorted(found))
             path = path.parent if path.suffix == ".parquet" and self.chance.random() < 0.5 else path
-            self.note(f"{way}: {path.relative_to(self.project)}")
-            spoil(path, way)
+            self.note(f"removed: {path.relative_to(self.project)}")
+            remove(path)
 
     def fault(self) -> None:
         """A faulty file for one call, which has to refuse it."""

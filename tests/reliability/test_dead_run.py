@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from afa import workflow
 from afa.errors import ConfigError, ResourceError
 from afa.files import atomic_file, atomic_folder
 from afa.stats.tables import gather_tables
-from afa.workflow import join_the_living
+from afa.workflow import has_profile, join_the_living, remove_shards
 
 WRITER = """
 import sys, time
@@ -192,3 +193,28 @@ def test_shards_that_are_not_whole_are_not_gathered(tmp_path: Path, tables: list
     with pytest.raises(ConfigError, match="run"):
         gather_tables(shards, tmp_path / "gathered")
     assert not (tmp_path / "gathered").exists()
+
+
+def test_shards_of_a_stage_go_when_its_tables_are_there(tmp_path: Path) -> None:
+    for name in ("shards/sign/1-of-2/a.parquet", "shards/gauge/1-of-2/a.parquet", "tables/sign/a.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    remove_shards(tmp_path)
+    assert [path.name for path in (tmp_path / "shards").iterdir()] == ["gauge"]
+    shutil.rmtree(tmp_path / "shards/gauge")
+    remove_shards(tmp_path)
+    remove_shards(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["tables"]
+
+
+@pytest.mark.parametrize("words", [["--profile", "x"], ["--profile=x"], ["--workflow-profile", "x"]])
+def test_a_profile_on_the_command_line_counts(tmp_path: Path, words: list[str]) -> None:
+    assert has_profile(["snakemake", *words], tmp_path / "Snakefile")
+
+
+def test_a_default_profile_is_looked_for_where_snakemake_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not has_profile(["snakemake"], tmp_path / "workflow/Snakefile")
+    (tmp_path / "workflow/profiles/default").mkdir(parents=True)
+    assert has_profile(["snakemake"], tmp_path / "workflow/Snakefile")
+    assert not has_profile(["snakemake"], tmp_path / "Snakefile")

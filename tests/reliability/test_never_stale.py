@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import chdir
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from finished_run import call, clean_run, contents, copy_of, jobs_of, kind_of, make_project, plan_of
 from small_run import RUN
+from stand_in import READS
 from typer.testing import CliRunner
 
 from afa.cli import app
@@ -59,7 +61,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 IN_A_JOB = ("kill of the job", "kill of Snakemake", "kill of the group", "exception", "exit 1", "gate", "full disk")
 MOMENTS = ("start", "middle", "after")
 FAULTS = {"faulty bundle": (BUNDLE, "FAULT\n"), "faulty cohort file": (COHORT, "a: fault: here\n")}
-TABLES = ("deleted table", "corrupted table")
+TABLES = ("deleted table",)
 NOT_OURS = (RUN / "config.json",)
 """Made by `printf`, which has no middle to fail in."""
 
@@ -144,37 +146,117 @@ def test_a_file_at_fault_is_refused_or_made_anew(project: Path, way: str, change
     else:
         made = sorted((project / RUN).glob("[!lb]*")) + sorted((project / RUN).glob("tables/*"))
         outputs = [str(path.relative_to(project)) for path in made]
-        spoil(project / victim(outputs, number * 7), way)
+        remove(project / victim(outputs, number * 7))
     ends_as_a_clean_run(project)
 
 
-def test_the_record_of_a_run_has_every_job_with_what_it_read_and_made(project: Path) -> None:
-    """`afa provenance` itself, on Snakemake's records of a finished run."""
-    lines = (project / "inputs.txt").read_text(encoding="utf-8").splitlines()
-    planned = {output: inputs for output, *inputs in (line.split("\t") for line in lines)}
-    *results, lock = planned[f"{RUN}/provenance.json"]
+def provenance(project: Path) -> dict[str, Any]:
+    """What `afa provenance` itself says of a finished run, on Snakemake's records."""
+    *results, lock = planned_by_output(project)[f"{RUN}/provenance.json"]
     record = [*results, "--records", ".snakemake", "--lock", lock, "--out", "record.json"]
     with chdir(project):
-        ended = CliRunner().invoke(app, ["provenance", *record])
+        ended = CliRunner().invoke(app, ["provenance", *record], catch_exceptions=False)
     assert ended.exit_code == 0, ended.output
-    told = json.loads((project / "record.json").read_text(encoding="utf-8"))
+    told: dict[str, Any] = json.loads((project / "record.json").read_text(encoding="utf-8"))
     assert told["environment"]["lock_sha256"] == sha256_of(project / lock)
+    return told
+
+
+def planned_by_output(project: Path) -> dict[str, list[str]]:
+    """What each job of the plan reads, by its first output."""
+    lines = (project / "jobs.txt").read_text(encoding="utf-8").splitlines()
+    parts = (line.partition(f"\t{READS}\t") for line in lines)
+    return {outputs.split("\t")[0]: inputs.split("\t") for outputs, _, inputs in parts}
+
+
+def test_the_record_of_a_run_has_every_job_with_what_it_read_and_made(project: Path) -> None:
+    planned = [set(filter(None, inputs)) for inputs in planned_by_output(project).values()]
+    told = provenance(project)
     made: set[str] = set()
     for job in told["jobs"]:
         inputs = set(job["inputs"])
-        assert inputs in [set(filter(None, paths)) for paths in planned.values()], job["rule"]
-        ours = {path for path in inputs if Path(path).is_relative_to(RUN) and "shards" not in path}
-        assert all(any(Path(file).is_relative_to(path) for file in made) for path in ours), job["rule"]
-        program = job["command"].partition(" ")[0]
+        assert inputs in planned, job["rule"]
+        assert {path for path in inputs if Path(path).is_relative_to(RUN)} <= made, job["rule"]
+        program = job["command"].rpartition("&& ")[2].partition(" ")[0]
         assert program in (("printf",) if job["rule"] == "run_config" else ("afa", "snakemake")), job["rule"]
-        assert job["outputs"] == {path: sha256_of(project / path) for path in job["outputs"]}
-        made |= job["outputs"].keys()
+        assert all(digest == sha256_of(project / path) for path, digest in job["outputs"].items())
+        made |= planned_outputs(project, job["outputs"], job["rule"])
     after = {f"{RUN}/{name}" for name in ("provenance.json", "report.html", "README.md", "workflow.html")}
-    assert made == {f"{RUN}/{name}" for name in contents(project)} - after
-    spoil(project / RUN / "tables/sign", "corrupted table")
-    with chdir(project), pytest.raises(ReportError, match=f"{RUN}/tables/sign"):
-        CliRunner().invoke(app, ["provenance", *record], catch_exceptions=False)
+    kept = {path for path in made if "/shards/" not in path}
+    assert kept == {f"{RUN}/{name}" for name in contents(project)} - after
+    table = min((project / RUN / "tables/sign").iterdir())
+    table.write_text("changed since", encoding="utf-8")
+    with pytest.raises(ReportError, match=f"{RUN}/tables/sign.*found another content"):
+        provenance(project)
     assert json.loads((project / "record.json").read_text(encoding="utf-8")) == told
+
+
+def planned_outputs(project: Path, outputs: Mapping[str, str], rule: str) -> set[str]:
+    """The outputs of a job; a shard's are gone, so that its record names none."""
+    if outputs:
+        return set(outputs)
+    stage = rule.removesuffix("_shard")
+    lines = (project / "jobs.txt").read_text(encoding="utf-8").replace("\n", "\t").split("\t")
+    return {path for path in lines if path.startswith(f"{RUN}/shards/{stage}/")}
+
+
+def test_touched_results_and_folders_plan_nothing(project: Path) -> None:
+    for path in sorted((project / RUN).rglob("*")):
+        path.touch()
+    (project / RUN / "tables/gauge/.hidden").touch()
+    (project / RUN / "tables/gauge/.hidden").unlink()
+    assert "Nothing to be done" in call(project, "-n").said
+
+
+def test_a_copied_and_a_moved_run_plan_nothing_and_hold_no_path_of_the_first_place(project: Path) -> None:
+    # `project` is a copy of the run, as `cp -a` makes it.
+    moved = project.rename(project.with_name("moved"))
+    assert "Nothing to be done" in call(moved, "-n").said
+    records = [path for path in (moved / ".snakemake/metadata").rglob("*") if path.is_file()]
+    assert records
+    holding = [path for path in records if str(project.parent) in path.read_text(encoding="utf-8")]
+    assert not holding
+    _setting(moved)
+    assert call(moved).code == 0
+
+
+def test_a_job_forced_to_the_same_bytes_makes_nothing_else_run(project: Path) -> None:
+    assert call(project, "--force", f"{RUN}/bundle/bundle.yaml").code == 0
+    assert "Nothing to be done" in call(project, "-n").said
+
+
+def test_a_stage_by_name_ends_as_it_should_after_a_failure_on_the_way(project: Path) -> None:
+    _appended(COHORT, "# another rule\n")(project)
+    before = (project / RUN / "curves/gauge.parquet").read_bytes()
+    failed = call(project, "gauge", fail=f"exit 1|start|{RUN}/cohort|{project}/failed")
+    assert failed.code != 0
+    ended = call(project, "gauge")
+    assert ended.code == 0, ended.said
+    assert (project / RUN / "curves/gauge.parquet").read_bytes() != before
+    assert "Nothing to be done" in call(project, "gauge").said
+
+
+def test_a_run_without_records_ends_well_and_says_so(project: Path) -> None:
+    shutil.rmtree(project / ".snakemake")
+    _setting(project)
+    ended = call(project, "--drop-metadata", "--forceall")
+    assert ended.code == 0, ended.said
+    assert provenance(project)["jobs"] == []
+
+
+def test_a_run_whose_records_lie_in_a_database_has_the_same_record_of_its_jobs(project: Path) -> None:
+    jobs = provenance(project)["jobs"]
+    shutil.rmtree(project / ".snakemake")
+    shutil.rmtree(project / RUN)
+    ended = call(project, "--persistence-backend", "db")
+    assert ended.code == 0, ended.said
+    assert "Nothing to be done" in call(project, "--persistence-backend", "db").said
+    times = {"started", "ended"}
+    without = [
+        [{key: job[key] for key in job.keys() - times} for job in found]
+        for found in (jobs, provenance(project)["jobs"])
+    ]
+    assert without[0] == without[1]
 
 
 @pytest.mark.slow
@@ -188,18 +270,17 @@ def test_a_file_edited_with_an_older_date_counts_and_one_that_is_touched_does_no
             file.write("\n")
         os.utime(project / name, (1e9, 1e9))
     planned = {job.output for job in jobs_of(call(project, "-n").said)}
-    first = ("bundle", "source.json", "cohort", "notebooks/chaos.ipynb")
+    first = (
+        "bundle/bundle.yaml",
+        "source.json",
+        "cohort/cohort.yaml",
+        "comparison/comparison.csv",
+        "notebooks/chaos.ipynb",
+    )
     assert {f"{RUN}/{name}" for name in first} <= planned
     ends_as_a_clean_run(project)
 
 
-def spoil(path: Path, way: str) -> None:
-    """Remove a result, or change a byte of it and keep its size and time."""
-    if way == "deleted table":
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return
-    file = next(iter(sorted(path.rglob("[!.]*.*")))) if path.is_dir() else path
-    status, content = file.stat(), bytearray(file.read_bytes())
-    content[0] ^= 1
-    file.write_bytes(content)
-    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+def remove(path: Path) -> None:
+    """Remove a result, a file or a folder of them."""
+    shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -30,6 +30,8 @@ MARGIN = 100_000
 
 FEW, MANY = 40, 100_000
 GEO = f"{RUN}/geo"
+SIMULATED = f"{GEO}/truth/simulation.json"
+"""A file of the simulated series, which the workflow knows by name."""
 
 
 def small_run(folder: Path, genes: int) -> SmallRun:
@@ -107,12 +109,12 @@ def test_other_errors_are_not_taken_for_a_shortage(error: Exception) -> None:
 @pytest.mark.slow
 def test_a_run_whose_job_lacks_memory_says_so_and_goes_on_when_there_is_more(tmp_path: Path, limit: int) -> None:
     run = small_run(tmp_path / "checkout", MANY)
-    attempt = run.start(GEO, before=f"ulimit -v {limit};")
+    attempt = run.start(SIMULATED, before=f"ulimit -v {limit};")
     assert attempt.wait() != 0
     assert "afa: afa cohort simulate: found no memory left (" in attempt.said()
     assert not (run.folder / GEO).exists()
     assert run.leftovers() == []
-    run.finish(GEO)
+    run.finish(SIMULATED)
     subprocess.run([AFA, *simulate("by_hand")], cwd=run.folder, check=True)
     assert contents(run.folder / "by_hand") == contents(run.folder / GEO)
 
@@ -125,7 +127,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_a_job_that_the_kernel_kills_is_reported_with_its_signal(tmp_path: Path) -> None:
     run = small_run(tmp_path / "checkout", MANY)
-    attempt = run.start(GEO)
+    attempt = run.start(SIMULATED)
     found: list[int] = []
 
     def at_work() -> bool:

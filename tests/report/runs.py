@@ -115,11 +115,13 @@ def finished_run(folder, *, origin="simulated"):
     write_cohort(cohort, run / "cohort")
     save_bundle(bundle, run / "bundle")
     write_comparison(comparison_of(), run / "comparison", pd.DataFrame(EFFECTS)[SCREEN])
-    for name in ("notebooks", "benchmarks", "published"):
+    for name in ("notebooks", "figures", "benchmarks", "published"):
         (run / name).mkdir()
     for part in PARTS:
+        (run / "figures" / f"{part}.svg").write_text(PICTURE)
         drawn = nbformat.v4.new_output("execute_result", {"image/svg+xml": PICTURE}, execution_count=1)
-        words = nbformat.v4.new_markdown_cell("Of *cohort* {{ cohort }}.", metadata={"tags": ["caption"]})
+        said = nbformat.v4.new_output("display_data", {"text/markdown": f"Of *cohort* {ATTACK}."})
+        words = nbformat.v4.new_code_cell("", outputs=[said], metadata={"tags": ["caption"]})
         cells = [nbformat.v4.new_markdown_cell(f"# {part}"), nbformat.v4.new_code_cell("", outputs=[drawn]), words]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), run / "notebooks" / f"{part}.ipynb")
     (run / "explorer.html").write_text(PAGE.format("explorer"))
@@ -146,7 +148,12 @@ def provenance_of(run):
         "ended": "2026-01-01 10:00:09",
     }
     environment = {"python": "3.11", "platform": "Linux", "cores": 2, "memory_gib": 8.0, "lock_sha256": "cd" * 32}
-    return {"environment": {**environment, "packages": {"numpy": "2"}}, "jobs": [{**first, **told}, {**second, **told}]}
+    environment["packages"] = {"afa": "0.2"}
+    return {
+        "environment": environment,
+        "made_with": {"numpy 2, scipy 1": ["x"]},
+        "jobs": [{**first, **told}, {**second, **told}],
+    }
 
 
 def texts_of(folder):

@@ -84,7 +84,9 @@ def test_what_lacks_is_named_all_at_once(tmp_path):
     run, texts = finished_run(tmp_path)
     (run / "provenance.json").unlink()
     (run / "notebooks" / "second.ipynb").unlink()
+    (run / "figures" / "first.svg").unlink()
     with pytest.raises(ReportError) as error:
         report_page(run, PARTS, *texts, {})
     assert "provenance.json" in str(error.value)
     assert "second.ipynb" in str(error.value)
+    assert "first.svg" in str(error.value)

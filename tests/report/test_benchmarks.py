@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from afa.errors import ReportError
-from afa.report.benchmarks import by_rule, fold, read_jobs
+from afa.report.benchmarks import by_rule, read_jobs
 
 JOB = Path(__file__).parents[2] / "workflow/scripts/job.sh"
 
@@ -81,36 +81,3 @@ def test_a_file_that_is_no_benchmark_is_named(tmp_path, text):
 def test_a_run_without_benchmarks_is_named(tmp_path):
     with pytest.raises(ReportError, match="no such folder"):
         read_jobs(tmp_path / "benchmarks")
-
-
-def test_folded_files_are_two_and_say_what_the_jobs_did(tmp_path):
-    measured(tmp_path / "benchmarks", "summary", 1.5, 200.0, 1.0)
-    measured(tmp_path / "benchmarks", "shard/cmi/2-of-2", 4.0, "NA", 3.5)
-    (tmp_path / "benchmarks/summary.times").write_text("0m0.000s 0m0.000s\n0m7.000s 0m0.000s\n")
-    (tmp_path / "logs/shard/cmi").mkdir(parents=True)
-    (tmp_path / "logs/shard/cmi/2-of-2.log").write_text("a line\n== not a heading of ours\n")
-    (tmp_path / "logs/summary.log").write_text("")
-    before = read_jobs(tmp_path / "benchmarks")
-    fold(tmp_path)
-    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
-    assert files == ["benchmarks/jobs.csv", "logs/jobs.log"]
-    assert read_jobs(tmp_path / "benchmarks").equals(before)
-    said = (tmp_path / "logs/jobs.log").read_text()
-    assert said.startswith("== shard/cmi/2-of-2\na line\n")
-    assert "summary" not in said
-
-
-def test_a_job_that_ran_again_replaces_what_it_left(tmp_path):
-    for seconds, words in ((1.0, "first"), (2.0, "second")):
-        measured(tmp_path / "benchmarks", "one", seconds, 1.0, 1.0)
-        measured(tmp_path / "benchmarks", "other" if words == "first" else "one", seconds, 1.0, 1.0)
-        (tmp_path / "logs").mkdir(exist_ok=True)
-        (tmp_path / "logs/one.log").write_text(words)
-        fold(tmp_path)
-    assert read_jobs(tmp_path / "benchmarks")[["rule", "seconds"]].to_numpy().tolist() == [["one", 2.0], ["other", 1.0]]
-    assert (tmp_path / "logs/jobs.log").read_text() == "== one\nsecond\n"
-
-
-def test_a_folder_that_is_no_run_stays_as_it_is(tmp_path):
-    fold(tmp_path)
-    assert not any(tmp_path.iterdir())

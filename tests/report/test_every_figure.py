@@ -10,8 +10,10 @@ import json
 import re
 from graphlib import TopologicalSorter
 from pathlib import Path
+from string import ascii_lowercase
 from unittest import mock
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,13 +23,16 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from nbclient import NotebookClient
 from typer.testing import CliRunner
 
 from afa.bundle import save_bundle
 from afa.cli import app
-from afa.cohort.cohort import Cohort, write_codes, write_cohort
-from afa.report.figures import METHOD_STYLE, new_figure, save_figure
-from afa.report.notebook import notebook_caption
+from afa.cohort.cohort import Cohort, load_cohort, write_codes, write_cohort
+from afa.errors import ReportError
+from afa.report.cells import caption_of, located, show_caption
+from afa.report.figures import METHOD_STYLE, new_figure
+from afa.report.method_names import NAMES
 from afa.stages import stages
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +89,10 @@ def run_stage(folder, name, settings):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run of eight simulated patients, four entities, six features and one synthetic configuration."""
-    folder = tmp_path_factory.mktemp("run")
+    project = tmp_path_factory.mktemp("project")
+    (project / "resources").symlink_to(ROOT / "resources")
+    folder = project / "results" / "gse109142"  # where the defaults of a notebook's parameters look
+    folder.mkdir(parents=True)
     random = np.random.default_rng(5)
     bundle = bundle_of(random.integers(-1, 2, (4, 6)), random.integers(-1, 2, (4, 6, 6)))
     names = tuple(f"p{i}" for i in range(8))
@@ -101,6 +109,7 @@ def run(tmp_path_factory):
     for name in TopologicalSorter(read).static_order():
         run_stage(folder, name, STAGES.get(name, {}))
     invoke("join", *map(str, sorted(curves.glob("*.parquet"))), "--out", f"{folder}/summary.csv")
+    (folder / "config.json").write_text(json.dumps({"bootstrap": {"confidence": 0.9}}), encoding="utf-8")
     paper = str(ROOT / "resources" / "paper")
     about = ("--cohort", f"{folder}/cohort", "--paper", paper)
     invoke("compare", f"{folder}/summary.csv", *about, "--out", f"{folder}/comparison")
@@ -111,26 +120,25 @@ def cells_of(name):
     return json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
 
 
-def draw(name, run, stem):
-    """The notebook's figure, its code run in this process: a kernel for each would take minutes."""
+def draw(name, run, figure=""):
+    """Return the figure of a notebook that runs with its defaults in the folder above, in this process to be quick."""
     space = {}
-    for cell in cells_of(name):
-        if cell["cell_type"] != "code":
-            continue
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile("".join(cell["source"]), f"{name}, {cell['id']}", "exec"), space)
-        if "parameters" in cell["metadata"].get("tags", []):
-            space |= {"run": str(run), "paper": str(ROOT / "resources" / "paper"), "figure": str(stem)}
+    with contextlib.chdir(run.parents[1]):
+        for cell in cells_of(name):
+            if cell["cell_type"] != "code":
+                continue
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile("".join(cell["source"]), f"{name}, {cell['id']}", "exec"), space)
+            if "parameters" in cell["metadata"].get("tags", []):
+                space["figure"] = str(figure)
     return space["fig"]
 
 
 @pytest.fixture(scope="module")
-def figures(run, tmp_path_factory):
+def figures(run):
     """All of them, drawn and not written: each would be rendered in three forms, which one test does for one."""
-    folder = tmp_path_factory.mktemp("figures")
-
     with mock.patch("afa.report.figures.save_figure"):
-        return {name: draw(name, run, folder / name) for name in NOTEBOOKS}
+        return {name: draw(name, run) for name in NOTEBOOKS}
 
 
 def panels(figure):
@@ -271,8 +279,7 @@ def test_methods_that_share_a_figure_differ_in_line_and_in_marker():
 def test_a_figure_drawn_twice_has_the_same_bytes(run, tmp_path):
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
-        figure = draw("sign_convergence", run, tmp_path / folder / "drawn.pdf")
-        save_figure(figure, tmp_path / folder / "drawn.svg")
+        draw("sign_convergence", run, tmp_path / folder / "drawn")
     for suffix in ("svg", "pdf"):
         one, other = ((tmp_path / folder / f"drawn.{suffix}").read_bytes() for folder in ("one", "other"))
         assert one == other, suffix
@@ -295,7 +302,93 @@ def test_a_notebook_keeps_no_output_and_has_words_and_parameters(name):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_caption_has_five_sentences_at_most_and_names_the_cohort(name):
-    caption = notebook_caption(ROOT / "notebooks" / f"{name}.ipynb")
-    assert "{{ cohort }}" in caption
+    caption = caption_of(ROOT / "notebooks" / f"{name}.ipynb")
+    assert "{cohort}" in caption
     sentences = re.findall(r"[.!?](?=\s|$)", caption)
     assert 1 <= len(sentences) <= 5, sentences
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_figure_with_several_panels_has_a_letter_on_each_in_order(figures, name):
+    titles = [axes.get_title(loc="left") for axes in panels(figures[name])]
+    letters = [f"({letter}) " for letter in ascii_lowercase[: len(titles)]]
+    assert [title[:4] for title in titles] == letters or len(titles) == 1, titles
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_figure_names_scores_gains_and_rules_in_words(figures, name):
+    figures[name].draw_without_rendering()
+    drawn = [text.get_text() for text in texts(figures[name])]
+    assert [text for text in drawn if any(re.search(rf"\b{code}\b", text) for code in NAMES)] == []
+
+
+def test_a_notebook_that_is_opened_by_hand_in_its_folder_shows_a_caption_without_gaps(run, tmp_path):
+    assert by_hand(["sign_convergence"], run, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_every_notebook_opened_by_hand_in_its_folder_shows_a_caption_without_gaps(run, tmp_path):
+    assert by_hand([*NOTEBOOKS, "planner"], run, tmp_path) == []
+
+
+def by_hand(names, run, folder):
+    """Run notebooks as Jupyter does, in the folder `notebooks` beside `results`; return what is not as it should be."""
+    place = folder / "notebooks"
+    place.mkdir()
+    for linked in ("results", "resources"):
+        (folder / linked).symlink_to((run.parents[1] / linked).resolve())
+    faults = []
+    for name in names:
+        book = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+        ran = NotebookClient(book, kernel_name="python3", resources={"metadata": {"path": str(place)}}).execute()
+        shown = [output.get("data", {}) for cell in ran.cells for output in cell.get("outputs", [])]
+        tagged = [cell for cell in ran.cells if "caption" in cell.metadata.get("tags", [])]
+        captions = [output.data["text/markdown"] for cell in tagged for output in cell.outputs]
+        plain = "\n".join([*captions, *(data.get("text/plain", "") for data in shown)])
+        if not any("image/svg+xml" in data for data in shown):
+            faults.append(f"{name}: no figure")
+        if ["tiny" in caption for caption in captions] != [True] * (name != "planner"):
+            faults.append(f"{name}: captions {captions}")
+        if found := re.findall(r"\{\w+\}|\{\{|t=216", plain):
+            faults.append(f"{name}: {found}")
+    assert list(place.iterdir()) == []
+    return faults
+
+
+def test_a_caption_has_the_confidence_of_the_run(run):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), mock.patch("IPython.display.Markdown", str):
+        show_caption(
+            "Bands are {confidence}\n over patients of {cohort}, by two_elbo.", run, load_cohort(run / "cohort")
+        )
+    assert printed.getvalue() == "'Bands are 90 % over patients of tiny, by two-ELBO.'\n"
+
+
+def test_a_run_is_found_from_the_folder_of_the_notebooks_and_from_the_projects(run, tmp_path, monkeypatch):
+    for folder in ("notebooks", "."):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        with pytest.raises(ReportError, match=r"\.\./results/x: found no such folder"):
+            located("../results/x")
+    (tmp_path / "results" / "x").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "notebooks")
+    assert located("../results/x").samefile(tmp_path / "results" / "x")
+    monkeypatch.chdir(tmp_path)
+    assert located("../results/x").samefile(tmp_path / "results" / "x")
+    assert located(str(tmp_path / "results")) == tmp_path / "results"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [],
+        [{"cell_type": "code", "metadata": {"tags": ["caption"]}, "source": "x = 1"}],
+        [{"cell_type": "code", "metadata": {"tags": ["caption"]}, "source": "show_caption(words, run, patients)"}],
+        [{"cell_type": "code", "metadata": {"tags": ["caption"]}, "source": "show_caption('{cohrt}', run, patients)"}],
+    ],
+)
+def test_a_notebook_without_a_caption_that_can_be_read_is_one_error(tmp_path, cells):
+    (tmp_path / "in.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    with pytest.raises(ReportError, match=r"in\.ipynb: found no caption .*; expected a cell tagged `caption`"):
+        caption_of(tmp_path / "in.ipynb")
+    assert caption_of(tmp_path / "none.ipynb") == ""

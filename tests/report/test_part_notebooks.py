@@ -13,7 +13,7 @@ from codes import label_tables
 
 from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
-from afa.report.notebook import notebook_figure, run_notebook
+from afa.report.notebook import run_notebook
 from afa.stages.labels import Settings, summarise
 from afa.stages.settings import Bootstrap
 from afa.stats.summary import write_summary
@@ -29,16 +29,18 @@ def run_of(folder, bundle, labels=None):
     values = VALUES[:, : len(bundle.features)]
     write_cohort(Cohort("tiny", bundle.features, names, values, held), folder / "cohort")
     save_bundle(bundle, folder / "bundle")
+    (folder / "config.json").write_text('{"bootstrap": {"confidence": 0.95}}')
     return folder
 
 
 def shown(run, name, folder, **more):
     """All that the notebook of this name printed or displayed, as text; its figure must be there."""
-    figure, target = folder / f"{name}.svg", folder / f"{name}.ipynb"
+    figure, target = folder / name, folder / f"{name}.ipynb"
     parameters = {"run": str(run), "paper": str(ROOT / "resources" / "paper"), "figure": str(figure), **more}
     run_notebook(ROOT / "notebooks" / f"{name}.ipynb", target, parameters)
-    assert figure.read_text(encoding="utf-8") == notebook_figure(target)
     outputs = [output for cell in nbformat.read(target, 4).cells for output in cell.get("outputs", [])]
+    drawn = [output.data["image/svg+xml"] for output in outputs if "image/svg+xml" in output.get("data", {})]
+    assert drawn == [(folder / f"{name}.svg").read_text(encoding="utf-8")]
     return "\n".join(output.get("text") or output.data.get("text/plain", "") for output in outputs)
 
 

@@ -2,13 +2,14 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from afa.errors import ReportError
 from afa.files import sha256_of
 from afa.report.page import upstream
-from afa.report.provenance import Job, Records, environment, trace, write_provenance
+from afa.report.provenance import Job, Records, check_jobs, environment, trace, write_provenance
 
 
 def job(rule, outputs, inputs):
@@ -63,36 +64,62 @@ def test_the_environment_says_what_numbers_depend_on(tmp_path):
     (tmp_path / "lock").write_text("")
     told = environment(tmp_path / "lock")
     assert told["cores"] <= os.cpu_count()
-    assert {"numpy", "scipy", "numba", "afa"} <= set(told["packages"])
+    assert {"afa", "pyarrow", "matplotlib"} <= set(told["packages"])
+    assert "numpy" not in told["packages"]  # with what numbers were made each job's record says
 
 
-def test_a_folder_without_records_is_named(tmp_path):
-    with pytest.raises(ReportError, match=r"no records of finished jobs"):
-        Records(tmp_path)
+def test_the_packages_are_those_recorded_with_each_job_and_not_those_installed_now(tmp_path):
+    (tmp_path / "lock").write_text("")
+    old, new = "numpy 1.26.0, scipy 1.11.0", "numpy 2.0.0, scipy 1.11.0"
+    made = [job("old", ["a"], []), job("new", ["b"], []), job("new", ["c"], []), job("settings", ["d"], [])]
+    made = [replace(each, packages=packages) for each, packages in zip(made, [old, new, new, ""], strict=True)]
+    write_provenance(made, tmp_path / "p.json", root=tmp_path, lock=tmp_path / "lock")
+    told = json.loads((tmp_path / "p.json").read_text())
+    assert told["made_with"] == {old: ["old"], new: ["new"]}
+    assert [each["packages"] for each in told["jobs"]] == [old, new, new, ""]
+
+
+def test_a_place_where_no_workflow_ran_is_named(tmp_path):
+    with pytest.raises(ReportError, match=r"no such folder; expected Snakemake's folder"):
+        Records(tmp_path / ".snakemake")
+
+
+def test_a_run_that_kept_no_records_has_no_jobs(tmp_path):
+    assert Records(tmp_path).job("a.svg") is None
+
+
+def test_a_file_that_has_changed_since_it_was_read_is_named(tmp_path):
+    (tmp_path / "table").write_text("1\n")
+    read = replace(job("draw", ["a.svg"], []), inputs={"table": sha256_of(tmp_path / "table"), "shards/1": "ab"})
+    check_jobs([read], tmp_path)
+    (tmp_path / "table").write_text("2\n")
+    with pytest.raises(ReportError, match=r"table: found another content; expected what draw read to make a\.svg"):
+        check_jobs([read], tmp_path)
 
 
 def test_records_are_those_that_snakemake_wrote(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".snakemake" / "metadata").mkdir(parents=True)
-    records = Records(tmp_path / ".snakemake")
     digest = "0123456789abcdef"
     record = {"rule": "draw", "input": ["table"], "shellcmd": "afa draw\n  --seed 1", "starttime": 0.0, "endtime": 61.0}
-    record["params"] = [f"'{digest}{digest[::-1]}'", "'--seed 1'", "7"]
-    records._records._write_record("a.svg", _record(record))
-    made = Records(tmp_path / ".snakemake").job("a.svg")
-    assert made == Job(
+    record["params"] = ["'--seed 1'", f"'{digest}{digest[::-1]} numpy 2.0.0, scipy 1.11.0'", "7"]
+    record["input_checksums"] = {"table": "sha256:ab"}
+    _write("a.svg", record, tmp_path / ".snakemake")
+    records = Records(tmp_path / ".snakemake")
+    assert records.job("a.svg") == Job(
         rule="draw",
         outputs={"a.svg": ""},
-        inputs={"table": ""},
+        inputs={"table": "ab"},
         command="afa draw --seed 1",
         code=(digest, digest[::-1]),
         started="1970-01-01 00:00:00",
         ended="1970-01-01 00:01:01",
+        packages="numpy 2.0.0, scipy 1.11.0",
     )
     assert records.job("b.svg") is None
 
 
-def _record(values):
+def _write(output, values, folder):
     from snakemake.persistence import MetadataRecord  # noqa: PLC0415 (slow to import)
+    from snakemake.persistence.file import FilePersistence  # noqa: PLC0415
 
-    return MetadataRecord(**values)
+    FilePersistence(nolock=True, path=folder)._write_record(output, MetadataRecord(**values))

@@ -22,7 +22,7 @@ from grids import (
 from afa.errors import ConfigError
 from afa.orders import PAPER_ROUNDS
 from afa.stages.allocation import references, shown_rounds, summarise
-from afa.stages.allocation.cubes import Cell
+from afa.stages.allocation.cells import Cell
 from afa.stages.inputs import rounds_up_to
 from afa.stages.settings import Bootstrap
 

@@ -28,9 +28,13 @@ def other_code(source: bytes, *, runs_now: bool) -> tuple[bytes, str]:
 
 
 def other_words(source: bytes, *, docstrings: bool) -> bytes:
-    """The module with comments, blank lines and, if wanted, other docstrings, and the same code."""
+    """The same code with comments, blank lines, other help and words of errors and, if wanted, other docstrings."""
     tree = ast.parse(source)
     lines = source.splitlines(keepends=True)
+    for text in sorted(_spoken(tree), key=lambda text: (text.lineno, text.col_offset), reverse=True):
+        line, opened = lines[text.lineno - 1], text.col_offset + 1
+        if line[text.col_offset : opened] == b'"' and line[opened : opened + 2] != b'""':
+            lines[text.lineno - 1] = line[:opened] + b"Said otherwise. " + line[opened:]
     for node in ast.walk(tree) if docstrings else ():
         texts = node.body if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) else []
         for text in texts:
@@ -45,6 +49,15 @@ def other_words(source: bytes, *, docstrings: bool) -> bytes:
                 lines[text.lineno - 1] = line[:opened] + b"Said otherwise. " + line[opened:]
     starts = [min([item.lineno, *(d.lineno for d in getattr(item, "decorator_list", []))]) for item in tree.body]
     return _inserted(b"".join(lines), dict.fromkeys(starts, "\n\n# a comment\n")) + b"\n# the last comment\n"
+
+
+def _spoken(tree: ast.Module) -> list[ast.Constant]:
+    """Texts in the place of an argument of `Fault`, or of `help=`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    faults = [call for call in calls if getattr(call.func, "id", "") == "Fault"]
+    texts = [text for call in faults for text in call.args]
+    texts += [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "help"]
+    return [text for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)]
 
 
 def _functions(statement: ast.stmt) -> list[ast.FunctionDef]:

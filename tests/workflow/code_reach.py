@@ -26,14 +26,14 @@ from afa.cli import app
 
 ROOT = Path(__file__).parents[2]
 GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
-OF_STAGES = {"stage": "run", "summarise": "summarise"}
-"""Commands that call a function of the stage they name."""
+OF_STAGES = {"stage": "run", "gather": "summarise"}
+"""Commands that call a function of the stage they name; with `--rows` the first calls `summarise` too."""
 
 
 @cache
 def graph() -> grimp.ImportGraph:
-    """All imports of the package, those inside functions too."""
-    return grimp.build_graph("afa", cache_dir=None)
+    """All imports of the package that run, those inside functions too."""
+    return grimp.build_graph("afa", cache_dir=None, exclude_type_checking_imports=True)
 
 
 @cache
@@ -67,7 +67,9 @@ def functions_of(command: str) -> list[Any]:
         called = called.commands[word]
     functions = [inspect.unwrap(called.callback)]
     if words[0] in OF_STAGES:
-        functions.append(getattr(importlib.import_module(f"afa.stages.{words[1]}"), OF_STAGES[words[0]]))
+        stage = importlib.import_module(f"afa.stages.{words[1]}")
+        called_of_stage = {OF_STAGES[words[0]], *(["summarise"] if "--rows" in words else [])}
+        functions += [getattr(stage, name) for name in sorted(called_of_stage) if hasattr(stage, name)]
     return functions
 
 
@@ -77,13 +79,14 @@ def notebooks_of(command: str) -> list[str]:
 
 
 def _words(command: str) -> list[str]:
-    return shlex.split(command.partition(" > ")[0])
+    return shlex.split(command.partition(" > ")[0].rpartition("&& ")[2])
 
 
 def _reached(function: Any) -> tuple[set[str], set[str]]:
     """Names of the function's own module that it needs, itself too, and modules of `afa` imported on the way."""
     module = importlib.import_module(function.__module__)
-    elsewhere = _imported_names(compile(Path(module.__file__ or "").read_bytes(), module.__name__, "exec"))
+    top = compile(Path(module.__file__ or "").read_bytes(), module.__name__, "exec")
+    elsewhere, values = _imported_names(top), _values_at_the_top(top)
     used: set[str] = set()
     imported: set[str] = set()
     pending = {function.__name__}
@@ -94,10 +97,27 @@ def _reached(function: Any) -> tuple[set[str], set[str]]:
             imported.add(elsewhere[name])
         elif thing is not None and name not in used:
             used.add(name)
+            pending |= values.get(name, set())
             for code in _codes_of(thing):
                 imported |= set(_imported_names(code).values())
                 pending |= {step.argval for step in dis.get_instructions(code) if step.opname in GLOBALS}
     return used, imported & graph().modules
+
+
+def _values_at_the_top(top: CodeType) -> dict[str, set[str]]:
+    """The names that a module loads to work out each value that it binds at its top."""
+    found: dict[str, set[str]] = {}
+    loaded: set[str] = set()
+    storing = False
+    for step in dis.get_instructions(top):
+        if step.opname == "STORE_NAME":
+            found.setdefault(step.argval, set()).update(loaded)
+            storing = True
+        elif storing:
+            loaded, storing = set(), False
+        if step.opname == "LOAD_NAME":
+            loaded.add(step.argval)
+    return found
 
 
 def _codes_of(thing: Any) -> Iterator[CodeType]:

@@ -80,7 +80,7 @@ def load_contract() -> Contract:
         runs=text["runs"],
         rules={rule: frozenset(_flat(read)) for rule, read in text["rules"].items()},
         instead=text["instead"],
-        targets=frozenset(text["targets"]),
+        targets=frozenset([*text["targets"], *text["stages"], "allocation", "allocation_truth"]),
         every_setting=frozenset(text["every_setting"]),
         settings={key: [_trial(entry) for entry in _listed(entries)] for key, entries in text["settings"].items()},
         files={pattern: _trial(entry) for pattern, entry in text["files"].items()},
@@ -110,14 +110,15 @@ def _add_stage(
     own: Mapping[str, Any] | None = None,
 ) -> None:
     """Put what `reruns.yaml` says of one stage where it says the same of other rules."""
-    job, rows, notebook = f"{name}_shard" if split else name, f"{name}_summary", f"{name}_notebook"
+    job, tables, notebook = f"{name}_shard" if split else f"{name}_tables", f"{name}_tables", f"{name}_notebook"
     rules, settings = text["rules"], text["settings"]
-    rules |= {name: [job], job: reads, rows: [name]} | ({notebook: ["encode_cohort", name, rows]} if figure else {})
-    rules["summary"].append(rows)
-    rules["published"].append(name)
+    rules |= {tables: [job, *reads] if split else reads} | ({job: reads} if split else {})
+    rules |= {notebook: ["encode_cohort", tables]} if figure else {}
+    rules["summary"].append(tables)
+    rules["published"].append(tables)
     text["notebooks"] += [notebook] if figure else []
     settings |= {f"{name}.{key}": {"to": value, "first": [job]} for key, value in (own or {}).items()}
-    readers = [*((key, job) for key in shared), ("bootstrap", rows), *([("shards", job)] if split else [])]
+    readers = [*((key, job) for key in shared), ("bootstrap", tables), *([("shards", job)] if split else [])]
     for read, rule in readers:
         found = [key for key in settings if key == read or key.startswith(f"{read}.")]
         assert found, f"{FILE.name}, stage {name}: no entry of a setting {read}"

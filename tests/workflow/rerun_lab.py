@@ -26,16 +26,34 @@ FOLDERS = ("afa", "benchmarks", "config", "docs", "envs", "notebooks", "resource
 """What is copied of the project, beside the files at its top."""
 
 PROGRAM = r"""#!/bin/sh
-# Stands for every program of a job: it writes each result that the command line names, empty.
+# Stands for every program of a job: it writes each result that the command line names, empty. What lies in a folder it
+# knows from `made.txt`, a path a line.
 while [ $# -gt 0 ]; do
   case "$1" in
-    --out|--readme|--dropped|--report) case "${2##*/}" in *.*) : > "$2";; *) mkdir -p "$2";; esac; shift;;
+    --out|--rows|--readme|--dropped|--report)
+      case "${2##*/}" in
+        *.*) : > "$2";;
+        *) mkdir -p "$2"; grep "^$2/" made.txt | while read -r file; do mkdir -p "${file%/*}"; : > "$file"; done;;
+      esac
+      shift;;
+    figure=*) : > "${1#*=}.pdf"; : > "${1#*=}.svg";;
   esac
   shift
 done
 """
 
-OWN_RULE = "from afa.allocate import Greedy\n\n\nclass Mine(Greedy):\n    pass\n"
+OWN_RULE = """\
+import importlib
+
+from afa.allocate import Greedy
+
+NEAR = importlib.import_module("my_helpers.near")
+
+
+class Mine(Greedy):
+    pass
+"""
+HELPERS = {"__init__": "", "near": "from . import far\n", "far": "NUMBER = 1\n"}
 
 
 @dataclass(frozen=True)
@@ -78,10 +96,12 @@ class Lab:
             part[last] = value
         return document
 
-    def reruns(self, run: str, changes: Mapping[str, Any] | None = None, *, remark: str = "") -> DryRun:
+    def reruns(
+        self, run: str, changes: Mapping[str, Any] | None = None, *, remark: str = "", target: str = "all"
+    ) -> DryRun:
         """What would run again with these settings changed, and with the files as they are now."""
         self._write_settings(run, changes, remark)
-        answer = self._ask(["-n", "--quiet", "host"])
+        answer = self._ask(["-n", "--quiet", "host", "--", target])
         modules = {name: file for name, file in answer["modules"].items() if file is not None}
         blocks = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)*)", answer["text"], re.MULTILINE)
         reasons = {rule: "".join(re.findall(r"    reason: (.*)", block)) for rule, block in blocks}
@@ -90,7 +110,7 @@ class Lab:
     def listed_rules(self, run: str, changes: Mapping[str, Any] | None = None) -> set[str]:
         """The names of all rules of the workflow, those without a job too."""
         self._write_settings(run, changes)
-        return set(re.findall(r"^(\w+)$", self._ask(["--list-rules"])["text"], re.MULTILINE))
+        return set(re.findall(r"^(\w+)(?: \(.*\))?$", self._ask(["--list-rules"])["text"], re.MULTILINE))
 
     def records(self) -> dict[str, dict[str, Any]]:
         """Snakemake's record of every file that the runs made, by the file's path; a temporary file has one too."""
@@ -106,7 +126,7 @@ class Lab:
         """Every file of the copy but results, the stand-ins for programs and the modules of `afa`."""
         hidden = re.compile(r"(results|bin|profiles|\.snakemake)/|afa/.*\.py$")
         names = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
-        return sorted(name for name in names if not hidden.match(name))
+        return sorted(name for name in names if not hidden.match(name) and name != "made.txt")
 
     @contextmanager
     def changed(self, contents: Mapping[str, bytes | None], *, replaced: bool = False) -> Iterator[None]:
@@ -135,6 +155,13 @@ class Lab:
 
     def _finish(self, run: str) -> None:
         self._write_settings(run)
+        planned = subprocess.run(
+            [sys.executable, "-m", "snakemake", "-n", "--forceall"],
+            cwd=self.folder, env=self._environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        outputs = re.findall(r"^ +output: (.*)", planned.stdout + planned.stderr, re.MULTILINE)
+        with (self.folder / "made.txt").open("a", encoding="utf-8") as file:
+            file.writelines(f"{path}\n" for line in outputs for path in line.split(", "))
         made = subprocess.run(
             [sys.executable, "-m", "snakemake", "--cores", "2", "--quiet", "all"],
             cwd=self.folder, env=self._environment, capture_output=True, text=True, check=False,
@@ -168,9 +195,17 @@ def _copy_project(folder: Path) -> None:
     shutil.copytree(ROOT / "tests/data/bundle_tiny", folder / "my_bundle")
     (folder / "my_bundle" / "notes.txt").write_text("no part of a bundle\n")
     (folder / "my_rule.py").write_text(OWN_RULE)
+    (folder / "my_helpers").mkdir()
+    for name, text in HELPERS.items():
+        (folder / "my_helpers" / f"{name}.py").write_text(text)
     (folder / "my_study").mkdir()
     for name in ("study.yaml", "phenotypes.csv", "keywords.csv"):
         shutil.copy(ROOT / "resources/elicitation" / name, folder / "my_study")
+    shutil.copytree(folder / "my_study", folder / "my_questions")
+    with (folder / "my_questions" / "study.yaml").open("a", encoding="utf-8") as study:
+        study.write("abstracts: 2\n")
+    (folder / "my_questions" / "features.csv").write_text("feature,kind,unit,values,definition\nCCL20,continuous,,,\n")
+    (folder / "my_questions" / "aliases.csv").write_text("feature,alias\nCCL20,MIP3A\n")
     (folder / "my_answers").mkdir()
     (folder / "my_answers" / "first.jsonl").write_text("{}\n")
     shutil.copy(folder / "config/cohorts/demo.yaml", folder / "config/cohorts/other.yaml")

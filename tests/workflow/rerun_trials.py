@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class Trials:
 
     def nothing(self, run: str) -> None:
         """With no change at all nothing runs again."""
-        self._compare("no change", run, (), self.lab.reruns(run))
+        self.expect("no change", run, (), self.lab.reruns(run))
 
     def setting(self, key: str, trial: Trial) -> None:
         """Another value of one key."""
@@ -51,12 +52,12 @@ class Trials:
         assert trial is not None
         content = (self.lab.folder / name).read_bytes()
         with self.lab.changed({name: content + b"\n"}):
-            self._compare(name, trial.run, trial.first, self.lab.reruns(trial.run))
+            self.expect(name, trial.run, trial.first, self.lab.reruns(trial.run))
 
     def new_file(self, name: str, first: Sequence[str], run: str) -> None:
         """One file more."""
         with self.lab.changed({name: b"new\n"}):
-            self._compare(f"{name}, a new file", run, first, self.lab.reruns(run))
+            self.expect(f"{name}, a new file", run, first, self.lab.reruns(run))
 
     def module(self, module: str) -> None:
         """A constant changed in one function of a module of `afa`."""
@@ -66,7 +67,7 @@ class Trials:
         compile(changed, name, "exec")
         with self.lab.changed({name: changed}):
             done = self.lab.reruns(DEFAULT_RUN)
-        self._compare(f"{module}, {under}", DEFAULT_RUN, self.rules_of(module, under), done)
+        self.expect(f"{module}, {under}", DEFAULT_RUN, self.rules_of(module, under), done)
 
     @cached_property
     def run_at_start(self) -> frozenset[str]:
@@ -93,12 +94,13 @@ class Trials:
     def _settings(self, run: str, changes: Mapping[str, Any], first: frozenset[str]) -> None:
         what = ", ".join(f"{key} = {value}" for key, value in changes.items())
         done = self.lab.reruns(run, changes)
-        self._compare(what, run, first | self.contract.every_setting, done, changes)
+        self.expect(what, run, first | self.contract.every_setting, done, changes)
 
-    def _compare(
-        self, what: str, run: str, first: Sequence[str] | frozenset[str], done: DryRun,
+    def expect(
+        self, what: str, run: str, first: Sequence[str] | AbstractSet[str], done: DryRun,
         changes: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
+        """After a change the rules `first` run again, all that follow them, and no other."""
         expected = self.contract.following(first, self._rules(run, changes or {}))
         if done.rules == expected:
             return

@@ -68,6 +68,7 @@ def run_snakemake(call: dict[str, Any], answer: int) -> None:
         os.chdir(call["folder"])
         os.environ.update(call["environment"])
         forget_the_package(Path(call["folder"]))
+        sys.argv = ["snakemake", *call["arguments"]]
         snakemake.cli.main(call["arguments"])
     except SystemExit as exit_:
         code = exit_.code

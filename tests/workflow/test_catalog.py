@@ -15,7 +15,6 @@ def test_the_catalog_finds_the_workflow_and_its_pages() -> None:
     assert "workflow" in readme
     for name in ("workflow/Snakefile", "config/README.md", "config/config.yaml", "profiles/default/config.yaml"):
         assert (ROOT / name).is_file(), name
-    assert not (ROOT / "Snakefile").exists()
     assert list((ROOT / "workflow" / "rules").glob("*.smk"))
 
 

@@ -16,7 +16,7 @@ from afa.stages import stages
 ROOT = Path(__file__).parents[2]
 PROFILE = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text(encoding="utf-8"))
 STORED = sorted((ROOT / "resources/benchmarks").glob("*.csv"))
-TARGETS = {"all", "cohort", "bundle", "tables"}
+TARGETS = {"all", "cohort", "bundle", "tables", *stages()}
 LEAGUE = {"league", "league_field", "phenotypes"}
 """Rules of other data than a cohort, which no run of one cohort has."""
 OTHER_WAY = {"copy_bundle"}
@@ -49,7 +49,40 @@ def planned() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def rules() -> set[str]:
-    return set(re.findall(r"^\w+$", snakemake("--list-rules"), flags=re.MULTILINE))
+    return set(re.findall(r"^(\w+) \(.+\)$", snakemake("--list-rules"), flags=re.MULTILINE))
+
+
+def test_every_rule_says_what_it_makes() -> None:
+    """`snakemake --list-rules` shows the docstring of each rule behind its name."""
+    silent = re.findall(r"^\w+$", snakemake("--list-rules"), flags=re.MULTILINE)
+    assert silent == []
+
+
+def test_the_default_run_has_at_most_sixty_jobs_and_on_slurm_at_most_twenty_five_submissions() -> None:
+    # The default run but for its name, so that it starts from nothing.
+    done = snakemakes.snakemake(
+        ROOT, "--nolock", "-n", "--config", "run=planned", "--profile", "workflow/profiles/slurm"
+    )
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"^total +(\d+)$", done.stdout, flags=re.MULTILINE)[0]) <= 60
+    groups = re.findall(r"Group job (\w+)", done.stdout)
+    alone = re.findall(r"^rule (\w+):", done.stdout, flags=re.MULTILINE)
+    local = set()
+    for path in (ROOT / "workflow/rules").glob("*.smk"):
+        for block in re.split(r"^ *rule (?=\w+:)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            local |= {block.partition(":")[0]} if "localrule: True" in block else set()
+    submitted = [*groups, *(rule for rule in alone if rule not in local | TARGETS)]
+    assert len(groups) == 4
+    assert len(submitted) <= 25
+
+
+def test_what_fails_again_is_not_tried_again() -> None:
+    """Local rules and the acceptance tests say `retries: 0` in their rules; the profile has attempts for the others."""
+    assert PROFILE["retries"] == 2
+    for path in sorted((ROOT / "workflow/rules").glob("*.smk")):
+        text = path.read_text(encoding="utf-8")
+        assert text.count("localrule: True") == len(re.findall(r"retries: 0\n +localrule: True", text)), path.name
+    assert "retries: 0 if name in GATES else None" in (ROOT / "workflow/rules/stages.smk").read_text(encoding="utf-8")
 
 
 def test_every_job_asks_for_memory_and_time(planned: list[tuple[str, str]]) -> None:
@@ -97,28 +130,12 @@ def test_the_profile_groups_rules_that_there_are_each_once(rules: set[str]) -> N
     assert len(set(grouped)) == len(grouped)
 
 
-def test_stages_go_out_with_their_summaries_and_all_notebooks_together(rules: set[str]) -> None:
+def test_all_notebooks_go_out_together(rules: set[str]) -> None:
     group = dict(entry.split("=") for entry in PROFILE["groups"])
-    for rule in rules:
-        if rule.endswith("_summary") and rule.removesuffix("_summary") not in stages():  # those say it in their rules
-            assert group[rule] == group[rule.removesuffix("_summary")]
-        if rule.endswith("_notebook"):
-            assert group[rule] == "pages"
+    assert {group[rule] for rule in rules if rule.endswith("_notebook")} == {"pages"}
 
 
 def test_a_rule_has_a_job_per_shard_and_cell_or_one(planned: list[tuple[str, str]]) -> None:
     jobs = Counter(rule for rule, _ in planned)
     expected = {rule: cells * SHARDS for rule, cells in SPLIT.items()}
     assert {rule: n for rule, n in jobs.items() if n > 1} == expected
-
-
-def test_no_rule_makes_more_files_than_its_shards_or_a_notebook_its_page_and_a_figure_in_its_forms(
-    planned: list[tuple[str, str]],
-) -> None:
-    made: Counter[str] = Counter()
-    for rule, said in planned:
-        made[rule] += len(re.findall(r"output: (.*)", said)[0].split(", ")) if "output: " in said else 0
-    jobs = Counter(rule for rule, _ in planned)
-    assert {rule: made[rule] for rule in SPLIT} == {rule: jobs[rule] for rule in SPLIT}
-    # a notebook, its page and three forms of its figure
-    assert max(files for rule, files in made.items() if jobs[rule] == 1) <= 5

@@ -79,9 +79,13 @@ def test_a_live_run_is_asked_once_and_leaves_no_key(checkout: Path, endpoint: En
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
 
     # What a live stage appends to its record, and other caps, make nothing again.
-    assert "Nothing to be done" in snakemake(checkout, endpoint, "-n", "results/mine/bundle", **live)
+    assert "Nothing to be done" in snakemake(checkout, endpoint, "-n", "results/mine/bundle/bundle.yaml", **live)
     assert "Nothing to be done" in snakemake(
-        checkout, endpoint, "-n", "results/mine/bundle", **{**live, "tokens": 10**6, "calls": 99, "at_once": 2}
+        checkout,
+        endpoint,
+        "-n",
+        "results/mine/bundle/bundle.yaml",
+        **{**live, "tokens": 10**6, "calls": 99, "at_once": 2},
     )
     recorded = snakemake(checkout, endpoint, "bundle", live=False)
     assert planned(recorded) == {"unary", "consensus", "evidence", "pairwise"}

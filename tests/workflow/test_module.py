@@ -97,7 +97,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 def test_three_lines_in_an_empty_folder_plan_the_demo_down_to_its_report(tmp_path: Path) -> None:
     planned = succeed(snakemake(caller(tmp_path), "-n"))
-    for rule in ("afa_build_bundle", "afa_sign_shard", "afa_gauge_summary", "afa_report_page", "afa_workflow_report"):
+    for rule in ("afa_build_bundle", "afa_sign_tables", "afa_gauge_tables", "afa_report_page", "afa_workflow_report"):
         assert rule in planned
     assert f"{ROOT}/resources/elicitation" in planned
 
@@ -117,7 +117,7 @@ def test_a_packed_release_is_a_module_with_its_callers_configuration_and_a_prefi
 
 def test_another_folder_is_named_by_options(tmp_path: Path) -> None:
     options = ("--snakefile", str(WORKFLOW), "--directory", str(tmp_path))
-    succeed(snakemake(ROOT, "results/mine/bundle", *options, *given(SMALL)))
+    succeed(snakemake(ROOT, "results/mine/bundle/bundle.yaml", *options, *given(SMALL)))
     assert (tmp_path / "results/mine/bundle/bundle.yaml").is_file()
     assert not (ROOT / "results/mine").exists()
 
@@ -139,7 +139,7 @@ def test_snakedeploy_deploys_a_tag_of_a_repository(release: Release, tmp_path: P
     planned = succeed(snakemake(folder, "-n", more=git))
     assert "Using workflow specific profile" in planned
     assert "workflow_report" in planned
-    succeed(snakemake(folder, "results/mine/cohort", *given(SMALL), more=git))
+    succeed(snakemake(folder, "results/mine/cohort/cohort.yaml", *given(SMALL), more=git))
     assert (folder / "results/mine/cohort/features.parquet").is_file()
 
 

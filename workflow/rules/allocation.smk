@@ -1,15 +1,19 @@
-# The allocation grid: patients in shards, parts of the grid by gain, then gathered. Its other rules are in stages.smk.
+# The allocation grid: a job for each part of the patients and each gain. The rule that joins them is in stages.smk.
 rule allocation_shard:
+    """Tables of the stage allocation, of one gain and one part of the patients."""
     input:
-        bundle=f"{RUN}/bundle",
-        cohort=f"{RUN}/cohort",
+        bundle=FILES["bundle"],
+        cohort=FILES["cohort"],
         own_rules=OWN_RULE_FILES,
+        kernels=ancient(COMPILED),
     output:
-        tables=temp(directory(f"{RUN}/shards/allocation/{{gain}}/{{shard}}")),
+        tables=temp(directory(shard_folder("allocation"))),
     log:
         f"{RUN}/logs/allocation_shard/{{gain}}/{{shard}}.log",
     benchmark:
         f"{RUN}/benchmarks/allocation_shard/{{gain}}/{{shard}}.tsv"
+    group:
+        "shards_of_allocation"
     conda:
         ENVIRONMENT
     threads: 1
@@ -17,43 +21,22 @@ rule allocation_shard:
         mem_mb=memory,
         runtime=minutes,
     params:
+        inputs=input_options,
         settings=settings_of_part,
-        code=CODE.stage("allocation", "run"),
+        contents=contents(OWN_RULE_FILES),
+        code=stage_digest("allocation", "run"),
     shell:
-        "afa stage allocation --bundle {input.bundle} --cohort {input.cohort} --shard {wildcards.shard}"
-        " --settings {params.settings:q} --threads {threads} --out {output.tables} > {log} 2>&1"
-
-
-rule allocation:
-    input:
-        shards=expand(
-            f"{RUN}/shards/allocation/{{gain}}/{{shard}}",
-            gain=settings.allocation.parts,
-            shard=SHARDS,
-        ),
-    output:
-        tables=directory(f"{RUN}/tables/allocation"),
-    log:
-        f"{RUN}/logs/allocation.log",
-    benchmark:
-        f"{RUN}/benchmarks/allocation.tsv"
-    conda:
-        ENVIRONMENT
-    resources:
-        mem_mb=memory,
-        runtime=minutes,
-    params:
-        code=command_digest("stage:gather"),
-    shell:
-        "afa gather {input.shards} --out {output.tables} > {log} 2>&1"
+        "afa stage allocation {params.inputs} --shard {wildcards.shard} --settings {params.settings:q}"
+        " --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
 # A page to step through some patients' acquisition, made of the choices of the allocation grid.
 rule explorer:
+    """A page to step through the acquisition of some patients."""
     input:
-        bundle=f"{RUN}/bundle",
-        cohort=f"{RUN}/cohort",
-        tables=f"{RUN}/tables/allocation",
+        bundle=FILES["bundle"],
+        cohort=FILES["cohort"],
+        tables=FILES["allocation"],
     output:
         f"{RUN}/explorer.html",
     log:
@@ -67,11 +50,14 @@ rule explorer:
         mem_mb=memory,
         runtime=minutes,
     params:
+        bundle=folder_of_input("bundle"),
+        cohort=folder_of_input("cohort"),
+        tables=folder_of_input("tables"),
         patients=f"--patients {settings.explorer.patients}",
         k=f"--k {settings.top_k}",
         solver=SOLVER,
-        code=command_digest("report:explorer_page") + template_digest("explorer*"),
+        code=command_digest("report:explorer_page", template_digest("explorer*")),
     shell:
-        "afa explorer --bundle {input.bundle} --cohort {input.cohort} --tables {input.tables}"
+        "afa explorer --bundle {params.bundle} --cohort {params.cohort} --tables {params.tables}"
         " {params.patients} {params.k} {params.solver} --threads {threads}"
         " --out {output} > {log} 2>&1"

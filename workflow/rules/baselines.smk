@@ -4,30 +4,37 @@ BASELINE_STAGES = [] if BASELINES.folder is None else ["llm_baselines"]
 
 if BASELINES.folder is not None:
     from afa.baselines import prompt_digests
-    from afa.elicit.study import MODEL
+    from afa.baselines.stage import TABLES as BASELINE_TABLES
+    from afa.elicit.study import MODEL, study_files
 
-    rule llm_baselines:
+    FILES["llm_baselines"] = tables_in(f"{RUN}/tables/llm_baselines", BASELINE_TABLES)
+
+    PLANNED_STUDY = here_or_home(BASELINES.study)
+    STUDY_OF_BASELINES = files_of(
+        PLANNED_STUDY,
+        *(path.name for path in study_files(PLANNED_STUDY).values()),
+        "keywords.csv",
+    )
+    # A live run adds to the record, which must not call for another run.
+    ANSWERS_OF_BASELINES = (
+        []
+        if BASELINES.live
+        else files_of(BASELINES.folder, "*.jsonl", "retrieved/**/*")
+    )
+
+    rule llm_baselines_tables:
+        """What language models decide that plan by themselves, beside the planner."""
         input:
-            bundle=f"{RUN}/bundle",
-            cohort=f"{RUN}/cohort",
-            study=files_of(
-                here_or_home(BASELINES.study),
-                "study.yaml",
-                "phenotypes.csv",
-                "keywords.csv",
-            ),
-            # A live run adds to the record, which must not call for another run.
-            answers=(
-                []
-                if BASELINES.live
-                else files_of(BASELINES.folder, "*.jsonl", "retrieved/**/*")
-            ),
+            bundle=FILES["bundle"],
+            cohort=FILES["cohort"],
+            study=STUDY_OF_BASELINES,
+            answers=ANSWERS_OF_BASELINES,
         output:
-            tables=directory(f"{RUN}/tables/llm_baselines"),
+            tables=FILES["llm_baselines"],
         log:
-            f"{RUN}/logs/llm_baselines.log",
+            f"{RUN}/logs/llm_baselines_tables.log",
         benchmark:
-            f"{RUN}/benchmarks/llm_baselines.tsv"
+            f"{RUN}/benchmarks/llm_baselines_tables.tsv"
         retries: 0
         conda:
             ENVIRONMENT
@@ -38,24 +45,29 @@ if BASELINES.folder is not None:
             # Caps and prices are no parameters of this rule: another cap makes no other answers.
             terms=f"--live {BASELINES.terms}" if BASELINES.live else "",
         params:
+            bundle=folder_of_input("bundle"),
+            cohort=folder_of_input("cohort"),
+            folder=folder_of_output("tables"),
             record=f"--record={BASELINES.folder}",
             asked=BASELINES.asked,
             k=f"--k {settings.top_k}",
             solver=SOLVER,
-            code=command_digest("stage:experiment_baselines") + prompt_digests(),
+            contents=contents(STUDY_OF_BASELINES, ANSWERS_OF_BASELINES),
+            code=command_digest("stage:experiment_baselines", prompt_digests()),
             live=(
                 f"live, {BASELINES.model or os.environ.get(MODEL, 'no model')}"
                 if BASELINES.live
                 else ""
             ),
         shell:
-            "afa experiment baselines --bundle {input.bundle} --cohort {input.cohort} {params.record:q}"
+            "afa experiment baselines --bundle {params.bundle} --cohort {params.cohort} {params.record:q}"
             " --settings {params.asked:q} {resources.terms} {params.k} {params.solver} --threads {threads}"
-            " --out {output.tables} > {log} 2>&1"
+            " --out {params.folder} > {log} 2>&1"
 
     rule llm_baselines_summary:
+        """Rows of the summary about language models that plan by themselves."""
         input:
-            tables=f"{RUN}/tables/llm_baselines",
+            tables=FILES["llm_baselines"],
         output:
             rows=f"{RUN}/curves/llm_baselines.parquet",
         log:
@@ -68,10 +80,11 @@ if BASELINES.folder is not None:
             mem_mb=memory,
             runtime=minutes,
         params:
+            folder=folder_of_input("tables"),
             resamples=RESAMPLES,
             prompt_price=f"--prompt-price {BASELINES.prompt_price}",
             answer_price=f"--answer-price {BASELINES.answer_price}",
             code=command_digest("stage:summary_baselines"),
         shell:
-            "afa summary baselines {input.tables} {params.resamples} {params.prompt_price} {params.answer_price}"
+            "afa summary baselines {params.folder} {params.resamples} {params.prompt_price} {params.answer_price}"
             " --out {output.rows} > {log} 2>&1"

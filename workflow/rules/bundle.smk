@@ -6,17 +6,19 @@ if OWN_BUNDLE is None:
 elif settings.bundle is None:
 
     rule field_bundle:
+        """The bundle that a field's recorded answers make."""
         input:
             field=ancient(FIELD),
             files=files_of(
                 FIELD, "study.yaml", "entities.csv", "features.csv", "record/*.csv"
             ),
         output:
-            bundle=directory(f"{RUN}/bundle"),
+            bundle=FILES["bundle"],
         log:
             f"{RUN}/logs/field_bundle.log",
         benchmark:
             f"{RUN}/benchmarks/field_bundle.tsv"
+        retries: 0
         localrule: True
         conda:
             ENVIRONMENT
@@ -24,22 +26,30 @@ elif settings.bundle is None:
             mem_mb=memory,
             runtime=minutes,
         params:
+            folder=folder_of_output("bundle"),
+            contents=contents(
+                files_of(
+                    FIELD, "study.yaml", "entities.csv", "features.csv", "record/*.csv"
+                )
+            ),
             code=command_digest("cohort:field_bundle"),
         shell:
-            "afa field bundle {input.field} --out {output.bundle} > {log} 2>&1"
+            "rm -rf {params.folder} && afa field bundle {input.field} --out {params.folder} > {log} 2>&1"
 
 else:
 
     rule copy_bundle:
+        """A user's bundle, checked and in canonical form."""
         input:
             bundle=ancient(settings.bundle),
             tables=files_of(settings.bundle, "bundle.yaml", "*.csv"),
         output:
-            bundle=directory(f"{RUN}/bundle"),
+            bundle=FILES["bundle"],
         log:
             f"{RUN}/logs/copy_bundle.log",
         benchmark:
             f"{RUN}/benchmarks/copy_bundle.tsv"
+        retries: 0
         localrule: True
         conda:
             ENVIRONMENT
@@ -47,6 +57,8 @@ else:
             mem_mb=memory,
             runtime=minutes,
         params:
+            folder=folder_of_output("bundle"),
+            contents=contents(files_of(settings.bundle, "bundle.yaml", "*.csv")),
             code=command_digest("bundle:bundle_copy"),
         shell:
-            "afa bundle copy {input.bundle:q} --out {output.bundle} > {log} 2>&1"
+            "rm -rf {params.folder} && afa bundle copy {input.bundle:q} --out {params.folder} > {log} 2>&1"

@@ -1,19 +1,31 @@
-# What the paper says beside what this run comes to.
 # The paper and this run side by side: every printed cell and every claim, each with a verdict and its reason.
+FILES["comparison"] = [
+    f"{RUN}/comparison/{name}"
+    for name in (
+        "comparison.csv",
+        "comparison.parquet",
+        "verdicts.parquet",
+        "screen.parquet",
+    )
+]
+
+
 rule comparison:
+    """Every cell and claim of the paper beside this run's, with a verdict."""
     input:
         summary=f"{RUN}/summary.csv",
-        cohort=f"{RUN}/cohort",
+        cohort=FILES["cohort"],
         paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
         answers=home("resources/paper/answers.yaml"),
         effects=home("resources/paper/headlines.yaml"),
     output:
-        directory(f"{RUN}/comparison"),
+        tables=FILES["comparison"],
     log:
         f"{RUN}/logs/comparison.log",
     benchmark:
         f"{RUN}/benchmarks/comparison.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -21,7 +33,14 @@ rule comparison:
         mem_mb=memory,
         runtime=minutes,
     params:
+        cohort=folder_of_input("cohort"),
+        folder=folder_of_output("tables"),
+        contents=contents(
+            PAPER_TABLES,
+            home("resources/paper/answers.yaml"),
+            home("resources/paper/headlines.yaml"),
+        ),
         code=command_digest("report:compare_with_paper"),
     shell:
-        "afa compare {input.summary} --cohort {input.cohort} --paper {input.paper}"
-        " --out {output} > {log} 2>&1"
+        "afa compare {input.summary} --cohort {params.cohort} --paper {input.paper}"
+        " --out {params.folder} > {log} 2>&1"

@@ -1,8 +1,10 @@
 # The cohort: a series carried as an extract, fetched from GEO, found in a mirror, or simulated in GEO's layout; then encoded.
 EXTRACT = None if TABLE else carried_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
+FILES["source"] = [f"{RUN}/source.json"]
 if SIMULATED:
-    SERIES = f"{RUN}/geo"
+    FILES["geo"] = [f"{RUN}/geo/{name}" for name in simulated_files(COHORT)]
+    SERIES_FILES = FILES["geo"]
 elif TABLE:
     # A table that is not carried is looked for in the mirror; those that are there make the cohort anew when they change.
     SERIES = [ancient(folder) for folder in [settings.tables] if folder is not None]
@@ -21,18 +23,26 @@ elif EXTRACT is not None:
     SERIES_FILES = files_of(EXTRACT, "*")
 
 
+GENE_NAMES = [
+    home("resources/genes/aliases.csv"),
+    home("resources/genes/ensembl.csv"),
+]
+
+
 if SIMULATED:
 
     rule simulate_series:
+        """A simulated series in GEO's layout, with its ground truth."""
         input:
             config=COHORT_FILE,
-            bundle=f"{RUN}/bundle",
+            bundle=FILES["bundle"],
         output:
-            mirror=directory(f"{RUN}/geo"),
+            mirror=FILES["geo"],
         log:
             f"{RUN}/logs/simulate_series.log",
         benchmark:
             f"{RUN}/benchmarks/simulate_series.tsv"
+        retries: 0
         localrule: True
         conda:
             ENVIRONMENT
@@ -40,22 +50,28 @@ if SIMULATED:
             mem_mb=memory,
             runtime=minutes,
         params:
+            bundle=folder_of_input("bundle"),
+            folder=folder_of_output("mirror"),
+            contents=contents(COHORT_FILE),
             code=command_digest("cohort:cohort_simulate"),
         shell:
-            "afa cohort simulate {input.config} --bundle {input.bundle} --out {output.mirror} > {log} 2>&1"
+            "rm -rf {params.folder} && afa cohort simulate {input.config} --bundle {params.bundle}"
+            " --out {params.folder} > {log} 2>&1"
 
 
 rule fetch_series:
+    """Where the files of the series are, fetched from GEO if need be."""
     input:
         config=COHORT_FILE,
         series=SERIES,
         files=SERIES_FILES,
     output:
-        source=f"{RUN}/source.json",
+        source=FILES["source"],
     log:
         f"{RUN}/logs/fetch_series.log",
     benchmark:
         f"{RUN}/benchmarks/fetch_series.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -63,26 +79,24 @@ rule fetch_series:
         mem_mb=memory,
         runtime=minutes,
     params:
-        series=lambda wildcards, input: (
-            f"--{'extract' if EXTRACT else 'mirror'} {shlex.quote(str(input.series))}"
-            if input.series
-            else ""
-        ),
+        series=series_option,
         cache=settings.geo_cache,
+        contents=contents(COHORT_FILE, [] if SIMULATED else SERIES_FILES),
         code=command_digest("cohort:cohort_fetch"),
     shell:
         "afa cohort fetch {input.config} --cache {params.cache:q} {params.series} --out {output.source} > {log} 2>&1"
 
 
 rule encode_cohort:
+    """Patients as -1, 0 and +1, with their labels."""
     input:
         config=COHORT_FILE,
-        source=f"{RUN}/source.json",
-        bundle=f"{RUN}/bundle",
+        source=FILES["source"],
+        bundle=FILES["bundle"],
         aliases=home("resources/genes/aliases.csv"),
         ensembl=home("resources/genes/ensembl.csv"),
     output:
-        cohort=directory(f"{RUN}/cohort"),
+        cohort=FILES["cohort"],
     log:
         f"{RUN}/logs/encode_cohort.log",
     benchmark:
@@ -93,29 +107,33 @@ rule encode_cohort:
         mem_mb=memory,
         runtime=minutes,
     params:
+        bundle=folder_of_input("bundle"),
+        folder=folder_of_output("cohort"),
         test=settings.encoding.test,
         level=settings.encoding.level,
         reference=settings.encoding.reference,
         threshold=f"--threshold {settings.encoding.threshold}",
         complete="--complete" if TABLE else "",
+        contents=contents(COHORT_FILE, GENE_NAMES),
         code=command_digest("cohort:cohort_build"),
     shell:
-        "afa cohort build {input.config} --source {input.source} --bundle {input.bundle}"
+        "rm -rf {params.folder} && afa cohort build {input.config} --source {input.source} --bundle {params.bundle}"
         " --aliases {input.aliases} --ensembl {input.ensembl}"
         " --test {params.test} --level {params.level} --reference {params.reference} {params.threshold}"
-        " {params.complete} --out {output.cohort} > {log} 2>&1"
+        " {params.complete} --out {params.folder} > {log} 2>&1"
 
 
 # The same series, each gene compared with the cohort itself, at each of some thresholds.
 rule cohort_by_cohort:
+    """The same patients, compared with each other in place of the controls."""
     input:
         config=COHORT_FILE,
-        source=f"{RUN}/source.json",
-        bundle=f"{RUN}/bundle",
+        source=FILES["source"],
+        bundle=FILES["bundle"],
         aliases=home("resources/genes/aliases.csv"),
         ensembl=home("resources/genes/ensembl.csv"),
     output:
-        cohorts=f"{RUN}/cohort_by_cohort.parquet",
+        cohorts=FILES["by_cohort"],
     log:
         f"{RUN}/logs/cohort_by_cohort.log",
     benchmark:
@@ -126,10 +144,12 @@ rule cohort_by_cohort:
         mem_mb=memory,
         runtime=minutes,
     params:
+        bundle=folder_of_input("bundle"),
         thresholds=comma_separated(settings.labels.thresholds),
         complete="--complete" if TABLE else "",
+        contents=contents(COHORT_FILE, GENE_NAMES),
         code=command_digest("cohort:cohort_by_cohort"),
     shell:
-        "afa cohort by-cohort {input.config} --source {input.source} --bundle {input.bundle}"
+        "afa cohort by-cohort {input.config} --source {input.source} --bundle {params.bundle}"
         " --aliases {input.aliases} --ensembl {input.ensembl} --thresholds {params.thresholds}"
         " {params.complete} --out {output.cohorts} > {log} 2>&1"

@@ -1,4 +1,6 @@
 # The checked settings of this run, and what every rule needs of them.
+import atexit
+import hashlib
 import json
 import os
 import shlex
@@ -26,7 +28,7 @@ if installed != PACKAGE_VERSION:
         f" version {PACKAGE_VERSION}. Next step: install that of these rules there, pip install 'afa[workflow] @ {source}'."
     )
 
-from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code
+from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code, versions
 from afa.config import (
     carried_extract,
     check_run_config,
@@ -34,7 +36,10 @@ from afa.config import (
     language_models,
     own_rule_files,
 )
+from afa.bundle.format import HEADER, REQUIRED_FILES
 from afa.bundle.read import entities_of
+from afa.cohort.cohort import CARD_FILE, FEATURES_FILE, LABELS_FILE
+from afa.cohort.config import simulated_files
 from afa.cohort.table_cohort import (
     TableCohort,
     load_cohort_file,
@@ -42,20 +47,22 @@ from afa.cohort.table_cohort import (
 )
 from afa.errors import AfaError
 from afa.files import sha256_of
-from afa.report.benchmarks import UNMEASURED, fold, read_needs
+from afa.report.benchmarks import UNMEASURED, read_needs, read_stored
+from afa.report.cells import caption_of, fill_caption
+from afa.report.start import start_notes
+from afa.sources import NOTED, note_sources, sources
 from afa.stages import left_out, stages
-from afa.workflow import (
-    decide_by_content,
-    join_the_living,
-    remove_temporaries,
-    remove_timestamps,
-    workflow_folder,
-)
+from afa.workflow import has_profile, join_the_living, remove_shards, workflow_folder
+
+SOURCES = set()
+"""Files of the project that rules name as inputs."""
 
 
 def home(path):
     """The path of a file or folder that comes with the workflow."""
-    return str(path) if HOME == Path.cwd() else str(HOME / path)
+    found = str(path) if HOME == Path.cwd() else str(HOME / path)
+    SOURCES.add(found)
+    return found
 
 
 def here_or_home(path):
@@ -72,6 +79,7 @@ try:
     )
     OWN_RULE_FILES = [os.path.relpath(file) for file in own_rule_files(settings)]
     COHORT = load_cohort_file(COHORT_FILE)
+    SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
     # A field has a bundle of its own; without it, and without a bundle that is named, the study is elicited.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
@@ -86,7 +94,12 @@ try:
 except AfaError as error:
     raise WorkflowError(str(error)) from None
 JOB_SHELL = HOME / "workflow" / "scripts" / "job.sh"
-decide_by_content(workflow.current_basedir.get_path_or_uri(secret_free=True))
+PROFILE = HOME / "workflow" / "profiles" / "default"
+if workflow.is_main_process and not has_profile(sys.argv, workflow.main_snakefile):
+    logger.warning(
+        f"afa: found no profile; expected the workflow's, which says what is made again and how many cores a run takes."
+        f" Next step: add --workflow-profile {PROFILE}, or copy that folder to profiles/default beside your Snakefile."
+    )
 
 
 def doubled(path):
@@ -99,14 +112,30 @@ BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
-ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
+ENVIRONMENT = "../../envs/afa.yaml"
+os.environ["AFA_SOURCE"] = str(HOME.absolute())  # for envs/afa.post-deploy.sh
 
 
+# Each job compares, at its end, the code that it ran and the sources that it read with what was there at the start.
+onstart:
+    note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
+    os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
+    if not Path(RUN, "summary.csv").exists():
+        runs = read_stored(home("resources/benchmarks"))
+        cores, here = len(os.sched_getaffinity(0)), not workflow.non_local_exec
+        for note in start_notes(
+            runs, settings.cohort, Path(RUN), SOURCES, cores=cores, here=here
+        ):
+            logger.info(f"afa: {note}")
+
+
+# A killed run may leave shards that no job will read again, and Snakemake removes those of this run only. They stay
+# where a command asks for them, by --notemp or as its target.
 onsuccess:
-    if not workflow.storage_settings.notemp:
-        remove_temporaries(workflow)
-        remove_timestamps(RUN)
-        fold(Path(RUN))
+    if "--notemp" not in sys.argv and not any(
+        "/shards/" in word for word in sys.argv
+    ):
+        remove_shards(Path(RUN))
 
 
 SIMULATED = COHORT.origin == "simulated"
@@ -135,18 +164,63 @@ def files_of(folder, *patterns):
     not change when a file in it does."""
     found = [path for pattern in patterns for path in Path(folder).glob(pattern)]
     shown = [path for path in found if not path.name.startswith(".")]
-    return sorted(str(path) for path in shown if path.is_file())
+    files = sorted(str(path) for path in shown if path.is_file())
+    SOURCES.update(files)
+    return files
 
 
 PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
+LOOKED_INTO = 10_000_000
+"""Bytes. A larger source counts as Snakemake has it: when it is newer, and other, than what was read."""
+DIGESTS = {}
+
+
+def contents(*parts):
+    """What is in the sources of a job, files or lists of them, as a parameter: Snakemake looks into a file only where
+    it is newer than what was made of it, and a file of an older date may be put in its place.
+    """
+    files = [
+        file
+        for part in parts
+        for file in ([part] if isinstance(part, (str, Path)) else part)
+    ]
+    for file in map(str, files):
+        if file not in DIGESTS and os.path.isfile(file):
+            large = os.path.getsize(file) > LOOKED_INTO
+            DIGESTS[file] = "" if large else sha256_of(file)
+    found = [DIGESTS.get(str(file), "") for file in files]
+    return f"contents {hashlib.sha256(' '.join(found).encode()).hexdigest()}"
 
 
 CODE = Code(Path(".snakemake/afa_code.json"))
+atexit.register(CODE.keep)
 
 
-def command_digest(command):
-    """Digest of the code that one command runs, such as `bundle:bundle_build`: the rule runs again when it changes."""
-    return CODE.digest(f"afa.cli.{command}")
+def code_of(*roots, beside=""):
+    """A parameter: the digest of the code that one job runs, what counts `beside` it, and the versions of packages.
+
+    A function, as only a job of the plan needs its digest: a module that another rule reaches may be half written.
+    """
+
+    def digest(wildcards):
+        try:
+            return f"{CODE.digest(*roots)}{beside} {versions()}"
+        except AfaError as error:
+            # Snakemake would show any other exception of a parameter with a traceback.
+            sys.exit(f"afa: {error}")
+
+    return digest
+
+
+def command_digest(command, beside=""):
+    """`code_of` one command, such as `bundle:bundle_build`."""
+    return code_of(f"afa.cli.{command}", beside=beside)
+
+
+def stage_digest(name, function):
+    """`code_of` one job of a stage: its `run` or its `summarise`, and the command that calls it."""
+    command = {"run": "stage", "summarise": "summarise"}[function]
+    return code_of(f"afa.cli.stage:{command}", f"afa.stages.{name}:{function}")
 
 
 def template_digest(pattern):
@@ -157,11 +231,29 @@ def template_digest(pattern):
 
 
 def notebook_code(notebook):
-    """Digest of the code that a figure notebook imports, beside that of the command that runs it."""
+    """`code_of` a figure notebook's cells, and of the command that runs it."""
+    return code_of("afa.cli.report:notebook", notebook)
+
+
+def caption_in(notebook):
+    """The caption of a notebook's figure, with its fields in braces."""
     try:
-        return command_digest("report:notebook") + CODE.notebook(notebook)
+        return caption_of(notebook)
     except AfaError as error:
         raise WorkflowError(str(error)) from None
+
+
+def notebook_caption(notebook):
+    """The caption of a notebook's figure, filled in for this run, for Snakemake's own report."""
+    return doubled(
+        fill_caption(caption_in(notebook), COHORT.name, settings.bootstrap.confidence)
+    )
+
+
+def confidence_option(notebook):
+    """The option with the confidence of the intervals, for a notebook whose caption gives it."""
+    said = "{confidence}" in caption_in(notebook)
+    return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
 # Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could
@@ -191,18 +283,91 @@ if TABLE:
 elif "allocation" in LEFT_OUT:
     LEFT_OUT["comparison"] = LEFT_OUT["allocation"]
 STAGES = {name: stage for name, stage in stages().items() if name not in LEFT_OUT}
-# Paths of what stages read; any other name is that of a stage, whose tables are read.
-PATHS = {
-    "bundle": f"{RUN}/bundle",
-    "cohort": f"{RUN}/cohort",
+# The files of what jobs read, by name: a list of those of a folder. A bundle and
+# a cohort may have further files, of which bundle.yaml and cohort.yaml have the digests.
+FILES = {
+    "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
+    "cohort": [
+        f"{RUN}/cohort/{name}" for name in (CARD_FILE, FEATURES_FILE, LABELS_FILE)
+    ],
     "by_cohort": f"{RUN}/cohort_by_cohort.parquet",
     "portfolio": home("config/portfolio.yaml"),
 }
 
 
-def tables_of(names):
-    """The paths of the inputs of a job, by name."""
-    return {name: PATHS.get(name, f"{RUN}/tables/{name}") for name in names}
+def tables_in(folder, names):
+    """The files of the tables of a stage in a folder."""
+    return [f"{folder}/{name}.parquet" for name in names]
+
+
+for name, stage in STAGES.items():
+    FILES[name] = tables_in(f"{RUN}/tables/{name}", stage.tables)
+
+
+def files_by_name(names):
+    """The files that a job reads, by the names of its inputs."""
+    return {name: FILES[name] for name in names}
+
+
+# What comes before what, beside the stages, which say it themselves. Not all of it is in every run.
+BEFORE = {
+    "bundle": ["unary", "consensus", "evidence", "pairwise", "bundle_dropped"],
+    "cohort": ["bundle", "geo", "source"],
+    "by_cohort": ["bundle", "geo", "source"],
+    "llm_baselines": ["cohort"],
+}
+
+
+def files_behind(*names):
+    """Every file that is kept on the way to some stages, or to the bundle or the cohort, and their own."""
+    needed, pending = set(), list(names)
+    while pending:
+        name = pending.pop()
+        if name not in needed:
+            needed.add(name)
+            stage = STAGES.get(name)
+            of_stage = [*stage.inputs, *stage.beside] if stage else []
+            pending += [*of_stage, *BEFORE.get(name, [])]
+    needed.discard("portfolio")  # comes with the project
+    files = [FILES[name] for name in FILES if name in needed]
+    rows = [rows_of(name) for name in STAGES if name in needed]
+    return [
+        file
+        for part in (*files, *rows)
+        for file in ([part] if isinstance(part, str) else part)
+    ]
+
+
+def files_of_part(part):
+    """The files of a part of the run, `bundle`, `tables/sign` or `curves/sign.parquet`, that a figure reads."""
+    name = part.removeprefix("tables/")
+    return FILES[name] if name in FILES else [f"{RUN}/{part}"]
+
+
+def rows_of(name):
+    """The file of a stage's rows of the summary, in a list; an empty one for a stage without rows."""
+    has_rows = STAGES[name].summary is not None
+    return [f"{RUN}/curves/{name}.parquet"] if has_rows else []
+
+
+def folder_of(files):
+    """The folder that all files of a list lie in."""
+    return os.path.commonpath([os.path.dirname(file) for file in files])
+
+
+def run_folder(wildcards, input):
+    """A parameter: the folder of the run, by its cohort's."""
+    return os.path.dirname(folder_of(input.cohort))
+
+
+def folder_of_input(name):
+    """A parameter: the folder of the files of a named input."""
+    return lambda wildcards, input: folder_of(input[name])
+
+
+def folder_of_output(name):
+    """A parameter: the folder of the files of a named output."""
+    return lambda wildcards, output: folder_of(output[name])
 
 
 def settings_of(keys):
@@ -218,12 +383,16 @@ def settings_of(keys):
 
 
 def input_options(wildcards, input):
-    """The options that name the inputs of a job: of the first two their own, of all others --input."""
+    """The options that name the inputs of a stage: of the first two their own, of all others --input."""
     own = ("bundle", "cohort")
+    paths = {
+        name: files if isinstance(files, str) else folder_of(files)
+        for name, files in input.items()
+        if name not in ("shards", "own_rules", "of_shards", "kernels")
+    }
     return " ".join(
         f"--{name} {path}" if name in own else f"--input {name}={path}"
-        for name, path in input.items()
-        if name != "tables"
+        for name, path in paths.items()
     )
 
 
@@ -263,10 +432,58 @@ def files_of_field(name):
     ]
 
 
-# What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more.
+BEGUN_FIRST = ("gauge", "accurate")
+"""Stages that do without the walk, which takes the first job of a new installation a minute to compile."""
+GATES = ("sanity",)
+"""Stages that stop a run on purpose, so that another attempt ends as the first did."""
+
+
+def shard_folder(name):
+    """The folder of the tables of one shard of a stage, with its wildcards."""
+    return f"{RUN}/shards/{name}/" + (
+        "{gain}/{shard}" if name == "allocation" else "{shard}"
+    )
+
+
+def shard_folders(name):
+    """The folders of all shards of a stage, in the order in which their tables are joined."""
+    gains = settings.allocation.parts if name == "allocation" else [None]
+    return expand(shard_folder(name), gain=gains, shard=SHARDS)
+
+
+def is_split(name):
+    """Whether a stage has jobs of its own for parts of it. The allocation grid has, one for each gain at least."""
+    return name == "allocation" or (STAGES[name].sharded and settings.shards > 1)
+
+
+def rows_option(wildcards, output):
+    """The option that names the rows of a stage; nothing for a stage without rows."""
+    return f"--rows {output.rows}" if output.rows else ""
+
+
+def sources_of(stage):
+    """The files that come with the project among what a stage reads."""
+    return [FILES[name] for name in stage.inputs if name == "portfolio"]
+
+
+def series_option(wildcards, input):
+    """The option that names the folder of the series; nothing where GEO itself is asked."""
+    if SIMULATED:
+        return f"--mirror {folder_of(input.files)}"
+    kind = "extract" if EXTRACT else "mirror"
+    return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
+
+
+# What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more. Those have no shards of
+# stages: one asks for what all of the stage took.
+def need_of(rulename):
+    whole = f"{rulename.removesuffix('_shard')}_tables"
+    return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)
+
+
 def memory(wildcards, attempt, rulename):
-    return NEEDS.get(rulename, UNMEASURED).mem_mb(attempt)
+    return need_of(rulename).mem_mb(attempt)
 
 
 def minutes(wildcards, attempt, rulename):
-    return NEEDS.get(rulename, UNMEASURED).runtime(attempt)
+    return need_of(rulename).runtime(attempt)

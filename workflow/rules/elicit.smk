@@ -1,29 +1,41 @@
 # From questions to a bundle: recorded answers, or with `live` a model that is asked for what its record lacks.
-from afa.elicit.study import (
-    ALIASES_FILE,
-    KEYWORDS_FILE,
-    PHENOTYPES_FILE,
-    RECORD_FOLDER,
-    STUDY_FILE,
-)
+from afa.elicit.record import RETRIEVED
+from afa.elicit.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
 
 ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
-STUDY_FILES = files_of(STUDY, STUDY_FILE, PHENOTYPES_FILE, ALIASES_FILE)
+STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
 # A live stage appends to its record, which is therefore no input: it would be newer than what was made of it.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
-KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE) if ELICITATION.live else []
+KEYWORD_FILES = []
+if retrieves(STUDY):
+    KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE)
+    RECORD_FILES += [] if ELICITATION.live else files_of(RECORD, f"{RETRIEVED}/**/*")
+
+# The tables of each step. A study that looks at abstracts has further ones, for readers alone.
+ELICITED = {
+    "unary": ["asked", "named", "dropped", "references"],
+    "consensus": ["kept", "dropped", "agreement"],
+    "evidence": ["kept", "dropped", "references"],
+    "pairwise": ["asked", "pairs", "dropped"],
+}
+FILES |= {
+    step: [f"{RUN}/elicitation/{step}/{name}.csv" for name in tables]
+    for step, tables in ELICITED.items()
+}
+FILES["bundle_dropped"] = [f"{RUN}/bundle_dropped.csv"]
 
 
 rule elicit_unary:
+    """The genes that each voter names for each phenotype."""
     input:
         study=ancient(STUDY),
         files=STUDY_FILES,
         keywords=KEYWORD_FILES,
         answers=RECORD_FILES,
     output:
-        tables=directory(f"{RUN}/elicitation/unary"),
+        tables=FILES["unary"],
     log:
         f"{RUN}/logs/elicit_unary.log",
     benchmark:
@@ -37,25 +49,29 @@ rule elicit_unary:
         runtime=minutes,
         terms=ELICITATION.terms,  # caps and prices: no parameters, as another cap makes no other answers
     params:
+        folder=folder_of_output("tables"),
         record=f"--record {shlex.quote(str(RECORD))}",
         live="--live" if ELICITATION.live else "",
         wording=live_options("unary"),
+        contents=contents(STUDY_FILES, KEYWORD_FILES, RECORD_FILES),
         code=command_digest("elicit:elicit_unary"),
     shell:
-        "afa elicit unary {input.study:q} {params.record} {params.live} {resources.terms} --out {output.tables} > {log} 2>&1"
+        "afa elicit unary {input.study:q} {params.record} {params.live} {resources.terms} --out {params.folder} > {log} 2>&1"
 
 
 rule elicit_consensus:
+    """The genes on which enough voters agree."""
     input:
         study=ancient(STUDY),
         files=STUDY_FILES,
-        unary=f"{RUN}/elicitation/unary",
+        unary=FILES["unary"],
     output:
-        tables=directory(f"{RUN}/elicitation/consensus"),
+        tables=FILES["consensus"],
     log:
         f"{RUN}/logs/elicit_consensus.log",
     benchmark:
         f"{RUN}/benchmarks/elicit_consensus.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -63,25 +79,30 @@ rule elicit_consensus:
         mem_mb=memory,
         runtime=minutes,
     params:
+        unary=folder_of_input("unary"),
+        folder=folder_of_output("tables"),
         min_agree=ELICITATION.min_agree,
+        contents=contents(STUDY_FILES),
         code=command_digest("elicit:elicit_consensus"),
     shell:
-        "afa elicit consensus {input.study:q} --unary {input.unary} --min-agree {params.min_agree}"
-        " --out {output.tables} > {log} 2>&1"
+        "afa elicit consensus {input.study:q} --unary {params.unary} --min-agree {params.min_agree}"
+        " --out {params.folder} > {log} 2>&1"
 
 
 rule elicit_evidence:
+    """The genes that a retrieved abstract supports, where the study asks for that."""
     input:
         study=ancient(STUDY),
         files=STUDY_FILES,
-        unary=f"{RUN}/elicitation/unary",
-        consensus=f"{RUN}/elicitation/consensus",
+        unary=FILES["unary"],
+        consensus=FILES["consensus"],
     output:
-        tables=directory(f"{RUN}/elicitation/evidence"),
+        tables=FILES["evidence"],
     log:
         f"{RUN}/logs/elicit_evidence.log",
     benchmark:
         f"{RUN}/benchmarks/elicit_evidence.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -89,21 +110,26 @@ rule elicit_evidence:
         mem_mb=memory,
         runtime=minutes,
     params:
+        unary=folder_of_input("unary"),
+        consensus=folder_of_input("consensus"),
+        folder=folder_of_output("tables"),
+        contents=contents(STUDY_FILES),
         code=command_digest("elicit:elicit_evidence"),
     shell:
-        "afa elicit evidence {input.study:q} --unary {input.unary} --consensus {input.consensus}"
-        " --out {output.tables} > {log} 2>&1"
+        "afa elicit evidence {input.study:q} --unary {params.unary} --consensus {params.consensus}"
+        " --out {params.folder} > {log} 2>&1"
 
 
 rule elicit_pairwise:
+    """The couplings of each two genes of a phenotype."""
     input:
         study=ancient(STUDY),
         files=STUDY_FILES,
         keywords=KEYWORD_FILES,
         answers=RECORD_FILES,
-        evidence=f"{RUN}/elicitation/evidence",
+        evidence=FILES["evidence"],
     output:
-        tables=directory(f"{RUN}/elicitation/pairwise"),
+        tables=FILES["pairwise"],
     log:
         f"{RUN}/logs/elicit_pairwise.log",
     benchmark:
@@ -117,30 +143,35 @@ rule elicit_pairwise:
         runtime=minutes,
         terms=ELICITATION.terms,  # caps and prices: no parameters, as another cap makes no other answers
     params:
+        evidence=folder_of_input("evidence"),
+        folder=folder_of_output("tables"),
         record=f"--record {shlex.quote(str(RECORD))}",
         live="--live" if ELICITATION.live else "",
         wording=live_options("pairwise", "anchor", "conditional"),
+        contents=contents(STUDY_FILES, KEYWORD_FILES, RECORD_FILES),
         code=command_digest("elicit:elicit_pairwise"),
     shell:
-        "afa elicit pairwise {input.study:q} --evidence {input.evidence} {params.record} {params.live} {resources.terms}"
-        " --out {output.tables} > {log} 2>&1"
+        "afa elicit pairwise {input.study:q} --evidence {params.evidence} {params.record} {params.live} {resources.terms}"
+        " --out {params.folder} > {log} 2>&1"
 
 
 rule build_bundle:
+    """The bundle that the answers make."""
     input:
         study=ancient(STUDY),
         files=STUDY_FILES,
-        unary=f"{RUN}/elicitation/unary",
-        consensus=f"{RUN}/elicitation/consensus",
-        evidence=f"{RUN}/elicitation/evidence",
-        pairwise=f"{RUN}/elicitation/pairwise",
+        unary=FILES["unary"],
+        consensus=FILES["consensus"],
+        evidence=FILES["evidence"],
+        pairwise=FILES["pairwise"],
     output:
-        bundle=directory(f"{RUN}/bundle"),
-        dropped=f"{RUN}/bundle_dropped.csv",
+        bundle=FILES["bundle"],
+        dropped=FILES["bundle_dropped"],
     log:
         f"{RUN}/logs/build_bundle.log",
     benchmark:
         f"{RUN}/benchmarks/build_bundle.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -148,9 +179,15 @@ rule build_bundle:
         mem_mb=memory,
         runtime=minutes,
     params:
+        unary=folder_of_input("unary"),
+        consensus=folder_of_input("consensus"),
+        evidence=folder_of_input("evidence"),
+        pairwise=folder_of_input("pairwise"),
+        folder=folder_of_output("bundle"),
         min_agree=ELICITATION.min_agree,
+        contents=contents(STUDY_FILES),
         code=command_digest("elicit:elicit_bundle"),
     shell:
-        "afa elicit bundle {input.study:q} --unary {input.unary} --consensus {input.consensus}"
-        " --evidence {input.evidence} --pairwise {input.pairwise} --min-agree {params.min_agree}"
-        " --out {output.bundle} --dropped {output.dropped} > {log} 2>&1"
+        "rm -rf {params.folder} && afa elicit bundle {input.study:q} --unary {params.unary} --consensus {params.consensus}"
+        " --evidence {params.evidence} --pairwise {params.pairwise} --min-agree {params.min_agree}"
+        " --out {params.folder} --dropped {output.dropped} > {log} 2>&1"

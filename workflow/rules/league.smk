@@ -1,4 +1,7 @@
-# The league: every field with real labels by itself, and the page of them all, in results/league.
+# The league: every field with real labels alone, and the page of them all, in results/league.
+from afa.report.league import PAGE_FILES
+from afa.report.league import TABLES as LEAGUE_TABLES
+
 FIELDS = sorted(
     {
         path.parent.name
@@ -13,7 +16,9 @@ MIRROR = (
 )
 
 
+# A folder: only the job finds out whether a table that is not carried is there, or a note in its place.
 rule league_field:
+    """How good zero-shot acquisition is on one field with real labels."""
     input:
         files=lambda wildcards: files_of_field(wildcards.field),
     output:
@@ -30,20 +35,23 @@ rule league_field:
     params:
         field=lambda wildcards: str(field_folder(wildcards.field)),
         mirror=MIRROR,
+        contents=lambda wildcards: contents(files_of_field(wildcards.field)),
         code=command_digest("cohort:league_field"),
     shell:
         "afa league field {params.field:q} {params.mirror} --out {output.tables} > {log} 2>&1"
 
 
 rule league:
+    """The league's page, figure and tables."""
     input:
         fields=[f"results/league/fields/{name}" for name in FIELDS],
     output:
-        page=directory("results/league/page"),
+        page=[f"results/league/page/{name}" for name in PAGE_FILES],
     log:
         "results/league/logs/page.log",
     benchmark:
         "results/league/benchmarks/page.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -51,27 +59,39 @@ rule league:
         mem_mb=memory,
         runtime=minutes,
     params:
-        code=command_digest("cohort:league_page") + template_digest("league*"),
+        folder=folder_of_output("page"),
+        code=command_digest("cohort:league_page", template_digest("league*")),
     shell:
-        "afa league page {input.fields} --out {output.page} > {log} 2>&1"
+        "rm -rf {params.folder} && afa league page {input.fields} --out {params.folder} > {log} 2>&1"
 
 
 # A run of a field has what the league says of it, first in its report.
 if FIELD:
+    FILES["league"] = tables_in(f"{RUN}/tables/league", LEAGUE_TABLES)
 
-    use rule league_field as measured_field with:
+    rule measured_field:
+        """How good zero-shot acquisition is on the field of this run."""
         input:
             files=files_of_field(FIELD.name),
         output:
-            tables=directory(f"{RUN}/tables/league"),
+            tables=FILES["league"],
         log:
             f"{RUN}/logs/measured_field.log",
         benchmark:
             f"{RUN}/benchmarks/measured_field.tsv"
+        conda:
+            ENVIRONMENT
+        resources:
+            mem_mb=memory,
+            runtime=minutes,
         params:
             field=str(FIELD),
             mirror=MIRROR,
+            folder=folder_of_output("tables"),
+            contents=contents(files_of_field(FIELD.name)),
             code=command_digest("cohort:league_field"),
+        shell:
+            "afa league field {params.field:q} {params.mirror} --out {params.folder} > {log} 2>&1"
 
 
 # Where nobody has every value that is the report.
@@ -83,15 +103,17 @@ if GAPS:
     ruleorder: field_report > report_page
 
     rule field_report:
+        """The report of a field of which no patient has every value."""
         input:
-            field=f"{RUN}/tables/league",
+            field=FILES["league"],
         output:
-            tables=directory(f"{RUN}/league"),
+            tables=[f"{RUN}/league/{name}" for name in PAGE_FILES],
             page=f"{RUN}/report.html",
         log:
             f"{RUN}/logs/field_report.log",
         benchmark:
             f"{RUN}/benchmarks/field_report.tsv"
+        retries: 0
         localrule: True
         conda:
             ENVIRONMENT
@@ -99,10 +121,12 @@ if GAPS:
             mem_mb=memory,
             runtime=minutes,
         params:
-            code=command_digest("cohort:league_page") + template_digest("league*"),
+            field=folder_of_input("field"),
+            folder=folder_of_output("tables"),
+            code=command_digest("cohort:league_page", template_digest("league*")),
         shell:
-            "afa league page {input.field} --out {output.tables} > {log} 2>&1"
-            " && mv {output.tables}/league.html {output.page}"
+            "rm -rf {params.folder} && afa league page {params.field} --out {params.folder} > {log} 2>&1"
+            " && cp {params.folder}/league.html {output.page}"
 
 
 # Rare diseases by signs: what the Human Phenotype Ontology said in 2015, on published patients, in results/phenotypes.
@@ -110,6 +134,7 @@ PHENOTYPES = Path(home("resources/phenotypes"))
 
 
 rule phenotypes:
+    """Rare diseases by signs, on published patients."""
     input:
         annotations=PHENOTYPES / "annotations_2015.csv.gz",
         ontology=PHENOTYPES / "hp_2016-04-01.obo.gz",

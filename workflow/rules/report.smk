@@ -1,9 +1,13 @@
 # What a reader sees: the summary, the figures, and the report made of them.
+from afa.report.paper_tables import TABLES as PRINTED_TABLES
+from afa.report.publish import DICTIONARY
+
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
 SUMMARISED += BASELINE_STAGES
 
 
 rule summary:
+    """The numbers of a run, one to a line."""
     input:
         parts=expand(f"{RUN}/curves/{{stage}}.parquet", stage=SUMMARISED),
     output:
@@ -12,6 +16,7 @@ rule summary:
         f"{RUN}/logs/summary.log",
     benchmark:
         f"{RUN}/benchmarks/summary.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -119,19 +124,51 @@ for name, (_, _, reads) in dict(NOTEBOOKS).items():
         LEFT_OUT.setdefault(name, LEFT_OUT[lacking[0]])
         del NOTEBOOKS[name]
 
-for name, (_, _, reads) in NOTEBOOKS.items():
+# The files of resources/paper that a notebook shows.
+SHOWN = {
+    "sign_convergence": ["tab_m2_random_sign.csv"],
+    "chaos": ["tab_chaos.csv"],
+    "layer0": ["tab_layer0_synthetic.csv"],
+    "allocation": ["tab_m2_alloc.csv"],
+    "decision_quality": ["tab_m2_phase1_pat5.csv"],
+    "layer1": ["tab_layer1_informed.csv"],
+    "binary": ["tab_classification_with_llm.csv", "tab_layer1_informed.csv"],
+    "gauge": ["tab_m1acc.csv", "tab_m1agree.csv"],
+    "comparison": ["answers.yaml"],
+}
+
+
+def shown_in(notebook):
+    """The files of resources/paper that a notebook shows."""
+    return [home(f"resources/paper/{file}") for file in SHOWN.get(notebook, [])]
+
+
+for name, (chapter, title, reads) in NOTEBOOKS.items():
 
     rule:
+        """A figure notebook, run on the tables of this run."""
         name:
             f"{name}_notebook"
         input:
             notebook=home(f"notebooks/{name}.ipynb"),
-            cohort=f"{RUN}/cohort",
+            cohort=FILES["cohort"],
             paper=ancient(home("resources/paper")),
-            tables=PAPER_TABLES,
-            reads=[f"{RUN}/{part}" for part in reads],
+            tables=shown_in(name),
+            reads=[file for part in reads for file in files_of_part(part)],
         output:
             notebook=f"{RUN}/notebooks/{name}.ipynb",
+            pdf=report(
+                f"{RUN}/figures/{name}.pdf",
+                caption="../report/figure.rst",
+                category=chapter,
+                labels={"figure": title, "form": "PDF"},
+            ),
+            svg=report(
+                f"{RUN}/figures/{name}.svg",
+                caption="../report/figure.rst",
+                category=chapter,
+                labels={"figure": title, "form": "SVG"},
+            ),
         log:
             f"{RUN}/logs/{name}_notebook.log",
         benchmark:
@@ -142,33 +179,40 @@ for name, (_, _, reads) in NOTEBOOKS.items():
             mem_mb=memory,
             runtime=minutes,
         params:
-            run=subpath(input.cohort, parent=True),
+            run=run_folder,
+            contents=contents(home(f"notebooks/{name}.ipynb"), shown_in(name)),
+            figure=subpath(output.svg, strip_suffix=".svg"),
+            caption=notebook_caption(home(f"notebooks/{name}.ipynb")),
+            confidence=confidence_option(home(f"notebooks/{name}.ipynb")),
             code=notebook_code(home(f"notebooks/{name}.ipynb")),
         shell:
             "afa notebook {input.notebook} --out {output.notebook}"
-            " -p run={params.run} -p paper={input.paper} > {log} 2>&1"
+            " -p run={params.run} -p paper={input.paper} -p figure={params.figure}"
+            " {params.confidence} > {log} 2>&1"
 
 
-# The tables for readers, each as CSV and Parquet, with the units of every column.
+# The tables for readers, each as CSV, with the units of every column.
+FILES["published"] = [
+    f"{RUN}/published/{name}.csv"
+    for name in [DICTIONARY, *([] if TABLE else PRINTED_TABLES)]
+]
+
+
 rule published:
+    """The tables for readers, and the dictionary of all columns."""
     input:
         summary=f"{RUN}/summary.csv",
-        cohort=f"{RUN}/cohort",
+        cohort=FILES["cohort"],
         paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
-        stages=expand(
-            f"{RUN}/tables/{{stage}}",
-            stage=[
-                *SUMMARISED,
-                *(name for name, stage in STAGES.items() if stage.summary is None),
-            ],
-        ),
+        stages=[file for name in [*STAGES, *BASELINE_STAGES] for file in FILES[name]],
     output:
-        directory(f"{RUN}/published"),
+        tables=FILES["published"],
     log:
         f"{RUN}/logs/published.log",
     benchmark:
         f"{RUN}/benchmarks/published.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -176,33 +220,42 @@ rule published:
         mem_mb=memory,
         runtime=minutes,
     params:
+        cohort=folder_of_input("cohort"),
+        folder=folder_of_output("tables"),
         stages=lambda wildcards, input: " ".join(
-            f"--stage {stage}" for stage in input.stages
+            f"--stage {folder}"
+            for folder in dict.fromkeys(map(os.path.dirname, input.stages))
         ),
         paper="" if TABLE else f"--paper {home('resources/paper')}",
-        code=command_digest("report:publish_tables")
-        + sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
+        contents=contents(PAPER_TABLES),
+        code=command_digest(
+            "report:publish_tables",
+            sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
+        ),
     shell:
-        "afa publish {input.summary} --cohort {input.cohort} {params.paper} {params.stages}"
-        " --out {output} > {log} 2>&1"
+        "afa publish {input.summary} --cohort {params.cohort} {params.paper} {params.stages}"
+        " --out {params.folder} > {log} 2>&1"
 
 
 REPORTED = [
-    *([] if "comparison" in LEFT_OUT else [f"{RUN}/comparison"]),
+    *([] if "comparison" in LEFT_OUT else FILES["comparison"]),
     *([] if "allocation" in LEFT_OUT else [f"{RUN}/explorer.html"]),
-    f"{RUN}/published",
+    *FILES["published"],
     *expand(f"{RUN}/notebooks/{{name}}.ipynb", name=NOTEBOOKS),
+    *expand(f"{RUN}/figures/{{name}}.{{form}}", name=NOTEBOOKS, form=["pdf", "svg"]),
 ]
 
 
 # The settings of this run, complete and checked: what makes its numbers, beside them.
 rule run_config:
+    """The settings of this run, complete and checked."""
     output:
         f"{RUN}/config.json",
     log:
         f"{RUN}/logs/run_config.log",
     benchmark:
         f"{RUN}/benchmarks/run_config.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -217,6 +270,7 @@ rule run_config:
 
 # How every figure and table was made: the workflow's own records of the jobs behind them.
 rule provenance:
+    """How every result was made: the jobs behind it, and what they read."""
     input:
         results=REPORTED,
         config=f"{RUN}/config.json",
@@ -227,6 +281,7 @@ rule provenance:
         f"{RUN}/logs/provenance.log",
     benchmark:
         f"{RUN}/benchmarks/provenance.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -234,6 +289,7 @@ rule provenance:
         mem_mb=memory,
         runtime=minutes,
     params:
+        contents=contents(home("envs/requirements.lock")),
         code=command_digest("report:record_provenance"),
     shell:
         "afa provenance {input.results} {input.config} --records .snakemake --lock {input.lock}"
@@ -241,16 +297,18 @@ rule provenance:
 
 
 # What opens the report of a field that is read by its own bundle.
-MEASURED = [f"{RUN}/tables/league"] if FIELD and not settings.bundle else []
+MEASURED_BY = ["league"] if FIELD and not settings.bundle else []
+MEASURED = [file for name in MEASURED_BY for file in FILES[name]]
 
 
 # The report: one page made of the finished run and of the project's own texts.
 rule report_page:
+    """The report: one page about the whole run."""
     input:
         results=REPORTED,
         measured=MEASURED,
-        cohort=f"{RUN}/cohort",
-        bundle=f"{RUN}/bundle",
+        cohort=FILES["cohort"],
+        bundle=FILES["bundle"],
         config=f"{RUN}/config.json",
         provenance=f"{RUN}/provenance.json",
         paper=collect(home("resources/paper/{name}"), name=["claims.csv"]),
@@ -265,6 +323,7 @@ rule report_page:
         f"{RUN}/logs/report_page.log",
     benchmark:
         f"{RUN}/benchmarks/report_page.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -272,7 +331,7 @@ rule report_page:
         mem_mb=memory,
         runtime=minutes,
     params:
-        run=subpath(input.cohort, parent=True),
+        run=run_folder,
         paper=lambda wildcards, input: Path(input.paper[0]).parent,
         docs=lambda wildcards, input: Path(input.docs[0]).parent,
         parts=[
@@ -280,14 +339,24 @@ rule report_page:
             for name, (chapter, title, _) in NOTEBOOKS.items()
         ],
         left_out=[f"--left-out={name}={reason}" for name, reason in LEFT_OUT.items()],
-        measured=lambda wildcards, input: " ".join(
-            f"--measured {path}" for path in input.measured
+        measured=lambda wildcards, input: (
+            f"--measured {folder_of(input.measured)}" if input.measured else ""
         ),
-        code=command_digest("report:report_page")
-        + template_digest("report.*")
-        + template_digest("league_tables.*")
-        + template_digest("run.md")
-        + template_digest("notebook.*"),
+        contents=contents(
+            home("resources/paper/claims.csv"),
+            files_of(home("resources/paper"), "carried/*.yaml"),
+            [
+                home(f"docs/{name}.md")
+                for name in ("decisions", "errata", "past_the_paper")
+            ],
+        ),
+        code=command_digest(
+            "report:report_page",
+            template_digest("report.*")
+            + template_digest("league_tables.*")
+            + template_digest("run.md")
+            + template_digest("notebook.*"),
+        ),
     shell:
         "afa report {params.run} --paper {params.paper} --docs {params.docs}"
         " {params.parts:q} {params.left_out:q} {params.measured} --out {output.page} --readme {output.readme} > {log} 2>&1"
@@ -295,12 +364,13 @@ rule report_page:
 
 # Snakemake's own report of the same jobs: the graph of rules, their code, their times.
 rule workflow_report:
+    """Snakemake's own report of the same jobs."""
     input:
         results=REPORTED,
         config=f"{RUN}/config.json",
         text=collect(
             home("workflow/report/{name}.rst"),
-            name=["workflow"],
+            name=["workflow", "figure"],
         ),
     output:
         f"{RUN}/workflow.html",
@@ -308,6 +378,7 @@ rule workflow_report:
         f"{RUN}/logs/workflow_report.log",
     benchmark:
         f"{RUN}/benchmarks/workflow_report.tsv"
+    retries: 0
     localrule: True
     conda:
         ENVIRONMENT
@@ -315,7 +386,30 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        snakefile=os.path.relpath(workflow.main_snakefile),
+        # A function of the inputs, which Snakemake does not compare: the same report through whichever door.
+        snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
         " --report {output} -- {input.results} > {log} 2>&1"
+
+
+# Every file of the run that is kept.
+if GAPS:
+    KEPT = [*FILES["league"], f"{RUN}/report.html"]
+else:
+    KEPT = [
+        *files_behind(*STAGES, *MEASURED_BY, *BASELINE_STAGES),
+        *expand(f"{RUN}/curves/{{stage}}.parquet", stage=BASELINE_STAGES),
+        f"{RUN}/summary.csv",
+        *REPORTED,
+        *(
+            f"{RUN}/{name}"
+            for name in (
+                "config.json",
+                "provenance.json",
+                "report.html",
+                "README.md",
+                "workflow.html",
+            )
+        ),
+    ]

@@ -1,32 +1,30 @@
-# Every stage of afa/stages: its tables, in shards where it has them, and its rows of the summary.
-# Stages whose tables are made by rules of their own: in allocation.smk, and below.
-BY_HAND = ("allocation",)
-# Begun first: they do without the walk, which takes the first job of a new installation a minute to compile.
-WITHOUT_WALK = ("gauge", "accurate")
+# Every stage of afa/stages: its tables and its rows of the summary, made by one job. Of a stage that is split by
+# patients each shard makes a part of the tables, and that job joins them. Shards are folders and temporary, so that
+# thousands of them are planned quickly.
 
 
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
 for name, stage in STAGES.items():
-    job = f"{name}_shard" if stage.sharded else name
-    part = f"{job}/{{shard}}" if stage.sharded else job
-    made = f"{RUN}/shards/{name}/{{shard}}" if stage.sharded else f"{RUN}/tables/{name}"
+    summary = stage.summary or ()
+    shown_by = [] if stage.summary is None else [f"afa.stages.{name}:summarise"]
 
-    if name not in BY_HAND:
+    if is_split(name) and name != "allocation":
 
         rule:
+            """Tables of a stage, of one part of the patients."""
             name:
-                job
+                f"{name}_shard"
             input:
-                **tables_of(stage.inputs),
+                **files_by_name(stage.inputs),
+                kernels=ancient(COMPILED),
             output:
-                tables=temp(directory(made)) if stage.sharded else directory(made),
+                tables=temp(directory(shard_folder(name))),
             log:
-                f"{RUN}/logs/{part}.log",
+                f"{RUN}/logs/{name}_shard/{{shard}}.log",
             benchmark:
-                f"{RUN}/benchmarks/{part}.tsv"
-            priority: int(name in WITHOUT_WALK)
+                f"{RUN}/benchmarks/{name}_shard/{{shard}}.tsv"
             group:
-                f"shards_of_{name}" if stage.sharded else name
+                f"shards_of_{name}"
             conda:
                 ENVIRONMENT
             threads: 1
@@ -38,52 +36,41 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 shard=shard_option,
                 settings=settings_of(stage.settings),
-                code=CODE.stage(name, "run"),
+                code=stage_digest(name, "run"),
             shell:
                 "afa stage {params.stage} {params.inputs} {params.shard} --settings {params.settings:q}"
                 " --threads {threads} --out {output.tables} > {log} 2>&1"
 
-    if stage.sharded and name not in BY_HAND:
+    if is_split(name):
 
+        # What the shards read and run is named here too. Shards are temporary: of one that failed in a rerun nothing
+        # is left that tells Snakemake so.
         rule:
+            """Tables of a stage, joined of its shards, and its rows of the summary."""
             name:
-                name
+                f"{name}_tables"
             input:
-                shards=expand(made, shard=SHARDS),
+                **files_by_name(stage.beside),
+                of_shards=[
+                    *(
+                        file
+                        for read in stage.inputs
+                        for file in (
+                            [FILES[read]]
+                            if isinstance(FILES[read], str)
+                            else FILES[read]
+                        )
+                    ),
+                    *(OWN_RULE_FILES if name == "allocation" else []),
+                ],
+                shards=shard_folders(name),
             output:
-                tables=directory(f"{RUN}/tables/{name}"),
+                tables=FILES[name],
+                rows=rows_of(name),
             log:
-                f"{RUN}/logs/{name}.log",
+                f"{RUN}/logs/{name}_tables.log",
             benchmark:
-                f"{RUN}/benchmarks/{name}.tsv"
-            group:
-                name
-            conda:
-                ENVIRONMENT
-            resources:
-                mem_mb=memory,
-                runtime=minutes,
-            params:
-                code=command_digest("stage:gather"),
-            shell:
-                "afa gather {input.shards} --out {output.tables} > {log} 2>&1"
-
-    if stage.summary is not None:
-
-        rule:
-            name:
-                f"{name}_summary"
-            input:
-                **tables_of(stage.beside),
-                tables=f"{RUN}/tables/{name}",
-            output:
-                rows=f"{RUN}/curves/{name}.parquet",
-            log:
-                f"{RUN}/logs/{name}_summary.log",
-            benchmark:
-                f"{RUN}/benchmarks/{name}_summary.tsv"
-            group:
-                name
+                f"{RUN}/benchmarks/{name}_tables.tsv"
             conda:
                 ENVIRONMENT
             resources:
@@ -92,11 +79,52 @@ for name, stage in STAGES.items():
             params:
                 stage=name,
                 inputs=input_options,
-                settings=settings_of(stage.summary),
-                code=CODE.stage(name, "summarise"),
+                settings=settings_of(summary),
+                of_shards=settings_of(stage.settings),
+                contents=contents(OWN_RULE_FILES if name == "allocation" else []),
+                code=code_of("afa.cli.stage:gather", *shown_by),
+                code_of_shards=stage_digest(name, "run"),
+                folder=folder_of_output("tables"),
+                rows=rows_option,
             shell:
-                "afa summarise {params.stage} {input.tables} {params.inputs} --settings {params.settings:q}"
-                " --out {output.rows} > {log} 2>&1"
+                "afa gather {params.stage} {input.shards} {params.inputs} --settings {params.settings:q}"
+                " --out {params.folder} {params.rows} > {log} 2>&1"
+
+    else:
+
+        rule:
+            """Tables of a stage, and its rows of the summary."""
+            name:
+                f"{name}_tables"
+            input:
+                **files_by_name(dict.fromkeys([*stage.inputs, *stage.beside])),
+                kernels=ancient(COMPILED),
+            output:
+                tables=FILES[name],
+                rows=rows_of(name),
+            log:
+                f"{RUN}/logs/{name}_tables.log",
+            benchmark:
+                f"{RUN}/benchmarks/{name}_tables.tsv"
+            priority: int(name in BEGUN_FIRST)
+            retries: 0 if name in GATES else None
+            conda:
+                ENVIRONMENT
+            threads: 1
+            resources:
+                mem_mb=memory,
+                runtime=minutes,
+            params:
+                stage=name,
+                inputs=input_options,
+                settings=settings_of([*stage.settings, *summary]),
+                contents=contents(sources_of(stage)),
+                code=code_of("afa.cli.stage:stage", f"afa.stages.{name}:run", *shown_by),
+                folder=folder_of_output("tables"),
+                rows=rows_option,
+            shell:
+                "afa stage {params.stage} {params.inputs} --settings {params.settings:q}"
+                " --threads {threads} --out {params.folder} {params.rows} > {log} 2>&1"
 
 
 if "allocation" not in LEFT_OUT:

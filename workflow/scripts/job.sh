@@ -6,6 +6,9 @@ if [ -r .snakemake/alive ] && command -v flock > /dev/null; then
   flock --shared 9 || true
 fi
 
+# Kernels are cached in the project, where workflow/rules/kernels.smk has them compiled, unless the user names a place.
+export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.snakemake/afa_kernels}"
+
 # Processor time of the job and its children (getrusage), in `benchmarks` under the name that its log has in `logs`.
 # Then what the job cannot say itself: it was killed, or the disk that has its log is full.
 afterwards() {

@@ -14,7 +14,8 @@ import pandas as pd
 
 from afa.mrf import Floats
 from afa.orders import PAPER_ROUNDS
-from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, DUELS, LIKELIHOOD, SINGLE, UNIT, Cell, Grid, read_grid
+from afa.stages.allocation.cells import DUELS, Cell
+from afa.stages.allocation.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, UNIT, Grid, read_grid
 from afa.stages.allocation.tables import run as run
 from afa.stages.base import Stage
 from afa.stages.inputs import rounds_up_to

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from afa.errors import ConfigError, Fault, SanityError
 from afa.mrf import Floats
+from afa.stages.allocation.cells import DUELS, Cell
 from afa.stats.accuracy import Part, Signs
 from afa.stats.tables import AGAIN, Axis, Complete, Singles, axis_among, axis_of
 
 RUN = ["allocation", "gain", "schedule", "seed"]
-DUELS = ("right", "right_first", "right_prior_wrong")
 LIKELIHOOD, CLINICAL, CLINICAL_R = PRECISIONS = ("p_at_k", "clinical_p_at_k", "clinical_r_precision")
 CHOICES = ("fallback", "resolved", "resolved_wrong", "certified")
 UNIT = 10_000_000
@@ -23,19 +22,6 @@ UNIT = 10_000_000
 
 SINGLE = 1e-6
 """Numbers are stored in single precision: shares that differ by no more than this part are equal."""
-
-
-class Cell(NamedTuple):
-    """One way to choose features: a rule of `afa.allocate` or `module:Class`, a gain ("" where none), a schedule."""
-
-    allocation: str
-    gain: str
-    schedule: str
-
-    @property
-    def label(self) -> dict[str, str | None]:
-        """The columns of the summary that name it."""
-        return self._asdict() | {"gain": self.gain or None}
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from afa.errors import Fault, PlannerError
 from afa.inference.meanfield import Solver
 from afa.orders import PAPER_ROUNDS, random_orders
 from afa.rulenames import WITHOUT_GAIN
-from afa.stages.allocation.cubes import DUELS, Cell
+from afa.stages.allocation.cells import DUELS, Cell
 from afa.stages.inputs import labels_of, note, top_k_size
 from afa.stages.topk import Targets, clinical_k
 from afa.stats.tables import by_patient, rows_of

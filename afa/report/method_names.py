@@ -1,0 +1,34 @@
+"""Names of scores, gains, rules and brackets as figures and captions write them; tables keep the names of the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+NAMES: Mapping[str, str] = {
+    "wald": "Wald",
+    "kl": "KL",
+    "kl_nonzero": "KL without zero votes",
+    "two_elbo": "two-ELBO",
+    "stack_a": "stack-A",
+    "cmi": "CMI",
+    "wald_magnitude": "Wald magnitude",
+    "f_target": "F-target",
+    "largest_unary": "largest unary",
+    "lucb": "LUCB",
+    "priority_clusters": "priority, clusters",
+    "priority_all": "priority, all",
+    "l1_tight": "tight l1",
+    "l1_paper": "the paper's l1",
+    "hanson_wright": "Hanson-Wright",
+}
+_KNOWN = re.compile(rf"(?<![\w.`])(?:{'|'.join(sorted(NAMES, key=len, reverse=True))})(?![\w`])")
+
+
+def in_words(text: str) -> str:
+    """Return the text with names of the code written as words; what stands in backticks is left alone.
+
+    >>> in_words("linearity less kl_nonzero, gain `cmi`")
+    'linearity less KL without zero votes, gain `cmi`'
+    """
+    return _KNOWN.sub(lambda found: NAMES[found[0]], text)

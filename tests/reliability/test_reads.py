@@ -1,0 +1,150 @@
+"""Each project file that a job opens is an input of its rule; a notebook takes the paper's tables that it opens."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from os.path import normpath
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_run import ROOT, RUN, SmallRun
+
+from afa.files import sha256_of
+
+READS = Path(__file__).with_name("reads")
+STATE = ".snakemake"
+RECORDED: dict[str, Any] = {"bundle": None, "elicitation": {"study": "my_study"}}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that ran: its rule, its inputs and outputs, and the files of the project that it opened."""
+
+    rule: str
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+    opened: frozenset[str]
+    noted: bool
+
+
+def records(folder: Path) -> dict[str, dict[str, Any]]:
+    """Snakemake's record of every path that a job made."""
+    metadata = folder / STATE / "metadata"
+    files = [path for path in metadata.rglob("*") if path.is_file()]
+    keys = ("".join(part.removeprefix("@") for part in path.relative_to(metadata).parts) for path in files)
+    return {
+        base64.b64decode(key).decode(): json.loads(path.read_text(encoding="utf-8"))
+        for key, path in zip(keys, files, strict=True)
+    }
+
+
+def jobs(run: SmallRun, *targets: str) -> list[Job]:
+    """Run these targets, and return every job of `afa` that ran."""
+    notes = run.folder / "reads"
+    notes.mkdir()
+    before = f"export AFA_READS={notes} PYTHONPATH={READS}:$PYTHONPATH;"
+    attempt = run.start(*targets, before=before)
+    assert attempt.wait() == 0, attempt.said()
+    made = records(run.folder)
+    found: dict[frozenset[str], list[dict[str, Any]]] = {}
+    for note in (json.loads(path.read_text(encoding="utf-8")) for path in notes.glob("*.json")):
+        after = [word for option, word in pairwise(note["arguments"]) if option == "--out"]
+        outputs = [path for path in made if any(path == word or path.startswith(f"{word}/") for word in after)]
+        assert outputs, note["arguments"]
+        found.setdefault(frozenset(outputs), []).append(note)
+    return [
+        Job(
+            made[min(outputs)]["rule"],
+            frozenset(made[min(outputs)]["input"]),
+            outputs,
+            frozenset(
+                name
+                for note in several
+                for path in note["opened"]
+                for name in of_the_project(run.folder, normpath(path))
+            ),
+            all(note["noted"] for note in several),
+        )
+        for outputs, several in found.items()
+    ]
+
+
+def of_the_project(folder: Path, path: str) -> Iterator[str]:
+    """The name of a file in the project: not a module, a log, what a job keeps for itself, or Python's own."""
+    for place in (folder, ROOT):
+        if Path(path).is_relative_to(place):
+            name = Path(path).relative_to(place).as_posix()
+            own = name.startswith((".venv/", ".git/", "tests/", "reads/", f"{STATE}/", f"{RUN}/logs/"))
+            if not own and not name.endswith((".py", ".pyc")) and ".afa-" not in name and "." in Path(name).name:
+                yield name
+            return
+
+
+def undeclared(job: Job, made: frozenset[str]) -> set[str]:
+    """The files that a job opened and that are no input or output of it, nor in a folder that is one and was made."""
+    given = job.outputs | job.inputs
+    folders = tuple(f"{path}/" for path in given if path in made)
+    allowed = {name for name in job.opened if name in given or name.startswith(folders)}
+    package = {name for name in job.opened if name.startswith("afa/")}
+    return set(job.opened) - allowed - package
+
+
+def check(found: list[Job], folder: Path) -> None:
+    """Fail for what a job opened and was not given; the files of a series count by their digests in `source.json`."""
+    wrong = {job.rule: undeclared(job, frozenset(records(folder))) for job in found}
+    source = folder / RUN / "source.json"
+    digests = source.read_text(encoding="utf-8") if source.exists() else ""
+    for job in found:
+        if source.relative_to(folder).as_posix() in job.inputs:
+            wrong[job.rule] -= {name for name in wrong[job.rule] if sha256_of(folder / name) in digests}
+    assert not {rule: names for rule, names in wrong.items() if names}
+    assert all(job.noted for job in found)  # the run told each job what its code was when it began
+
+
+def test_every_file_that_the_stages_of_an_elicitation_open_is_an_input_of_theirs(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "project", RECORDED)
+    my_study(run.folder)
+    found = jobs(run, f"{RUN}/bundle")
+    assert {job.rule for job in found} == {
+        *("elicit_unary", "elicit_consensus", "elicit_evidence", "elicit_pairwise", "build_bundle")
+    }
+    check(found, run.folder)
+    read = {name for job in found for name in job.opened}
+    assert {f"my_study/{name}" for name in ("study.yaml", "phenotypes.csv", "features.csv", "aliases.csv")} <= read
+
+    features = run.folder / "my_study/features.csv"
+    lines = features.read_text(encoding="utf-8").splitlines(keepends=True)
+    features.write_text("".join(lines[::2]), encoding="utf-8")
+    before = (run.folder / RUN / "bundle/unary.csv").read_bytes()
+    said = run.finish(f"{RUN}/bundle")
+    assert "rule elicit_unary" in said
+    assert (run.folder / RUN / "bundle/unary.csv").read_bytes() != before
+
+
+@pytest.mark.slow
+def test_every_file_that_a_job_of_the_whole_run_opens_is_an_input_of_its_rule(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "project")
+    found = jobs(run)
+    check(found, run.folder)
+    for job in found:
+        if job.rule.endswith("_notebook"):
+            of_paper = lambda names: {name for name in names if name.startswith("resources/paper/")}  # noqa: E731
+            declared, shown = of_paper(job.inputs), of_paper(job.opened)
+            assert declared == shown, job.rule
+
+
+def my_study(folder: Path) -> None:
+    """The recorded study with a list of features and an alias."""
+    shutil.copytree(ROOT / "resources/elicitation", folder / "my_study")
+    record = (folder / "my_study/record/recorded.jsonl").read_text(encoding="utf-8")
+    genes = sorted(set(re.findall(r'gene_symbol\\": \\"([A-Za-z0-9-]+)', record)))
+    rows = "".join(f"{gene},continuous,,,\n" for gene in genes)
+    (folder / "my_study/features.csv").write_text(f"feature,kind,unit,values,definition\n{rows}", encoding="utf-8")
+    (folder / "my_study/aliases.csv").write_text(f"feature,alias\n{genes[0]},another name\n", encoding="utf-8")

@@ -1,0 +1,25 @@
+# The compiled kernels of the engine: compiled once, before the stages, which would each compile what they miss.
+# They are cached beside Snakemake's own records: in the project, which all nodes of a cluster see, and out of the
+# results, since machine code is not the same bytes on any two machines.
+KERNELS = ".snakemake/afa_kernels"
+COMPILED = f"{KERNELS}/compiled.json"
+
+
+rule kernels:
+    """Compile every kernel that stages call; the output names the compiled files with their digests."""
+    output:
+        COMPILED,
+    log:
+        f"{RUN}/logs/kernels.log",
+    benchmark:
+        f"{RUN}/benchmarks/kernels.tsv"
+    conda:
+        ENVIRONMENT
+    threads: 2
+    resources:
+        mem_mb=memory,
+        runtime=minutes,
+    params:
+        code=code_of("afa.cli.stage:kernels"),
+    shell:
+        "afa kernels --out {output} --threads {threads} > {log} 2>&1"
