@@ -31,8 +31,6 @@ from afa.errors import AfaError, CohortError, ConfigError
 from afa.features import read_features
 from afa.field import build_field_bundle, import_field, read_record
 from afa.files import LARGEST_UNPACKED
-
-
 from afa.stages.league.entrants import read_entrant
 
 ROOT = Path(__file__).parent.parent
