@@ -30,8 +30,8 @@ KEPT = ("content-type", "retry-after")
 """Headers of a reply that are read."""
 THOUGHTS = ("reasoning", "thinking")
 """Types of the parts of a message that are no answer."""
-FIRST = 200
-"""Characters that are shown of a reply in an unknown form."""
+FIRST, LONGEST_PAGE = 200, 10_000
+"""Characters that are shown of a reply in an unknown form, and of a page that are looked at for its words."""
 
 
 @dataclass(frozen=True)
@@ -175,17 +175,19 @@ def read_reply(text: str) -> Reply:
 
 
 def reason_of(text: str) -> tuple[str, str]:
-    """Why there is no answer and the code of that, by the body of an error; what it is and how it begins, otherwise."""
+    """Why there is no answer, and its code, by the body of an error; of an unknown form what it is and how it begins."""
+    what, start = "JSON without a message", text.strip()[:FIRST]
     try:
         error, code = _reason(json.loads(text))
         if error:
             return error, code
-        what = "JSON without a message"
     except (ValueError, RecursionError):
         what = unreadable(text.encode(), "JSON")
-    if what.startswith("JSON") and not text.lstrip().startswith(("{", "[")):
-        return text[:FIRST], ""
-    return f"{what}: {re.sub('<[^>]*>', ' ', text).strip()[:FIRST]}".rstrip(": "), ""
+        if what.endswith("page"):
+            start = re.sub("<[^<>]*>", " ", text[:LONGEST_PAGE]).strip()[:FIRST]
+        elif not start.startswith(("{", "[")):
+            return start or what, ""
+    return f"{what}: {start}".removesuffix(": "), ""
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:

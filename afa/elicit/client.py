@@ -37,8 +37,8 @@ REFUSED = re.compile(
     re.IGNORECASE,
 )
 """Words of errors that refuse one question alone: filters, and a prompt that the model's context cannot hold."""
-OF_A_QUESTION = frozenset({200, 400, 413, 422})
-"""Statuses of such errors."""
+OF_A_QUESTION = frozenset({400, 413, 422})
+"""Statuses of such errors, beside those below `REDIRECTS`."""
 EXHAUSTED = "insufficient_quota"
 """Code of a 429 that waiting does not help."""
 LONGEST_DETAIL = 500
@@ -128,7 +128,7 @@ class Client:
             try:
                 reply = self._reply(chat, prompt, messages)
             except ReplyError as error:
-                failure = error
+                failure, error.found = error, self._shown(error.found)
                 self.budget.end(name, error.used)
                 self._count(error)
                 if error.wait is None and turn + 1 < self.manner.calls and not stop.is_set():
@@ -189,10 +189,10 @@ class Client:
         came = chat.called(self._document(prompt, messages))
         # Without the key before anything is cut out of it: half of a key would not be found.
         body = self._writable(came.body.decode(errors="replace"))
-        reply = read_reply(body)
-        if came.status == OK and not reply.error:
+        reply, is_sound = read_reply(body), OK <= came.status < REDIRECTS
+        if is_sound and not reply.error:
             return reply
-        if came.status != OK:
+        if not is_sound:
             error, code = reason_of(body)
             reply = replace(reply, error=f"HTTP status {came.status}: {error}", code=code)
         return self._failed(came, reply, body)
@@ -204,9 +204,9 @@ class Client:
         failed afterwards, may have had the model work.
         """
         status, detail = came.status, self._shown(reply.error)
-        if is_refusal := OK != status < INTERNAL and status != TIMED_OUT:
+        if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
             reply = replace(reply, tokens=reply.tokens or (0, 0))
-        if status in OF_A_QUESTION and REFUSED.search(f"{reply.code} {reply.error}"):
+        if (status < REDIRECTS or status in OF_A_QUESTION) and REFUSED.search(f"{reply.code} {reply.error}"):
             return replace(reply, text=reply.text or body, finish="content_filter", refusal=detail)
         wait = seconds_asked_for(came.headers, time.time()) or None
         if is_redirect := REDIRECTS <= status < REFUSALS:

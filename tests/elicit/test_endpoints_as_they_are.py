@@ -93,6 +93,11 @@ def test_the_answer_is_taken_at_the_first_call_and_charged_as_counted(tmp_path, 
     assert (asking.budget.used.prompt_tokens, asking.budget.used.answer_tokens) == (10, 20)
 
 
+def test_an_answer_with_status_201_is_taken(tmp_path):
+    with serve(scripted, always(lambda reply, _: replace(reply, status=201, body=whole()))) as server:
+        assert Asking(server, tmp_path).ask(a_request()).outcome == "answered"
+
+
 LIMIT = "Rate limit of upstream"
 
 
