@@ -175,7 +175,7 @@ def read_reply(text: str) -> Reply:
 
 
 def reason_of(text: str) -> tuple[str, str]:
-    """Why there is no answer, and its code, by the body of an error; of an unknown form, what came and how it begins."""
+    """Why there is no answer, and its code, by the body of an error; of an unknown form, what and how it begins."""
     what, start = "JSON without a message", text.strip()[:FIRST]
     try:
         error, code = _reason(json.loads(text))
