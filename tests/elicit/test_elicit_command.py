@@ -234,7 +234,7 @@ def test_the_terminal_says_why_questions_have_no_answer_once_for_each_kind(tmp_p
     said = CliRunner().invoke(app, lab.command("unary", *LIVE)).output
     ((count, reason),) = re.findall(r"^(\d) failed: HTTP status 500: no memory (.*)$", said, re.MULTILINE)
     others = len(pd.read_csv(lab.study / "phenotypes.csv")) - 1
-    assert (int(count), reason[:19]) == (others, "[2J left for slot 0")
+    assert (int(count), reason[:18]) == (others, "[2J left for slot ")
     assert reason.endswith(", run r1)")
     assert said.count("1 refused: I cannot help with medical questions. (first: unary rectal_bleeding, run r") == 3
 
