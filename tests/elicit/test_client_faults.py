@@ -60,7 +60,7 @@ def test_what_is_no_answer_is_recorded_as_such_each_time_within_the_bound(tmp_pa
         ("reset", "no whole reply .*reset"),
         ("not_json", "no chat completion .an HTML page: A proxy speaks"),
         ("half_json", "no chat completion .JSON that is cut or broken: {"),
-        ("null", "no chat completion .null"),
+        ("null", "no chat completion .JSON without a message: null"),
         ("server_error", "500.*had an error"),
         ("unavailable", "503.*Overloaded"),
     ],
