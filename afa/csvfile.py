@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from afa.errors import Fault
-from afa.files import read_whole
+from afa.files import read_unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,6 @@ SHOWN_PER_KIND = 50
 SHOWN_TOGETHER = 20
 MOST_TEXTS = 5
 """Rows, and different texts in them, that the one line of a brief list of faults shows at most."""
-LARGEST_UNPACKED = 2 << 30
 LONGEST_NAME = 200
 MOST_FAULTS = 1_000
 LARGEST = 1e100
@@ -327,13 +326,8 @@ def quoted(text: str) -> str:
 def _text_of(path: Path, faults: RowFaults) -> str | None:
     line = 0
     try:
-        data = read_whole(path)
-        if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-                data = packed.read(LARGEST_UNPACKED + 1)
-        if path.suffix == ".gz" and len(data) > LARGEST_UNPACKED:
-            wrong = f"more than {LARGEST_UNPACKED:,} bytes unpacked", "a smaller table", "split it"
-        elif b"\0" in data:
+        data = read_unpacked(path)
+        if b"\0" in data:
             wrong = "binary data", "a text file with comma-separated values", "save it as CSV in UTF-8"
         else:
             return data.decode("utf-8-sig")

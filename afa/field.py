@@ -40,7 +40,7 @@ from afa.elicit.study import (
 )
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import FEATURE_COLUMNS, Features, features_of, read_features
-from afa.files import atomic_folder, read_text, sha256_of, write_csv
+from afa.files import atomic_folder, read_text, read_unpacked, sha256_of, write_csv
 
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
@@ -362,5 +362,9 @@ def _stated(text: str, key: str) -> str:
 
 
 def _plain(path: Path) -> bytes:
-    data = path.read_bytes()
-    return gzip.decompress(data) if path.suffix == ".gz" else data
+    """The content of a table that was read before; a `CohortError` where it has changed since or is too large."""
+    try:
+        return read_unpacked(path)
+    except OSError as error:
+        found = error.strerror or "an error"
+        raise CohortError(Fault(str(path), found, "the table", "check the path and the size")) from None

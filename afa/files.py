@@ -10,7 +10,9 @@ from __future__ import annotations
 import difflib
 import errno
 import fcntl
+import gzip
 import hashlib
+import io
 import math
 import os
 import shutil
@@ -29,6 +31,9 @@ from afa.errors import ConfigError, Fault
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
+"""The environment variable that says how much a file may hold, unpacked, in GB, if not `DEFAULT_GB`."""
+DEFAULT_GB = 2.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _OURS = ".afa-"
@@ -261,3 +266,37 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
     if status.st_size > largest:
         raise OSError(errno.EFBIG, f"{status.st_size} bytes, of which at most {largest:.0f} are read")
     return path.read_bytes()
+
+
+def largest_unpacked() -> float:
+    """How many GB a file may hold, unpacked; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
+    text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
+    try:
+        gigabytes = float(text)
+    except ValueError:
+        gigabytes = math.nan
+    if not 0 < gigabytes < math.inf:
+        where = f"environment variable {LARGEST_UNPACKED}"
+        raise ConfigError(Fault(where, repr(text), "a number of GB above 0", "correct it, or unset it"))
+    return gigabytes
+
+
+def read_unpacked(path: Path) -> bytes:
+    """The content of a regular file, unpacked where its name ends in .gz, of at most `largest_unpacked` GB.
+
+    Raises
+    ------
+    OSError : as of `read_whole`; EOFError, gzip.BadGzipFile, zlib.error : what gzip refuses.
+
+    """
+    gigabytes = largest_unpacked()
+    most, told = round(gigabytes * 1e9), f"more than {gigabytes:g} GB unpacked, the most that {LARGEST_UNPACKED} allows"
+    if path.is_file() and path.stat().st_size > most:
+        raise OSError(errno.EFBIG, told)
+    data = read_whole(path)
+    if path.suffix == ".gz":
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            data = packed.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, told)
+    return data

@@ -30,6 +30,7 @@ from afa.elicit.consensus import pool_answers
 from afa.errors import AfaError, CohortError, ConfigError
 from afa.features import read_features
 from afa.field import build_field_bundle, import_field, read_record
+from afa.files import LARGEST_UNPACKED
 from afa.stages.league.entrants import read_entrant
 
 ROOT = Path(__file__).parent.parent
@@ -387,6 +388,16 @@ def test_a_cohort_file_of_a_table_names_its_wrong_keys(tmp_path: Path) -> None:
     path.write_text("name: mine\ntitle: x\norigin: table\ntable: v.csv\nfeature: f.csv\n")
     with pytest.raises(ConfigError, match="rename it to features"):
         load_cohort_file(path)
+
+
+def test_a_table_of_a_field_beyond_the_limit_of_the_project_is_refused_by_the_variables_name(
+    leaves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bomb = b"plant,spots,wilt\na,3,0\n" + bytes(10_000_000)
+    (leaves / "values.csv.gz").write_bytes(gzip.compress(bomb))
+    monkeypatch.setenv(LARGEST_UNPACKED, "0.001")
+    with pytest.raises(CohortError, match=LARGEST_UNPACKED):
+        import_field(leaves, tmp_path / "leaves")
 
 
 def test_a_field_needs_no_labels(pumps, tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import resource
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.files import atomic_file, atomic_folder, sha256_of
+from afa.files import LARGEST_UNPACKED, atomic_file, atomic_folder, read_unpacked, sha256_of
 
 Writer = Callable[[Path], AbstractContextManager[Path]]
 
@@ -110,3 +112,28 @@ def test_the_temporary_file_keeps_the_suffix_that_writers_look_at(tmp_path: Path
 def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     assert sha256_of(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])
+def test_a_file_is_read_up_to_the_limit_of_the_project_and_one_beyond_it_is_refused_by_the_variables_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    content = b"a,b\n" * 250
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    monkeypatch.setenv(LARGEST_UNPACKED, "1e-6")
+    assert read_unpacked(tmp_path / name) == content
+    monkeypatch.setenv(LARGEST_UNPACKED, "0.999e-6")
+    with pytest.raises(OSError) as told:  # noqa: PT011 (its words are compared below)
+        read_unpacked(tmp_path / name)
+    assert LARGEST_UNPACKED in str(told.value.strerror)
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_not_unpacked_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(bytes(1 << 26)) * 64)  # 4 GB
+    monkeypatch.setenv(LARGEST_UNPACKED, "0.1")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(OSError, match=r"more than 0\.1 GB unpacked"):
+        read_unpacked(tmp_path / "bomb.csv.gz")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -272,24 +272,77 @@ def read_answer(schema: type[A], text: str) -> A:
 def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     """The answer that a model's text holds, and what was set aside to read it.
 
-    Set aside are thoughts and words before the one object, a fence around it, keys that the schema does not have, and
-    what a text has beyond its largest length. Nothing else is changed or guessed.
+    Set aside are thoughts, words before and after the one object, a fence around it, keys that the schema does not
+    have, and what a text has beyond its largest length. Nothing else is changed or guessed.
 
     Raises
     ------
-    ValueError : in a line why there is no answer.
+    ValueError : in a line why there is no answer, or that there are several.
 
     """
-    inner, notes = _unwrapped(text)
-    try:
-        document = json.loads(inner, object_pairs_hook=unique_keys)
+    inner, notes = text.strip().removeprefix("\ufeff"), list[str]()
+    spans = list(_objects(inner))
+    if spans != [(0, len(inner))] and (thoughts := list(_THOUGHTS_END.finditer(inner))):
+        inner, notes = inner[thoughts[-1].end() :].strip(), ["thoughts set aside"]
+        spans = list(_objects(inner))
+    found, reasons = list[tuple[int, int, A, list[str]]](), list[ValueError]()
+    for start, end in spans:
         try:
-            return schema.model_validate_json(inner), notes
+            found.append((start, end, *_read_object(schema, inner[start:end])))
+        except ValueError as error:
+            reasons.append(error)
+    if not spans:
+        return _read_object(schema, inner[max(inner.find("{"), 0) :])  # which says where it is broken
+    if not found:
+        # Of several objects the longest was to be the answer.
+        raise reasons[max(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0])]
+    if any(answer != found[0][2] for _, _, answer, _ in found):
+        raise ValueError(f"the whole answer: {len(found)} answers that differ")
+    start, end, answer, fitted = found[-1]
+    return answer, [*notes, *_around(inner[:start], inner[end:]), *fitted]
+
+
+_THOUGHTS_END = re.compile(
+    r"</(?:\w+:)?(?:think|thinking|thoughts?|reason|reasoning|analysis|reflection|scratchpad)>"
+    r"|\[/THINK\]|<\|(?:message|end_of_thought)\|>",
+    re.IGNORECASE,
+)
+"""What stands between thoughts and the answer: the end of a tag, or the head of the last channel."""
+_FENCE = re.compile(r"```\w*\s*$")
+_BEGIN = re.compile(r'\{\s*["}]')
+_PLAIN = json.JSONDecoder()
+MOST_OBJECTS = 1000
+"""Objects that are looked at in one text, broken ones too."""
+
+
+def _objects(text: str) -> Iterator[tuple[int, int]]:
+    """Where the objects of JSON in a text begin and end, without those within others; of many braces the first ones."""
+    end = 0
+    for _ in range(MOST_OBJECTS):
+        begun = _BEGIN.search(text, end)
+        if begun is None:
+            return
+        try:
+            _, end = _PLAIN.raw_decode(text, begun.start())
+            yield begun.start(), end
+        except json.JSONDecodeError as error:
+            # An object that is broken at a place hides those before it: parts of an answer are none.
+            end = max(error.pos, begun.start() + 1)
+        except RecursionError:
+            return
+
+
+def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
+    """The answer that an object holds, and what was cut out of it; a `ValueError` says why it holds none."""
+    try:
+        document = json.loads(text, object_pairs_hook=unique_keys)
+        try:
+            return schema.model_validate_json(text), []
         except ValidationError as error:
             faults = error.errors(include_url=False, include_input=False)
             if not {fault["type"] for fault in faults} <= {"extra_forbidden", "string_too_long"}:
                 raise
-            notes += [_fitted(document, fault["loc"], fault.get("ctx", {}).get("max_length")) for fault in faults]
+            notes = [_fitted(document, fault["loc"], fault.get("ctx", {}).get("max_length")) for fault in faults]
             return schema.model_validate_json(json.dumps(document)), notes
     except ValidationError as error:
         raise ValueError(first_error(error, "the whole answer")) from None
@@ -297,24 +350,13 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
         raise ValueError(f"the whole answer: no JSON ({error})") from None
 
 
-_THOUGHTS = re.compile(r"<(think|thinking|thought|reasoning)>", re.IGNORECASE)
-_FENCE = re.compile(r"```\w*\s*$")
-
-
-def _unwrapped(text: str) -> tuple[str, list[str]]:
-    """The text from its first brace on, without thoughts and words before it and a fence around it."""
-    inner, notes = text.strip().removeprefix("\ufeff"), []
-    if opened := _THOUGHTS.match(inner):
-        end = inner.lower().find(f"</{opened[1].lower()}>")
-        if end >= 0:
-            inner, notes = inner[end + len(opened[1]) + 3 :].lstrip(), ["thoughts set aside"]
-    start = inner.find("{")
-    if start <= 0:
-        return inner, notes
-    before, inner = inner[:start], inner[start:]
-    if (fence := _FENCE.search(before)) and inner.endswith("```"):
-        before, inner, notes = before[: fence.start()], inner[:-3].rstrip(), [*notes, "fence set aside"]
-    return inner, [*notes, "words before it set aside"] if before.strip() else notes
+def _around(before: str, after: str) -> list[str]:
+    """What stands around an answer, in words."""
+    notes = []
+    if (fence := _FENCE.search(before)) and after.lstrip().startswith("```"):
+        before, after, notes = before[: fence.start()], after.lstrip()[3:], ["fence set aside"]
+    notes += ["words before it set aside"] if before.strip() else []
+    return [*notes, "words after it set aside"] if after.strip() else notes
 
 
 def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> str:

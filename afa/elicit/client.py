@@ -4,48 +4,47 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
-
-from pydantic import BaseModel, ValidationError
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from afa.elicit.answers import ANSWERS, Answer, beside_the_question, read_wrapped
-from afa.elicit.budget import Budget, Used
+from afa.elicit.budget import Budget, CapError, Used
 from afa.elicit.prompts import answer_schema, key_of, prompt_digest, with_fault
 from afa.elicit.record import UNKNOWN, Entry, Messages, Outcome, Request
 from afa.elicit.study import Endpoint, Manner
-from afa.elicit.web import Bounds, ReplyError, called, seconds_asked_for, unreadable
+from afa.elicit.web import Bounds, HttpReply, ReplyError, seconds_asked_for
 from afa.errors import ElicitationError, Fault
+
+if TYPE_CHECKING:
+    from afa.elicit.chat import Chat, Reply
 
 LARGEST = 4 << 20
 """Bytes of one reply."""
-AGAIN = frozenset({408, 409, 425, 429})
-"""Statuses where another try may succeed, beside all from 500 on."""
-FILTERED = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
-"""Codes of errors that refuse one question, not the others."""
+OK, REDIRECTS, REFUSALS, TIMED_OUT, INTERNAL = 200, 300, 400, 408, 500
+"""Statuses of HTTP, the first of a hundred or one of them."""
+AGAIN = frozenset({TIMED_OUT, 409, 425, 429})
+"""Statuses where another try may succeed, beside all from `INTERNAL` on."""
+REFUSED = re.compile(
+    "content_filter|content_policy_violation|invalid_prompt"
+    "|context_length_exceeded|ContextWindowExceeded|exceed_context_size|context (?:length|size|window)"
+    "|(?:prompt|input) is too long|input token count",
+    re.IGNORECASE,
+)
+"""Words of errors that refuse one question alone: filters, and a prompt that the model's context cannot hold."""
+OF_A_QUESTION = frozenset({400, 413, 422})
+"""Statuses of such errors, beside those below `REDIRECTS`."""
 EXHAUSTED = "insufficient_quota"
 """Code of a 429 that waiting does not help."""
+LONGEST_DETAIL = 500
+"""Characters of a reason."""
 BUSY = 0.1
 """Seconds between two looks at a question that another process has open."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What came back of one call.
-
-    finish : the endpoint's word, None where the reply broke off. tokens : of prompt and answer, None without a count.
-    model : which one the endpoint says has answered.
-    """
-
-    text: str
-    finish: str | None
-    refusal: str | None = None
-    tokens: tuple[int, int] | None = None
-    model: str = UNKNOWN
 
 
 class Client:
@@ -55,7 +54,14 @@ class Client:
         self.endpoint, self.budget, self.record, self.manner = endpoint, budget, budget.record, manner
         self._lock = threading.Lock()
         self._failures, self._closed_until = 0, 0.0
-        self._bounds = Bounds(timeout=manner.timeout, deadline=manner.deadline, largest=LARGEST)
+
+    @cached_property
+    def _chat(self) -> Chat:
+        """Made at the first question: the `openai` client is slow to import, and estimates need none."""
+        from afa.elicit.chat import Chat  # noqa: PLC0415
+
+        bounds = Bounds(timeout=self.manner.timeout, deadline=self.manner.deadline, largest=LARGEST)
+        return Chat(self.endpoint, bounds)
 
     def key(self, request: Request) -> str:
         """Key of the request in the record."""
@@ -102,7 +108,7 @@ class Client:
 
         Calls are made until one has a reply, `Manner.calls` of them at most. attempts : at the request so far.
         """
-        key, prompt = self.key(request), request.question.prompt
+        chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
         fault = earlier[-1].detail if earlier and earlier[-1].outcome in ("unparsable", "incomplete") else ""
         messages = with_fault(request.messages, fault)
@@ -111,14 +117,19 @@ class Client:
         failure, expected = None, self.expected(Request(request.question, messages))
         for turn in range(self.manner.calls):
             self._wait_for_endpoint(stop)
-            name = None if stop.is_set() else self.budget.begin(key, expected, attempts)
+            try:
+                name = None if stop.is_set() else self.budget.begin(key, expected, attempts)
+            except CapError:
+                if failure is not None:
+                    self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
+                raise
             if name is None:
                 break
             try:
-                reply = self._reply(prompt, messages)
+                reply = self._reply(chat, prompt, messages)
             except ReplyError as error:
-                failure = error
-                self.budget.end(name, (0, 0) if error.free else None)
+                failure, error.found = error, self._shown(error.found)
+                self.budget.end(name, error.used)
                 self._count(error)
                 if error.wait is None and turn + 1 < self.manner.calls and not stop.is_set():
                     self._pause(_back_off(turn), stop)
@@ -128,13 +139,14 @@ class Client:
                 # The text is judged as it is written down, so that what counts as answered can be read again.
                 reply = replace(reply, text=self._writable(reply.text))
                 outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
-                return self._recorded(request, len(earlier) + 1, outcome, detail, reply)
+                said = reply.text or reply.refusal or ""
+                return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
             finally:
                 # Only now: a try that has ended without an entry would be made again by another process.
                 self.budget.end(name, reply.tokens)
         if failure is None:
             return None
-        return self._recorded(request, len(earlier) + 1, "failed", failure.found, Reply("", None))
+        return self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
 
     def _count(self, failure: ReplyError) -> None:
         """Close the endpoint for all threads as long as it asks for, or stop where it is of no use to go on.
@@ -170,22 +182,37 @@ class Client:
             with self._lock:
                 self._closed_until = 0.0 if self._closed_until == until else self._closed_until
 
-    def _reply(self, prompt: str, messages: Messages) -> Reply:
-        """The reply to one call, or a `ReplyError`."""
-        url = self.endpoint.base_url.rstrip("/") + "/chat/completions"
-        headers = {"Authorization": f"Bearer {self.endpoint.key}", "User-Agent": "afa"}
-        reply = called("POST", url, self._bounds, headers=headers, json=self._document(prompt, messages))
-        if reply.status == 200:
-            return read_reply(reply.body)
-        detail, code = _error(reply.body)
-        detail = self._writable(" ".join(f"HTTP status {reply.status}: {detail}".split()))[:500]
-        if reply.status == 400 and code in FILTERED:
-            return Reply("", "content_filter", detail, (0, 0))
-        wait = seconds_asked_for(reply.headers, time.time()) or None
-        if is_redirect := 300 <= reply.status < 400:
+    def _reply(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
+        """The reply to one call; a `ReplyError` where the endpoint has failed, with its own words."""
+        from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
+
+        came = chat.called(self._document(prompt, messages))
+        # Without the key before anything is cut out of it: half of a key would not be found.
+        body = self._writable(came.body.decode(errors="replace"))
+        reply, is_sound = read_reply(body), OK <= came.status < REDIRECTS
+        if is_sound and not reply.error:
+            return reply
+        if not is_sound:
+            error, code = reason_of(body)
+            reply = replace(reply, error=f"HTTP status {came.status}: {error}", code=code)
+        return self._failed(came, reply, body)
+
+    def _failed(self, came: HttpReply, reply: Reply, body: str) -> Reply:
+        """The reply of an endpoint that refuses the question; a `ReplyError` of one that fails or refuses the client.
+
+        Nothing was computed where a status says that the request was refused. A gateway that has waited too long, or
+        failed afterwards, may have had the model work.
+        """
+        status, detail = came.status, self._shown(reply.error)
+        if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
+            reply = replace(reply, tokens=reply.tokens or (0, 0))
+        if (status < REDIRECTS or status in OF_A_QUESTION) and REFUSED.search(f"{reply.code} {reply.error}"):
+            return replace(reply, text=reply.text or body, finish="content_filter", refusal=detail)
+        wait = seconds_asked_for(came.headers, time.time()) or None
+        if is_redirect := REDIRECTS <= status < REFUSALS:
             detail, wait = f"{detail}, a redirect, which is not followed", None
-        fatal = is_redirect or (reply.status not in AGAIN and reply.status < 500) or code == EXHAUSTED
-        raise ReplyError(detail, again=not fatal, wait=wait, free=True, fatal=fatal)
+        fatal = is_redirect or (is_refusal and status not in AGAIN) or EXHAUSTED in reply.code
+        raise ReplyError(detail, again=not fatal, wait=wait, fatal=fatal, used=reply.tokens, body=reply.text or body)
 
     def _document(self, prompt: str, messages: Messages) -> dict[str, Any]:
         """The body of a request."""
@@ -210,7 +237,10 @@ class Client:
     def _pause(self, seconds: float, stop: threading.Event) -> None:
         stop.wait(seconds)
 
-    def _recorded(self, request: Request, attempt: int, outcome: Outcome, detail: str, reply: Reply) -> Entry:
+    def _recorded(
+        self, request: Request, attempt: int, outcome: Outcome, detail: str, said: str, reply: Reply | None = None
+    ) -> Entry:
+        """Write an attempt down. said : the model's whole text; without any, what came in its place."""
         entry = Entry(
             question=request.question,
             model=self.endpoint.model,
@@ -218,66 +248,24 @@ class Client:
             prompt_digest=prompt_digest(request.question.prompt),
             messages=request.messages.digest,
             outcome=outcome,
-            raw=reply.text,
+            raw=self._writable(said),
             detail=self._writable(detail),
             attempt=attempt,
             time=datetime.now(UTC).isoformat(timespec="microseconds"),
-            tokens=reply.tokens or UNKNOWN,
-            served_model=self._writable(reply.model),
+            tokens=(reply and reply.tokens) or UNKNOWN,
+            served_model=self._writable(reply.model if reply else UNKNOWN),
             endpoint=self.endpoint.base_url,
         )
         self.record.append(entry)
         return entry
 
+    def _shown(self, text: str) -> str:
+        """A reason as it is recorded: one line of at most so many characters."""
+        return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
+
     def _writable(self, text: str) -> str:
         """The text as it can be written down: without the key, and a question mark for half of a character."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
-
-
-class _Part(BaseModel):
-    content: str | None = None
-    refusal: str | None = None
-
-
-class _Choice(BaseModel):
-    message: _Part = _Part()
-    delta: _Part = _Part()
-    finish_reason: str | None = None
-
-
-class _Completion(BaseModel):
-    choices: list[_Choice]
-    model: Any = None
-    usage: Any = None
-
-
-class _Usage(BaseModel):
-    prompt_tokens: int
-    completion_tokens: int
-
-
-def read_reply(body: bytes) -> Reply:
-    """The reply that the body of a call holds, whole or in pieces (server-sent events); without choices it broke off.
-
-    Raises
-    ------
-    ReplyError : it is no chat completion, which another try may be.
-
-    """
-    if body.lstrip().startswith(b"data:"):
-        pieces = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
-        parts = [_completion(piece) for piece in pieces if piece not in (b"", b"[DONE]")]
-    else:
-        parts = [_completion(body)]
-    text, refusal, finish, tokens, model = "", "", None, None, UNKNOWN
-    for part in parts:
-        model = part.model if isinstance(part.model, str) and part.model else model
-        tokens = _tokens(part.usage) or tokens
-        for choice in part.choices[:1]:
-            text += (choice.message.content or "") + (choice.delta.content or "")
-            refusal += (choice.message.refusal or "") + (choice.delta.refusal or "")
-            finish = choice.finish_reason or finish
-    return Reply(text, finish, refusal or None, tokens, model)
 
 
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
@@ -286,39 +274,13 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
         return "refused", reply.refusal or "stopped by the endpoint's filter"
     if reply.finish == "length":
         return "incomplete", "cut at the largest number of tokens"
-    if reply.finish is None:
-        return "incomplete", "the answer broke off"
     try:
         answer, notes = read_wrapped(schema, reply.text)
     except ValueError as error:
-        return "unparsable", str(error)
+        # Some endpoints never say why an answer ended: one that is whole has not broken off.
+        return ("incomplete", "the answer broke off") if reply.finish is None else ("unparsable", str(error))
     other = beside_the_question(answer, values)
     return ("unparsable", other) if other else ("answered", "; ".join(notes))
-
-
-def _completion(body: bytes) -> _Completion:
-    try:
-        return _Completion.model_validate(json.loads(body))
-    except (ValueError, RecursionError, ValidationError):
-        raise ReplyError(f"no chat completion ({unreadable(body, 'JSON')})", again=True) from None
-
-
-def _error(body: bytes) -> tuple[str, str]:
-    """The message and the code of an endpoint's error."""
-    try:
-        error = json.loads(body)["error"]
-        return str(error.get("message") or "no message"), str(error.get("code") or "")
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return unreadable(body, "a message"), ""
-
-
-def _tokens(usage: Any) -> tuple[int, int] | None:
-    try:
-        counted = _Usage.model_validate(usage)
-    except ValidationError:
-        return None
-    tokens = counted.prompt_tokens, counted.completion_tokens
-    return tokens if min(tokens) >= 0 else None
 
 
 def _back_off(turn: int) -> float:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import get_args
 import pandas as pd
 from tqdm import tqdm  # type: ignore[import-untyped]
 
+from afa.csvfile import visible
 from afa.elicit.answers import cut_questions, pair_questions, rate_questions, unary_questions
 from afa.elicit.budget import NO_CAPS, NO_PRICES, Budget, Caps, Prices, Used
 from afa.elicit.client import Client
@@ -31,6 +33,8 @@ LOOK = 1.0
 """Seconds between two looks for an interrupt: one that comes as a wait begins does not end that wait."""
 OUTLOOK_COLUMNS = ["prompt", "pairs", "questions", "calls", "prompt_tokens", "answer_tokens", "money", "how"]
 EXACT, MOST = "as counted", "at most: the {} are not known yet"
+MOST_KINDS, LONGEST_REASON = 5, 200
+"""Kinds of failures that are told, and characters of a reason."""
 LONGEST_NUMBER = -1.2345678901234567e-300
 """No number has more digits: a cut point before it is known."""
 
@@ -112,6 +116,8 @@ class Live:
                 ask_all(requests, client, concurrency=self.concurrency)
             finally:
                 self.say(f"{self.place} has used {shown(self.budget.used, self.budget.prices)}")
+                for told in reasons(self.budget.record.attempts(client.key(each)) for each in requests):
+                    self.say(told)
         self.budget.record.refresh()
         keys = [self.clients[each.question.run].key(each) for each in self._requests(questions)]
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
@@ -216,6 +222,24 @@ def shown(used: Used, prices: Prices) -> str:
     tokens = f"{used.prompt_tokens:,} + {used.answer_tokens:,} tokens of prompts and answers"
     money = f", {used.money:,.2f} {prices.currency}" if prices.of(1, 1) > 0 else ""
     return f"{used.calls:,} calls, {tokens}{money}"
+
+
+def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
+    """Why questions have no answer: a line for each kind of failure, with its count and an example.
+
+    attempts : at each question. Failures are of one kind where their reasons differ in numbers alone; the commonest
+    kind comes first.
+    """
+    kinds: dict[tuple[str, str], list[Entry]] = {}
+    for entry in filter(None, map(first_answer, attempts)):
+        if entry.outcome != "answered":
+            kinds.setdefault((entry.outcome, re.sub(r"\d+", "0", entry.detail)), []).append(entry)
+    ranked = sorted(kinds.values(), key=len, reverse=True)
+    for first, *others in ranked[:MOST_KINDS]:
+        reason = "".join(filter(str.isprintable, first.detail[:LONGEST_REASON]))
+        yield f"{1 + len(others):,} {first.outcome}: {reason} (first: {visible(str(first.question))})"
+    if rest := sum(map(len, ranked[MOST_KINDS:])):
+        yield f"{rest:,} for other reasons: `detail` in the lines of the record"
 
 
 def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[str, Entry], dict[str, Request]]:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from afa.errors import ElicitationError, Fault
-from afa.files import read_whole
+from afa.files import read_unpacked
 from afa.yamlfile import first_error
 
 RESTORE = "restore the file, or take it out of the folder"
@@ -90,7 +90,7 @@ class Lines:
 
 def _bytes_from(path: Path, start: int) -> bytes:
     if not start:
-        return read_whole(path)
+        return read_unpacked(path)
     with path.open("rb") as stream:
         stream.seek(start)
         return stream.read()

@@ -31,7 +31,7 @@ from afa.elicit.record import (
 from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
 from afa.elicit.tables import PAIR_SIGN
 from afa.errors import ConfigError, ElicitationError, Fault
-from afa.files import atomic_file, atomic_folder, read_whole
+from afa.files import atomic_file, atomic_folder, read_unpacked
 from afa.yamlfile import check_model
 
 RUNS = ("r1", "r2", "r3")
@@ -102,7 +102,7 @@ def _unary(path: Path, phenotype: str, run: str, faults: list[Fault]) -> Entry:
     """The entry of one answer file; what is wrong with it is added to `faults`."""
     text = ""
     try:
-        text = read_whole(path).decode("utf-8-sig").replace("\r\n", "\n")
+        text = read_unpacked(path).decode("utf-8-sig").replace("\r\n", "\n")
         answer = check_model(json.loads(text, object_pairs_hook=unique_keys), _Unary, str(path))
         for key, found, named in (("phenotype", answer.phenotype, phenotype), ("run", answer.run, run)):
             if found != named:

@@ -66,8 +66,8 @@ USUAL = Bounds()
 class ReplyError(Exception):
     """A reply that is not what was asked for.
 
-    again : another attempt may succeed. wait : seconds asked for. step : what a reader may do. free : the service has
-    not worked on it. fatal : no other question will be answered either.
+    again : another attempt may succeed. wait : seconds asked for. step : what a reader may do. fatal : no other
+    question will be answered either. used : tokens of prompt and answer, None without a count. body : what came.
     """
 
     found: str
@@ -75,8 +75,9 @@ class ReplyError(Exception):
     step: str = ""
     again: bool = field(default=False, kw_only=True)
     wait: float | None = None
-    free: bool = False
     fatal: bool = False
+    used: tuple[int, int] | None = None
+    body: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class HttpReply:
 def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str], **sent: Any) -> HttpReply:
     """One call, within `bounds.deadline` seconds from its begin to the end of its reply.
 
-    sent : `params`, `data` or `json`, as `requests.request` has them.
+    sent : `params` or `data`, as `requests.request` has them.
 
     Raises
     ------

@@ -65,6 +65,7 @@ truncated = _text(lambda text: text[: len(text) // 2], finish="length")
 no_finish = _always(finish=None)
 no_choices = _always(choices=False)
 no_usage = _always(usage=None)
+COUNTED = {"prompt_tokens": 11, "completion_tokens": 5}
 usage_as_text = _always(usage={"prompt_tokens": "11", "completion_tokens": "5", "total_tokens": "16"})
 usage_without_counts = _always(usage={})
 usage_below_zero = _always(usage={"prompt_tokens": -(10**9), "completion_tokens": -1, "total_tokens": -1})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -35,11 +36,9 @@ HASTY = replace(USUAL, timeout=0.2)
         ("malformed", "unparsable", "the whole answer: no JSON"),
         ("empty", "unparsable", "the whole answer: no JSON"),
         ("missing_key", "unparsable", "phenotype: Field required"),
-        ("repeats_key", "unparsable", "the whole answer: no JSON"),
         ("refused", "refused", "I cannot help"),
         ("filtered", "refused", "filter"),
         ("truncated", "incomplete", "largest number of tokens"),
-        ("no_finish", "incomplete", "broke off"),
         ("no_choices", "incomplete", "broke off"),
     ],
 )
@@ -57,11 +56,11 @@ def test_what_is_no_answer_is_recorded_as_such_each_time_within_the_bound(tmp_pa
 @pytest.mark.parametrize(
     ("fault", "detail"),
     [
-        ("closed", "broke off"),
-        ("reset", "broke off"),
-        ("not_json", "no chat completion .an HTML page"),
-        ("half_json", "no chat completion .JSON that is cut"),
-        ("null", "no chat completion"),
+        ("closed", "no whole reply .peer closed connection"),
+        ("reset", "no whole reply .*reset"),
+        ("not_json", "no chat completion .an HTML page: A proxy speaks"),
+        ("half_json", "no chat completion .JSON that is cut or broken: {"),
+        ("null", "no chat completion .JSON without a message: null"),
         ("server_error", "500.*had an error"),
         ("unavailable", "503.*Overloaded"),
     ],
@@ -70,7 +69,7 @@ def test_an_endpoint_that_fails_is_tried_again_within_the_bound_and_then_recorde
     with serve(scripted, always(getattr(faults, fault))) as server:
         asking = Asking(server, tmp_path, replace(USUAL, stream=stream, calls=3))
         entry = asking.ask(a_request())
-    assert (entry.outcome, entry.raw, entry.attempt) == ("failed", "", 1)
+    assert (entry.outcome, entry.attempt) == ("failed", 1)
     assert re.search(detail, entry.detail)
     assert len(server.asked) == asking.budget.used.calls == 3
     assert len(asking.waits) == 2
@@ -238,7 +237,8 @@ def test_half_of_a_character_is_no_answer_and_does_not_stop_the_record(tmp_path)
     [
         b'{"choices": "none"}',
         b'{"choices": [{"message": null, "finish_reason": "stop"}]}',
-        b'{"choices": [{"message": {"content": ["a"]}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"message": {"content": 7}, "finish_reason": "stop"}]}',
+        b'{"choices": [7]}',
         b'{"choices": null}',
         b"[]",
         b'"text"',
@@ -246,10 +246,11 @@ def test_half_of_a_character_is_no_answer_and_does_not_stop_the_record(tmp_path)
         b"[" * 100_000,
     ],
 )
-def test_a_document_that_is_no_chat_completion_is_a_failure_of_the_endpoint(tmp_path, body):
+def test_a_document_that_is_no_chat_completion_is_a_failure_of_the_endpoint_which_the_record_keeps(tmp_path, body):
     with serve(scripted, always(lambda reply, _: replace(reply, body=body))) as server:
-        assert Asking(server, tmp_path).ask(a_request()).outcome == "failed"
+        entry = Asking(server, tmp_path).ask(a_request())
         assert len(server.asked) == 2
+    assert (entry.outcome, entry.raw) == ("failed", body.decode())
 
 
 @pytest.mark.parametrize(
@@ -259,6 +260,7 @@ def test_a_document_that_is_no_chat_completion_is_a_failure_of_the_endpoint(tmp_
         (faults.thinks, "thoughts set aside"),
         (faults.extra_key, "remark removed"),
         (faults.prefaced, "words before it set aside"),
+        (faults.repeats_key, "words after it set aside"),
     ],
 )
 def test_what_an_answer_is_wrapped_in_is_set_aside_on_record(tmp_path, stream, fault, note):
@@ -358,3 +360,57 @@ def test_a_cap_on_tokens_holds_over_reruns_though_no_usage_is_reported(tmp_path)
             with pytest.raises(CapError):
                 ask_all(requests, asking.client)
     assert len(server.asked) == 15_000 // (most.prompt_tokens + most.answer_tokens)
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("caps", [Caps(tokens=30_000), Caps(money=30_000.0)], ids=["tokens", "money"])
+def test_caps_hold_over_reruns_where_a_gateway_fails_after_the_model_has_worked(tmp_path, status, caps):
+    requests = [a_request(f"F{number}") for number in range(12)]
+    with serve(scripted, always(lambda reply, _: replace(reply, status=status, error="upstream is late"))) as server:
+        for _ in range(3):
+            asking = Asking(server, tmp_path, caps=caps)
+            most = asking.client.expected(requests[0])
+            with pytest.raises(CapError):
+                ask_all(requests, asking.client, concurrency=2)
+    calls = 30_000 // (most.prompt_tokens + most.answer_tokens)
+    assert len(server.asked) == asking.budget.used.calls == calls > 1
+    assert asking.budget.used.answer_tokens == calls * USUAL.most_tokens
+    assert {"upstream is late" in entry.detail for entry in Record(tmp_path).entries()} == {True}
+
+
+@pytest.mark.parametrize("status", [200, 400, 429, 504])
+def test_tokens_that_an_error_counts_are_charged(tmp_path, status):
+    body = {"error": {"message": "too late", "code": "content_filter"}, "usage": faults.COUNTED}
+    with serve(
+        scripted, always(lambda reply, _: replace(reply, status=status, body=json.dumps(body).encode()))
+    ) as server:
+        asking = Asking(server, tmp_path, replace(USUAL, calls=1, answers=1))
+        asking.ask(a_request())
+    assert asking.budget.used == Used(1, 11, 5, 16.0)
+
+
+def test_a_rate_limit_costs_a_call_and_no_tokens(tmp_path):
+    with serve(scripted, [faults.rate_limited("1")]) as server:
+        asking = Asking(server, tmp_path)
+        entry = asking.ask(a_request())
+    assert asking.budget.used == Used(2, *entry.tokens, float(sum(entry.tokens)))
+
+
+def test_without_the_openai_client_an_error_names_the_extra_before_a_call_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.delitem(sys.modules, "afa.elicit.chat", raising=False)
+    with serve(scripted) as server:
+        asking = Asking(server, tmp_path)
+        with pytest.raises(ElicitationError, match=r"no package openai.*pip install 'afa\[elicitation\]'"):
+            asking.ask(a_request())
+        assert asking.client.expected(a_request()).calls == 1
+    assert (server.asked, asking.budget.used) == ([], Used())
+
+
+def test_an_address_or_a_proxy_that_cannot_be_used_is_named_before_a_call_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "nonsense://h")
+    with serve(scripted) as server:
+        asking = Asking(server, tmp_path)
+        with pytest.raises(ElicitationError, match="an address or a proxy that cannot be used"):
+            asking.ask(a_request())
+    assert asking.budget.used == Used()

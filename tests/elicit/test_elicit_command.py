@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -218,6 +219,24 @@ def test_an_answer_that_is_none_stops_the_stage_with_its_count(tmp_path: Path, s
     message = refused(lab, *LIVE)
     assert f"no answer to 3 of 9 questions (3 {outcome}); first rectal_bleeding" in message
     assert not (lab.run / "unary").exists()
+
+
+def test_the_terminal_says_why_questions_have_no_answer_once_for_each_kind(tmp_path: Path, serve) -> None:
+    lab = Lab(tmp_path, models=MODELS, manner={"calls": 1, "answers": 1})
+
+    def plan(number: int, document: Document) -> llm_server.Fault | None:
+        if "rectal" in document["messages"][1]["content"]:
+            return llm_faults.refused
+        body = f"no memory \x1b[2J left for slot {number}".encode()
+        return lambda reply, _: replace(reply, status=500, body=body) if "one" in document["model"] else reply
+
+    serve(plan=plan)
+    said = CliRunner().invoke(app, lab.command("unary", *LIVE)).output
+    ((count, reason),) = re.findall(r"^(\d) failed: HTTP status 500: no memory (.*)$", said, re.MULTILINE)
+    others = len(pd.read_csv(lab.study / "phenotypes.csv")) - 1
+    assert (int(count), reason[:18]) == (others, "[2J left for slot ")
+    assert reason.endswith(", run r1)")
+    assert said.count("1 refused: I cannot help with medical questions. (first: unary rectal_bleeding, run r") == 3
 
 
 def test_pairs_without_an_answer_never_become_zeros(tmp_path: Path, serve) -> None:

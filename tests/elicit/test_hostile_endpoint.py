@@ -56,6 +56,16 @@ WAYS: tuple[Fault, ...] = (
     faults.rate_limited("0"),
     faults.drips,
 )
+READABLE = (
+    None,
+    faults.fenced,
+    faults.thinks,
+    faults.extra_key,
+    faults.repeats_key,
+    faults.no_finish,
+    faults.no_usage,
+)
+"""Ways in which the answer is whole."""
 CHILD = """
 import sys
 from pathlib import Path
@@ -94,7 +104,7 @@ class Counting:
 
         def given(reply: Reply, asked: Document) -> Reply:
             changed = fault(reply, asked) if fault else reply
-            if fault in (None, faults.fenced, faults.thinks, faults.extra_key, faults.no_usage):
+            if fault in READABLE:
                 self.sent[line(document, "Phenotype")] += 1
             return changed
 

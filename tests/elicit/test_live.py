@@ -24,8 +24,8 @@ from elicit.llm_server import Endpoint as Server
 from afa.elicit import live
 from afa.elicit.budget import Budget, CapError, Caps, Prices, Used
 from afa.elicit.client import Client
-from afa.elicit.live import ask_all, estimate
-from afa.elicit.record import Record, Request
+from afa.elicit.live import ask_all, estimate, reasons
+from afa.elicit.record import Entry, Question, Record, Request
 from afa.elicit.study import Endpoint
 from afa.errors import ElicitationError
 
@@ -343,3 +343,18 @@ def test_what_has_no_more_attempts_left_is_not_in_the_estimate(tmp_path):
         assert estimate(requests_for(2), client) == Used()
         client.manner = replace(client.manner, answers=3)
         assert estimate(requests_for(2), client).calls == 2
+
+
+def test_reasons_are_told_by_kind_the_commonest_first_with_the_last_attempt_at_a_question():
+    def entry(number: int, outcome: str, detail: str) -> Entry:
+        question = Question("unary", {"phenotype": f"F{number}"}, "r1")
+        return Entry(question, "m", {}, "p", "w", outcome, "", detail, 1, "2026-01-01T00:00:00+00:00", (1, 1))
+
+    attempts = [[entry(n, "failed", "HTTP status 503: busy"), entry(n, "refused", f"no {'x' * n}")] for n in range(7)]
+    attempts += [[entry(n, "unparsable", f"line 1 column {n}: \x1b[2J, cut")] for n in range(10, 12)]
+    attempts += [[entry(12, "failed", "busy"), entry(12, "answered", "")], []]
+    assert list(reasons(attempts)) == [
+        "2 unparsable: line 1 column 10: [2J, cut (first: unary F10, run r1)",
+        *(f"1 refused: no {'x' * n} (first: unary F{n}, run r1)" for n in range(4)),
+        "3 for other reasons: `detail` in the lines of the record",
+    ]

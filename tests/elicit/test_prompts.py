@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -289,7 +290,7 @@ def test_an_answer_is_read_by_its_schema():
         ("", "the whole answer: no JSON"),
         ("[" * 100_000, "the whole answer: no JSON"),
         ("null", "the whole answer: Input should be an object"),
-        (f"{_pair()} {_pair()}", "the whole answer: no JSON"),
+        (f"{_pair()} {_pair(lit_prob=0.1)}", "the whole answer: 2 answers that differ"),
         (_pair()[:-1] + ', "lit_prob": 0.9}', "no JSON .key 'lit_prob' given twice"),
         (_pair(lit_prob="0.5"), "lit_prob: Input should be a valid number"),
         (_pair(lit_prob=None), "lit_prob"),
@@ -302,7 +303,8 @@ def test_an_answer_is_read_by_its_schema():
         (_pair(reference_indices=[0]), "reference_indices.0"),
         (_pair(reference_indices=["1"]), "reference_indices.0"),
         (_pair(remark="sure", lit_prob=2), "lit_prob"),
-        (f"{_pair()}\n```", "the whole answer: no JSON"),
+        (_pair()[:-1] + "\n```", "the whole answer: no JSON"),
+        (f"<think>{_pair()}</think>", "the whole answer: no JSON"),
         (_pair().replace('""', '"\\ud800"'), "Invalid JSON"),
         (_pair().replace('""', '"\ud800"'), "the whole answer: Input should be a valid string"),
     ],
@@ -310,6 +312,14 @@ def test_an_answer_is_read_by_its_schema():
 def test_what_is_not_an_answer_of_the_schema_is_refused_and_says_where(text, why):
     with pytest.raises(ValueError, match=why):
         read_answer(PairAnswer, text)
+
+
+@pytest.mark.parametrize("unit", ["{", '{"', '{"a":', '{"a":1,', '{"a":[', '"{', '{"a":"', "{}", '{"a":1}', "<think>"])
+def test_a_text_of_megabytes_is_searched_for_an_answer_in_seconds(unit):
+    begin = time.monotonic()
+    with pytest.raises(ValueError):  # noqa: PT011 (any reason will do)
+        read_answer(PairAnswer, unit * (4 * 2**20 // len(unit)))
+    assert time.monotonic() - begin < 60
 
 
 def test_a_supporting_text_may_have_as_many_characters_as_the_prompt_says():

@@ -1,0 +1,242 @@
+"""One call to a chat endpoint by the `openai` client, within bounds, and its reply read as endpoints really send it.
+
+The client is imported here alone; `pip install 'afa[elicitation]'` brings it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from afa.elicit.record import UNKNOWN
+from afa.elicit.study import Endpoint
+from afa.elicit.web import Bounds, HttpReply, ReplyError, unreadable, within
+from afa.errors import ElicitationError, Fault
+
+try:
+    import openai
+except ModuleNotFoundError as error:
+    if error.name != "openai":
+        raise
+    step = "run pip install 'afa[elicitation]'"
+    raise ElicitationError(Fault("asking a model", "no package openai", "the extra elicitation", step)) from None
+
+KEPT = ("content-type", "retry-after")
+"""Headers of a reply that are read."""
+THOUGHTS = ("reasoning", "thinking")
+"""Types of the parts of a message that are no answer."""
+FIRST, LONGEST_PAGE = 200, 10_000
+"""Characters that are shown of a reply in an unknown form, and of a page that are looked at for its words."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back of one call.
+
+    finish : the endpoint's word, None where it gave none. tokens : of prompt and answer, None without a count. model :
+    the one that has answered by the endpoint's account. error, code : why there is no answer, by the endpoint's own
+    words and as its codes; empty where nothing went wrong.
+    """
+
+    text: str = ""
+    finish: str | None = None
+    refusal: str | None = None
+    tokens: tuple[int, int] | None = None
+    model: str = UNKNOWN
+    error: str = ""
+    code: str = ""
+
+
+class Chat:
+    """Makes calls to one endpoint; safe from threads.
+
+    Nothing is tried again and no redirect is followed. The environment of the `openai` client has no say: no other key,
+    account or header goes out.
+    """
+
+    def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
+        # These loggers write the headers of replies, in which an endpoint may repeat the key.
+        for name in ("httpcore", "httpcore2"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self._bounds = bounds
+        try:
+            self._client = openai.OpenAI(
+                base_url=endpoint.base_url,
+                api_key=endpoint.key,
+                max_retries=0,
+                timeout=min(bounds.timeout, bounds.deadline),
+                http_client=_Bounded(endpoint.key, bounds),
+            )
+        except Exception as error:
+            found, step = f"an address or a proxy that cannot be used ({error})", "correct it"
+            raise ElicitationError(Fault(endpoint.base_url, found, "an address to ask", step)) from None
+
+    def called(self, document: Mapping[str, Any]) -> HttpReply:
+        """The reply to one call, of whatever status; a `ReplyError` where none came whole within the bounds."""
+        late = _late(self._bounds)
+        return within(self._bounds.deadline, lambda: self._called(document, late), late)
+
+    def _called(self, document: Mapping[str, Any], late: ReplyError) -> HttpReply:
+        try:
+            raw = self._client.chat.completions.with_raw_response.create(**document)
+            return HttpReply(raw.status_code, raw.headers, raw.content)
+        except openai.APIStatusError as error:
+            return HttpReply(error.status_code, error.response.headers, error.response.content)
+        except openai.APITimeoutError:
+            silent = ReplyError(f"silence for {self._bounds.timeout:g} seconds", again=True)
+            raise (silent if self._bounds.timeout < self._bounds.deadline else late) from None
+        except openai.APIConnectionError as error:
+            cause = error.__cause__ or error
+            if isinstance(cause, ReplyError):
+                raise cause from None
+            raise ReplyError(f"no whole reply ({str(cause) or type(cause).__name__})", again=True) from None
+
+
+class _Bounded(openai.DefaultHttpxClient):
+    """Sends the address, the body and headers of our own, and reads a reply no further than the bounds allow."""
+
+    def __init__(self, key: str, bounds: Bounds) -> None:
+        super().__init__(follow_redirects=False)
+        self.key, self.bounds = key, bounds
+
+    def send(self, request: Any, **options: Any) -> Any:
+        own = {
+            "Content-Type": "application/json",
+            # Compressed, a small reply could hold a large one.
+            "Accept-Encoding": "identity",
+            # On a connection of its own, no call is lost because the endpoint has closed an idle one.
+            "Connection": "close",
+            "User-Agent": "afa",
+            "Authorization": f"Bearer {self.key}",
+        }
+        made = type(request)(
+            request.method, request.url, headers=own, content=request.read(), extensions=request.extensions
+        )
+        end, body = time.monotonic() + self.bounds.deadline, bytearray()
+        reply = super().send(made, **{**options, "stream": True})
+        try:
+            if reply.headers.get("Content-Encoding", "identity") != "identity":
+                raise ReplyError("a compressed reply", "a plain one, as was asked for")
+            for chunk in reply.iter_raw():
+                body += chunk
+                if len(body) > self.bounds.largest:
+                    found = f"a reply of more than {self.bounds.largest} bytes"
+                    raise ReplyError(found, "less, for what was asked")
+                if time.monotonic() > end:
+                    raise _late(self.bounds)
+        finally:
+            reply.close()
+        headers = {name: reply.headers[name] for name in KEPT if name in reply.headers}
+        return type(reply)(reply.status_code, headers=headers, content=bytes(body), request=request)
+
+
+def _late(bounds: Bounds) -> ReplyError:
+    return ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
+
+
+def read_reply(text: str) -> Reply:
+    """The reply that the body of a call holds: whole or in pieces (server-sent events), an answer or an error.
+
+    Of a body that is neither, `error` has its words, or what it is and its first characters.
+    """
+    text = text.removeprefix("\ufeff").strip()
+    reply, arguments, is_completion = Reply(), "", False
+    try:
+        for part in _documents(text):
+            model, choices = part.get("model"), part.get("choices") or []
+            reply = replace(
+                reply,
+                tokens=_tokens(part.get("usage")) or reply.tokens,
+                model=model if isinstance(model, str) and model else reply.model,
+            )
+            for place in (part, *choices[:1]):
+                if place.get("error"):
+                    error, code = _reason(place)
+                    return replace(reply, error=error or json.dumps(place["error"])[:FIRST], code=code)
+            is_completion |= choices == part.get("choices") == []
+            for choice in choices[:1]:
+                for message in filter(None, (choice.get("message"), choice.get("delta"))):
+                    is_completion = True
+                    arguments += _arguments(message)
+                    refusal = (reply.refusal or "") + (message.get("refusal") or "")
+                    reply = replace(reply, text=reply.text + _words(message.get("content")), refusal=refusal or None)
+                reply = replace(reply, finish=choice.get("finish_reason") or reply.finish)
+        if is_completion:
+            return reply if reply.text.strip() or not arguments else replace(reply, text=arguments)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        pass  # another form than that of a completion, which is told
+    error, code = reason_of(text)
+    return replace(reply, error=f"no chat completion ({error})", code=code)
+
+
+def reason_of(text: str) -> tuple[str, str]:
+    """Why there is no answer, and its code, by the body of an error; of an unknown form, what and how it begins."""
+    what, start = "JSON without a message", text.strip()[:FIRST]
+    try:
+        error, code = _reason(json.loads(text))
+        if error:
+            return error, code
+    except (ValueError, RecursionError):
+        what = unreadable(text.encode(), "JSON")
+        if what.endswith("page"):
+            start = re.sub("<[^<>]*>", " ", text[:LONGEST_PAGE]).strip()[:FIRST]
+        elif not start.startswith(("{", "[")):
+            return start or what, ""
+    return f"{what}: {start}".removesuffix(": "), ""
+
+
+def _documents(text: str) -> Iterator[dict[str, Any]]:
+    """The one document of a body, or one for each event; comments, names of events and empty events say nothing."""
+    if text.startswith(("{", "[")):
+        yield json.loads(text)
+        return
+    for line in re.split("[\r\n]+", text):
+        name, _, data = line.partition(":")
+        if name == "data" and data.strip() not in ("", "null", "[DONE]"):
+            yield json.loads(data)
+
+
+def _words(content: Any) -> str:
+    """The text of a message: a text, or the parts of a list that are no thoughts."""
+    if isinstance(content, list):
+        parts = [{"text": part} if isinstance(part, str) else part for part in content]
+        return "".join(part.get("text") or "" for part in parts if part.get("type") not in THOUGHTS)
+    if not isinstance(content, str | None):
+        raise TypeError("a content that is no text")
+    return content or ""
+
+
+def _arguments(message: Mapping[str, Any]) -> str:
+    """What the first tool of a message is called with, which is the answer where there is no text."""
+    calls = [call["function"] for call in message.get("tool_calls") or () if not call.get("index")][:1]
+    given = (calls[0] if calls else message.get("function_call") or {}).get("arguments") or ""
+    return given if isinstance(given, str) else json.dumps(given)
+
+
+def _reason(document: Any) -> tuple[str, str]:
+    """The words and the code of an error in any of the forms that endpoints have; empty without any."""
+    if isinstance(document, list):
+        document = document[0] if document else None
+    if not isinstance(document, dict):
+        return document if isinstance(document, str) else "", ""
+    code = " ".join(str(document[name]) for name in ("code", "type") if document.get(name))
+    for name in ("error", "message", "detail", "msg"):
+        words, inner = _reason(document.get(name))
+        if words:
+            place = ".".join(map(str, document["loc"])) + ": " if isinstance(document.get("loc"), list) else ""
+            return place + words, inner or code
+    return "", code
+
+
+def _tokens(usage: Any) -> tuple[int, int] | None:
+    """Tokens of prompt and answer, where both were counted."""
+    try:
+        tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return tokens if min(tokens) >= 0 else None
