@@ -41,7 +41,7 @@ test-all: $(VENV)/.ready ## all tests; as root also those on a full disk
 	$(PYTEST)
 
 pythons: $(VENV)/.ready ## the fast tests on every declared Python that is found, with the oldest packages, and sp-repo-review (noxfile.py)
-	PATH="$$PATH:$$(printf '%s:' $$HOME/.pyenv/versions/3.*/bin)" UV_PYTHON_DOWNLOADS=never nox
+	PATH="$$PATH:$$(printf '%s:' "$$HOME"/.pyenv/versions/3.*/bin)" UV_PYTHON_DOWNLOADS=never nox
 
 test-cluster: $(VENV)/.ready ## the workflow on a Slurm of this machine against a local run; as root, on Debian
 	tests/cluster/slurm.sh install
@@ -72,7 +72,7 @@ bench: $(VENV)/.ready ## speed against a plain NumPy version, and where the seco
 	python benchmarks/bench.py --bundle results/bench/bundle --cohort "$(or $(COHORT_FOLDER),results/demo/cohort)" --out results/bench
 	python benchmarks/scale.py --out results/bench
 	rm -rf results/profile results/bench/parts && mkdir -p results/bench/parts
-	AFA_PARTS=$(CURDIR)/results/bench/parts PYTHONPATH=$(CURDIR)/benchmarks/hook snakemake --config run=profile
+	AFA_PARTS="$$PWD/results/bench/parts" PYTHONPATH="$$PWD/benchmarks/hook" snakemake --config run=profile
 	python benchmarks/run_parts.py --run results/profile --parts results/bench/parts --out results/bench
 
 lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
@@ -102,8 +102,8 @@ clean: ## remove results only
 $(VENV)/.ready: envs/requirements.lock envs/bootstrap.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/bootstrap.lock
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip sync --quiet --system-certs --require-hashes --compile-bytecode envs/requirements.lock \
+	VIRTUAL_ENV="$$PWD/$(VENV)" uv pip sync --quiet --system-certs --require-hashes --compile-bytecode envs/requirements.lock \
 	  || { echo "uv could not install the lock; pip, which reads pip.conf, tries now"; \
 	       $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r envs/requirements.lock; }
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install --quiet --offline --no-deps --no-build-isolation --editable .
+	VIRTUAL_ENV="$$PWD/$(VENV)" uv pip install --quiet --offline --no-deps --no-build-isolation --editable .
 	touch $@

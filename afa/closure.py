@@ -114,7 +114,8 @@ def closed_bundle(
         entities=(entity, f"not {entity}"),
         unary=np.stack([half, -half]),
         packed=couplings,
-        priors=np.array([bundle.priors[v], -bundle.priors[v]]) / 2,
+        priors=np.array([bundle.log_odds[v], -bundle.log_odds[v]]) / 2,
+        shares=None,
         rates=None if bundle.rates is None else replace(bundle.rates, stated=NONE_STATED),
     )
 

@@ -7,6 +7,7 @@ import difflib
 import gzip
 import io
 import math
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ LONGEST_NAME = 200
 MOST_FAULTS = 1_000
 LARGEST = 1e100
 """Of larger numbers neither sums nor squares are sure to be finite."""
+CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that steer a terminal, or turn the direction of what is written around them."""
 _LONGEST_SHOWN = 60
 _MOST_COMPARED = 5_000  # names that a wrong one is compared with: more would take seconds for each
 
@@ -166,12 +169,14 @@ def read_table(
     unread: Collection[str] = (),
     whole_rows: bool = False,
     brief: bool = False,
+    shown: bool = False,
 ) -> CsvTable:
     """Read a UTF-8 CSV file (`.tsv`: tabs; `.gz`: packed) with a header; what is wrong with it is in its `faults`.
 
     Columns in `unread` are allowed but not kept. Blank lines are skipped, a row shorter than the header is filled
     with empty texts, or with `whole_rows` a fault, and a row longer than the header is a fault and left out. A file
-    that cannot be read, or lacks a required column, gives a table without rows. brief : of `RowFaults`.
+    that cannot be read, or lacks a required column, gives a table without rows. brief : of `RowFaults`. shown : its
+    texts are shown on a terminal: a control character anywhere in the file is a fault.
     """
     faults = RowFaults(path, brief)
     columns: dict[str, list[str]] = {column: [] for column in (*required, *optional) if column not in unread}
@@ -179,6 +184,9 @@ def read_table(
     text = _text_of(Path(path), faults)
     if text is None:
         return CsvTable(np.array(lines, dtype=np.int64), columns, faults)
+    for control in CONTROLS.finditer(text) if shown else ():
+        line, step = len(text[: control.start()].splitlines()) or 1, "remove it"
+        faults.add(line, "", f"the control character U+{ord(control[0]):04X}", "texts that can be shown", step)
     separator = separator_of(path)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from afa.csvfile import CsvTable, name_column, number_column, read_table, table_of_frame
+from afa.csvfile import CsvTable, name_column, number, number_column, read_table, table_of_frame
 from afa.errors import CohortError
 
 if TYPE_CHECKING:
@@ -20,9 +23,24 @@ Kind = Literal["continuous", "ordinal", "binary"]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
-FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "p_low", "p_high", "definition")
+FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
 VALUES = (-1, 0, 1)
 """What a feature can be at most, in the order of the columns of `Features.possible`."""
+
+
+class Span(NamedTuple):
+    """The numbers from `low` to `high`; an end that is `open` is not one of them."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def excludes(self, values: npt.ArrayLike) -> Bools:
+        """Return where values, of any shape, lie outside; NaN does not."""
+        x = np.asarray(values, dtype=np.float64)
+        below, above = (x < self.low) | (self.low_open & (x == self.low)), (x > self.high)
+        return np.asarray(below | above | (self.high_open & (x == self.high)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +53,8 @@ class Features:
     ----------
     names : what the columns of a table are called
     kinds : `continuous`, `ordinal` or `binary`
-    units, codings, definitions : in words; a coding says what the numbers of an ordinal or binary feature mean
+    units, codings, definitions : in words; a coding says which numbers a feature can have, and what they mean
+    missing : what stands in a cell for *not measured*, such as `-9, 999`; empty where nothing does
     low, high : cut points in the feature's unit, NaN where there is none: `x < low` is -1, `x > high` is +1
     p_low, p_high : the background, the share of all people below and above; NaN where it is not stated
 
@@ -47,6 +66,7 @@ class Features:
     low: Floats
     high: Floats
     codings: tuple[str, ...]
+    missing: tuple[str, ...]
     p_low: Floats
     p_high: Floats
     definitions: tuple[str, ...]
@@ -81,21 +101,52 @@ class Features:
         """(n_features, 3) Probabilities of -1, 0, +1 in everybody; a row of NaN where they are not stated."""
         return np.column_stack([self.p_low, 1.0 - self.p_low - self.p_high, self.p_high])
 
+    @cached_property
+    def spans(self) -> tuple[Span | None, ...]:
+        """The numbers that each feature can have, as its coding says; None where it does not say so."""
+        said = zip(self.codings, self.units, self.kinds, strict=True)
+        return tuple(span_of(coding, unit, closed=kind != "continuous") for coding, unit, kind in said)
+
+    @cached_property
+    def missing_codes(self) -> tuple[tuple[str, ...], ...]:
+        """What stands for *not measured* in each feature's cells, by `missing` or by its coding ("9 unknown")."""
+        pairs = zip(self.missing, self.codings, strict=True)
+        return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
+
+    def excludes(self, name: str, value: float) -> str:
+        """What `features.csv` says of a feature's numbers, where they do not include this one; else an empty text.
+
+        >>> import pandas as pd
+        >>> known = features_of(pd.DataFrame({"feature": ["spo2"], "kind": ["continuous"], "values": ["50 to 100"]}))
+        >>> known.excludes("spo2", 250), known.excludes("spo2", 97)
+        ('50 to 100', '')
+        """
+        place = self.names.index(name)
+        if is_missing(str(value), self.missing_codes[place]):
+            return f"a measured value, since {value:g} stands for not measured"
+        if self.kinds[place] == "binary" and value not in (0.0, 1.0):
+            return "0 or 1"
+        span = self.spans[place]
+        return self.codings[place] if span is not None and bool(span.excludes(value)) else ""
+
     def chosen(self, names: Sequence[str]) -> Features:
         """These features alone, in this order; each must be there."""
         place = {name: i for i, name in enumerate(self.names)}
         rows = [place[name] for name in names]
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
         columns: dict[str, Any] = {
             name: values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
-            for name, values in vars(self).items()
+            for name, values in parts.items()
         }
         return Features(**columns)
 
     def to_frame(self) -> pd.DataFrame:
-        """The rows of `features.csv`."""
+        """The rows of `features.csv`; without the column `missing` where no feature has a code for it."""
         import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
 
-        return pd.DataFrame(dict(zip(FEATURE_COLUMNS, vars(self).values(), strict=True)))
+        columns = {column: getattr(self, part.name) for column, part in zip(FEATURE_COLUMNS, fields(self), strict=True)}
+        table = pd.DataFrame(columns)
+        return table if any(self.missing) else table.drop(columns="missing")
 
 
 def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = None) -> Features:
@@ -104,8 +155,8 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     Parameters
     ----------
     path
-        A CSV file with the columns `feature` and `kind`, and any of `unit`, `low`, `high`, `values` (the coding in
-        words), `p_low`, `p_high` and `definition`.
+        A CSV file with the columns `feature` and `kind`, and any of `unit`, `low`, `high`, `values` (which
+        numbers there are, in words), `missing`, `p_low`, `p_high` and `definition`.
     other_kinds
         Words that stand for a kind in this file.
 
@@ -114,7 +165,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     CohortError : every fault of the file by line and column.
 
     """
-    table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True)
+    table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True, shown=True)
     kinds = [(other_kinds or {}).get(kind, kind) for kind in table.columns["kind"]]
     return checked_features(replace(table, columns={**table.columns, "kind": kinds}))
 
@@ -195,3 +246,107 @@ def share_columns(
     check(1, "high")
     silent = empty[0] & empty[1]
     return np.where(silent, np.nan, np.nan_to_num(low)), np.where(silent, np.nan, np.nan_to_num(high)), wrong
+
+
+_N = r"([-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)"
+_UNKNOWN = r"(?:missing|unknown|not (?:measured|known|tested|done|available)|no (?:data|answer)|n/?a|refused)"
+_MISSING = re.compile(rf"{_N}\s*[=:]?\s*{_UNKNOWN}")
+_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?![\d.]*\d)")
+_SPELLINGS = {
+    "−": "-",
+    "–": "-",
+    "≥": ">=",
+    "≤": "<=",
+    "…": "..",
+    "non-negative": "0 or more",
+    "not negative": "0 or more",
+}
+
+
+def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
+    """Return the numbers that a coding such as `above 0`, `50 to 100` or `0 none, 1 slight, 2 severe` allows.
+
+    None for words that say nothing of this kind, or that are not understood. closed : whether numbers with a meaning
+    each are all that there are, as of an ordinal or binary feature; of a continuous one they are only examples.
+    """
+    one_sided, listed, codes = list[Span](), list[Span](), 0
+    for piece in _pieces(coding):
+        if _MISSING.fullmatch(piece):
+            continue
+        if (bound := _bound(piece, unit)) is not None:
+            (one_sided if math.inf in (-bound.low, bound.high) else listed).append(bound)
+        elif closed and (group := re.fullmatch(rf"{_N}\s*(?:to|-|\.\.+)\s*{_N}\s+.*", piece)) is not None:
+            listed.append(Span(float(group[1]), float(group[2])))
+        elif closed and (code := re.fullmatch(rf"{_N}(?:\s*[=:]\s*|\s+(?!(?:to|or|and)\b)|$).*", piece)) is not None:
+            listed.append(Span(float(code[1]), float(code[1])))
+            codes += 1
+        elif re.search(r"\d", piece):
+            return None
+    if codes == len(listed) == 1:  # one code alone says what it means, not what else there is
+        listed = []
+    if one_sided:  # "above 0, at most 14": both hold
+        low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)
+        listed.append(Span(low.low, high.high, low.low_open, high.high_open))
+    if not listed:
+        return None
+    low, high = min(listed, key=_low_end), max(listed, key=_high_end)
+    return Span(low.low, high.high, low.low_open, high.high_open) if low.low <= high.high else None
+
+
+def _low_end(span: Span) -> tuple[float, bool]:
+    return span.low, span.low_open
+
+
+def _high_end(span: Span) -> tuple[float, bool]:
+    return span.high, not span.high_open
+
+
+def is_missing(text: str, codes: Iterable[str]) -> bool:
+    """Whether a cell says *not measured*: it is one of the codes, as a text or as a number."""
+    value = number(text)
+    return any(text.strip().casefold() == code.casefold() or value == number(code) for code in codes)
+
+
+def _pieces(coding: str) -> list[str]:
+    """The parts of a coding that stand between commas, semicolons, and the words or, and; without brackets."""
+    text = re.sub(r"\([^()]*\)", " ", coding.casefold())
+    for spelling, plain in _SPELLINGS.items():
+        text = text.replace(spelling, plain)
+    text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
+    text = re.sub(rf"\b(?:between|from)\s+{_N}\s+(?:and|to)\s+{_N}", r"\1 to \2", text)
+    parts = re.split(
+        rf"[,;]|\bor\b(?=\s*{_N[1:-1]})|\band\b(?=\s*(?:above|over|below|under|at|more|less|up|[<>]))", text
+    )
+    return [part.strip().removesuffix(".").strip() for part in parts if part and part.strip(" .")]
+
+
+def _bound(piece: str, unit: str) -> Span | None:
+    """The numbers that one part of a coding allows by an end or by both, None where it is no such part."""
+    tail = rf"\s*(?:{re.escape(unit.casefold())}|%|percent)?\s*" if unit else r"\s*(?:%|percent)?\s*"
+    piece = re.sub(
+        r"^(?:whole |all )?(?:numbers?|integers?|values?|counts?|grades?|scores?)\s+(?=[-+<>.\da])", "", piece
+    )
+    if re.fullmatch(r"positive(?: numbers?| values?)?", piece):
+        return Span(0.0, low_open=True)
+    for pattern, low, is_open in (
+        (rf"(?:above|over|more than|greater than|>)\s*{_N}{tail}", True, True),
+        (rf"(?:at least|from|minimum|>=)\s*{_N}{tail}", True, False),
+        (rf"{_N}{tail}(?:\+|(?:or|and) (?:more|above|higher|greater|over|older|up){tail})", True, False),
+        (rf"(?:below|under|less than|<)\s*{_N}{tail}", False, True),
+        (rf"(?:at most|up to|maximum|<=)\s*{_N}{tail}", False, False),
+        (rf"{_N}{tail}(?:or|and) (?:less|below|lower|fewer|under|younger){tail}", False, False),
+    ):
+        if (found := re.fullmatch(pattern, piece)) is not None:
+            end = float(found[1])
+            return Span(end, low_open=is_open) if low else Span(high=end, high_open=is_open)
+    both = re.fullmatch(rf"{_N}{tail}(?:to|-|\.\.+)\s*{_N}{tail}", piece)
+    both = both or re.fullmatch(rf"{_N}\s+[^\d.]+\.\.+\s*{_N}\s+[^\d.]+", piece)
+    return Span(float(both[1]), float(both[2])) if both and float(both[1]) < float(both[2]) else None
+
+
+def _listed(missing: str) -> list[str]:
+    return [code.strip() for code in re.split(r"[,;]", missing) if code.strip()]
+
+
+def _coded_as_missing(coding: str) -> list[str]:
+    return [found[1] for piece in _pieces(coding) if (found := _MISSING.fullmatch(piece))]

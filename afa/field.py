@@ -91,7 +91,7 @@ def import_field(
     dictionary, entities, groups, record, values = _read(source)
     cuts = pool_cuts(record["cuts"], dictionary.names, dictionary.kinds)
     features = features_of(dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
-    encoded = read_and_encode(values, features, Coding("cohort"))
+    encoded = read_and_encode(values, features, Coding("cohort"), dictionary=DICTIONARY_FILE)
     labels = read_table_labels(source / LABELS_FILE, list(encoded.values.index))
     known = list(entities["entity"])
     if sorted(labels.columns) != sorted(known):

@@ -85,9 +85,13 @@ class _Step(Strict):
     values: tuple[Literal[-1, 0, 1] | None, ...]
     cost: float = Field(ge=0)
     reason: str
+    numbers: tuple[float | None, ...] = ()
+    units: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _fits(self) -> _Step:
+        if {len(self.numbers), len(self.units)} not in ({0}, {len(self.features)}):
+            raise ValueError("numbers and units, one each for each feature, or neither")
         if len(self.values) != len(self.features) or len(set(self.features)) < len(self.features):
             raise ValueError("one value for each feature, and each feature once")
         if any((value is None) != (self.kind == "skip") for value in self.values):
@@ -110,6 +114,20 @@ class _Session(Strict):
         return self
 
 
+def session_text(planner: Planner) -> str:
+    """The YAML text that `save_session` writes."""
+    bundle = planner.asked_of
+    document = {
+        "session": FORMAT,
+        "afa": afa.__version__,
+        "bundle": {"name": bundle.name, "version": bundle.version, "digest": bundle.digest},
+        "question": "binary" if isinstance(planner, BinaryPlanner) else "top_k",
+        "settings": planner.settings,
+        "steps": [{key: part for key, part in asdict(step).items() if part != ()} for step in planner.actions],
+    }
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
 def save_session(planner: Planner, path: str | Path) -> None:
     """Write a planner's bundle (by name and digest), settings and steps as YAML; the file appears whole or not at all.
 
@@ -125,16 +143,7 @@ def save_session(planner: Planner, path: str | Path) -> None:
     ...     load_session(f"{folder}/mine.yaml", planner.asked_of).observed
     {'MUC2': -1}
     """
-    bundle = planner.asked_of
-    document = {
-        "session": FORMAT,
-        "afa": afa.__version__,
-        "bundle": {"name": bundle.name, "version": bundle.version, "digest": bundle.digest},
-        "question": "binary" if isinstance(planner, BinaryPlanner) else "top_k",
-        "settings": planner.settings,
-        "steps": [asdict(action) for action in planner.actions],
-    }
-    contents = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode()
+    contents = session_text(planner).encode()
     try:
         with atomic_file(path, private=True) as temporary:
             temporary.write_bytes(contents)

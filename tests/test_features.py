@@ -87,3 +87,67 @@ def test_a_file_without_rows_and_a_data_frame_without_kinds_are_refused(tmp_path
         features_of(pd.DataFrame({"feature": ["x"]}))
     with pytest.raises(CohortError, match="features, line 1, column colour: found an unknown column"):
         features_of(pd.DataFrame({"feature": ["x"], "kind": ["binary"], "colour": ["red"]}))
+
+
+@pytest.mark.parametrize(
+    ("coding", "kind", "inside", "outside"),
+    [
+        ("above 0", "continuous", [0.001, 999], [0, -9]),
+        ("0 or more", "continuous", [0, 5], [-0.1]),
+        ("0 or more g/l", "continuous", [0, 5], [-0.1]),
+        ("50 to 100", "continuous", [50, 100], [49.9, 250, -99]),
+        ("0.21 .. 1", "continuous", [0.21, 1], [0.2, 21]),
+        ("between 0 and 14", "continuous", [0, 14], [14.1]),
+        ("above 0, at most 14", "continuous", [14], [0, 15]),
+        ("0 to 1,000", "continuous", [500], [1001]),
+        ("3 deep coma .. 15 fully alert", "ordinal", [3, 15], [2, 99]),
+        ("1 to 4, higher is worse", "ordinal", [1, 4], [0, 5, 9]),
+        ("0 absent, 1 slight, 2 the largest (3 is not used)", "ordinal", [0, 2], [3]),
+        ("1.005, 1.010, 1.015 or 1.020", "ordinal", [1.005, 1.02], [1.0, 10]),
+        ("0 to 5 mild, 6 to 10 severe", "ordinal", [0, 10], [11]),
+        ("1 yes, 2 no, 9 unknown", "ordinal", [1, 2], [0, 9]),
+    ],
+)
+def test_the_column_values_says_which_numbers_there_are(coding, kind, inside, outside):
+    row = {"feature": ["f"], "kind": [kind], "unit": ["g/l"], "values": [coding]}
+    features = features_of(pd.DataFrame(row))
+    assert [features.excludes("f", value) for value in inside] == [""] * len(inside)
+    assert all(features.excludes("f", value) for value in outside)
+
+
+@pytest.mark.parametrize(
+    "coding",
+    [
+        "",
+        "any number",
+        "above 5 is abnormal",
+        "36 to 38 usual",
+        "36 usual, 39 fever",
+        "10 to 1",
+        "3 means many",
+        "0,5 to 3",
+    ],
+)
+def test_words_that_state_no_range_exclude_nothing(coding):
+    features = features_of(pd.DataFrame({"feature": ["f"], "kind": ["continuous"], "values": [coding]}))
+    assert not any(features.excludes("f", value) for value in (-99, 0, 7, 1e6))
+
+
+def test_open_scales_and_single_codes_of_a_grade_exclude_nothing():
+    for coding in ("0 none, 1 one, 3 or more lesions", "0 means none"):
+        features = features_of(pd.DataFrame({"feature": ["f"], "kind": ["ordinal"], "values": [coding]}))
+        assert not any(features.excludes("f", value) for value in (0, 2, 7))
+
+
+def test_codes_for_not_measured_are_read_kept_and_excluded(tmp_path):
+    path = tmp_path / "features.csv"
+    path.write_text(
+        'feature,kind,values,missing\na,continuous,,"-9, n.d."\nb,ordinal,"1 to 4, 8 unknown",\nc,binary,,9\n'
+    )
+    features = read_features(path)
+    assert features.missing_codes == (("-9", "n.d."), ("8",), ("9",))
+    assert features.excludes("a", -9) == "a measured value, since -9 stands for not measured"
+    assert features.excludes("c", 2) == "0 or 1"
+    write_csv(features.to_frame(), tmp_path / "again.csv")
+    assert read_features(tmp_path / "again.csv").missing_codes == features.missing_codes
+    assert "missing" not in read_features(table(tmp_path, "f,binary,,,,,,,")).to_frame()

@@ -168,7 +168,7 @@ def test_the_history_says_what_was_done_why_and_at_what_cost(bundle_tiny: Bundle
     assert table["kind"].tolist() == ["observe", "observe", "observe", "correct", "skip"]
     assert table["cost"].tolist()[:2] == [3, 0]
     assert table["spent"].iloc[-1] == planner.spent
-    assert table["reason"].tolist() == ["not asked for", "not asked for", asked, "1 was wrong", "cannot be measured"]
+    assert table["reason"].tolist() == ["not asked for", "not asked for", asked, "high was wrong", "cannot be measured"]
     assert table["value"].isna().tolist() == [False] * 4 + [True]
 
 
@@ -349,3 +349,77 @@ def test_a_copy_goes_its_own_way(bundle_tiny: Bundle) -> None:
     other.correct("MUC2", -1)
     assert state(planner) == before
     assert other.bundle is planner.bundle
+
+
+def test_numbers_and_their_units_are_kept_and_read_again(cooling: Bundle, tmp_path: Path) -> None:
+    planner = TopKPlanner(cooling)
+    planner.observe_all({"frost_on_coil": "no"}, numbers={"superheat": 7.25})
+    planner.observe("subcooling", number=0)
+    planner.correct("superheat", number=12)
+    save_session(planner, tmp_path / "s.yaml")
+    step = yaml.safe_load((tmp_path / "s.yaml").read_text())["steps"][0]
+    assert (step["values"], step["numbers"], step["units"]) == ([0, 0], [None, 7.25], ["", "K"])
+    again = load_session(tmp_path / "s.yaml", cooling)
+    assert again.numbers == planner.numbers == {"superheat": 12.0, "subcooling": 0.0}
+    assert again.history().equals(planner.history())
+    assert again.actions == planner.actions
+    again.correct("superheat", "low")
+    assert again.numbers == {"subcooling": 0.0}
+    again.undo()
+    assert again.numbers == planner.numbers
+
+
+def test_a_session_of_codes_is_written_as_version_0_2_wrote_it(cooling: Bundle, tmp_path: Path) -> None:
+    planner = TopKPlanner(cooling)
+    planner.observe("superheat", 1)
+    planner.skip("subcooling")
+    save_session(planner, tmp_path / "s.yaml")
+    steps = yaml.safe_load((tmp_path / "s.yaml").read_text())["steps"]
+    assert [set(step) for step in steps] == [{"kind", "features", "values", "cost", "reason"}] * 2
+    assert load_session(tmp_path / "s.yaml", cooling).observed == {"superheat": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"numbers": [3.0]}, "numbers and units, one each for each feature, or neither"),
+        ({"numbers": [3.0], "units": ["K"]}, "step 1, superheat: found 3, read as -1, and 1; expected one value"),
+    ],
+)
+def test_a_number_that_does_not_fit_its_code_is_refused(
+    cooling: Bundle, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    planner, file = TopKPlanner(cooling), tmp_path / "s.yaml"
+    planner.observe("superheat", 1)
+    save_session(planner, file)
+    document = yaml.safe_load(file.read_text())
+    document["steps"][0] |= change
+    file.write_text(yaml.safe_dump(document))
+    with pytest.raises(AfaError) as error:
+        load_session(file, cooling)
+    assert words in said(error)
+
+
+@pytest.fixture
+def cooling() -> Bundle:
+    return afa.load_bundle("afa/examples/cooling/bundle")
+
+
+def test_a_value_may_be_a_word_in_python_too(cooling: Bundle) -> None:
+    planner = TopKPlanner(cooling)
+    planner.observe("superheat", "normal")
+    planner.observe_all({"subcooling": "high", "frost_on_coil": "yes", "air_drop": None})
+    planner.correct("subcooling", "low")
+    assert planner.observed == {"superheat": 0, "subcooling": -1, "frost_on_coil": 1}
+    for step, words in (
+        (lambda: planner.observe("air_drop", "yes"), "feature air_drop: found 'yes'"),
+        (lambda: planner.observe("air_drop", "0"), "feature air_drop: found '0'"),
+        (lambda: planner.observe("sight_glass_bubbles", "low"), "feature sight_glass_bubbles: found -1"),
+        (lambda: planner.observe("sight_glass_bubbles", number=1), "expected a feature with a range"),
+        (lambda: planner.observe("air_drop", number=float("nan")), "found nan; expected a finite number"),
+        (lambda: planner.observe("air_drop", 1, number=9), "found a value and a number"),
+        (lambda: planner.observe("air_drop"), "found None; expected -1, 0 or 1"),
+        (lambda: planner.observe_all({"air_drop": 1}, numbers={"air_drop": 9}), "found a value and a number"),
+    ):
+        with pytest.raises(PlannerError, match=words):
+            step()

@@ -4,10 +4,10 @@
     unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without][,confidence]
                    [,evidence]            (a row with probabilities may leave its potential empty)
     pairwise.csv   entity,feature_a,feature_b,potential[,scope][,confidence][,evidence]
-    priors.csv     entity,log_odds        (optional; an entity without a row has log-odds 0)
+    priors.csv     entity,probability     (or entity,log_odds; optional; `afa.bundle.priors`)
     costs.csv      feature,cost           (optional; a cost for every feature, or for the measurement it comes from)
     aliases.csv    feature,alias          (optional; several rows a feature are allowed)
-    features.csv   feature,kind,unit,low,high,values,p_low,p_high,definition    (optional; `afa.features`; all features)
+    features.csv   feature,kind,unit,low,high,values,missing,p_low,p_high,definition (optional; all features)
     groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
     implies.csv    feature,parent         (optional; who has the feature has its parent too)
 
@@ -21,7 +21,7 @@ The rows of each table are checked here: indices and numbers, and every fault by
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,8 +31,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from afa.bundle.priors import COLUMNS as PRIORS
 from afa.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
-from afa.csvfile import LONGEST_NAME, CsvTable, few, name_column, number_column
+from afa.csvfile import CONTROLS, LONGEST_NAME, CsvTable, few, name_column, number_column
 from afa.errors import CohortError, Fault
 from afa.features import FEATURE_COLUMNS, Features, checked_features, share_columns
 from afa.files import sha256_of
@@ -41,7 +42,7 @@ HEADER = "bundle.yaml"
 REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "unary.csv": ("entity", "feature", "potential"),
     "pairwise.csv": ("entity", "feature_a", "feature_b", "potential"),
-    "priors.csv": ("entity", "log_odds"),
+    "priors.csv": ("entity",),
     "costs.csv": ("feature", "cost"),
     "aliases.csv": ("feature", "alias"),
     "features.csv": FEATURE_COLUMNS[:2],
@@ -53,6 +54,7 @@ SHARES = ("p_low_with", "p_high_with", "p_low_without", "p_high_without")
 OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "unary.csv": (*SHARES, *ANNOTATIONS),
     "pairwise.csv": ("scope", *ANNOTATIONS),
+    "priors.csv": PRIORS,
     "features.csv": FEATURE_COLUMNS[2:],
     "groups.csv": ("measurement", "exclusive"),
 }
@@ -71,6 +73,18 @@ def _quoted_text(value: Any) -> Any:
     if len(value) > LONGEST_NAME:
         raise ValueError(f"text of at most {LONGEST_NAME} characters")
     return value
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """All texts of a value as YAML has it, those of keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for pair in value.items():
+            yield from _texts_in(list(pair))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts_in(each)
 
 
 Text = Annotated[str, BeforeValidator(_quoted_text)]
@@ -98,6 +112,13 @@ class Header(BaseModel):
     def _only_ternary(cls, value: list[int]) -> list[int]:
         if value != VALUE_DOMAIN:
             raise ValueError(f"{VALUE_DOMAIN}, the only value domain that afa supports")
+        return value
+
+    @field_validator("licence", "provenance")
+    @classmethod
+    def _can_be_shown(cls, value: Any) -> Any:
+        if any(CONTROLS.search(text) for text in _texts_in(value)):
+            raise ValueError("texts without control characters")
         return value
 
 
@@ -187,15 +208,6 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
     order = rows[np.lexsort((feature[rows], entity[rows]))]
     directed = ~table.empty("potential")[order]
     return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
-
-
-def prior_rows(table: CsvTable, entity: NDArray[np.int64], n_entities: int) -> NDArray[np.float64]:
-    """(n_entities,) log-odds; 0 without a row."""
-    value = number_column(table, "log_odds")
-    table.once(entity, "each entity once")
-    priors = np.zeros(n_entities)
-    priors[entity[entity >= 0]] = value[entity >= 0]
-    return priors
 
 
 def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from afa.bundle.format import Potentials
-from afa.bundle.rates import CONDITION, FLOOR, SHARED, Rates, bundle_models, exclusive_log_odds
+from afa.bundle.rates import CONDITION, FLOOR, SHARED, Holds, Rates, bundle_models, exclusive_log_odds
 from afa.csvfile import suggestion
 from afa.errors import BundleError, Fault
 from afa.mrf import PairwiseMRF
@@ -87,7 +87,7 @@ class Bundle:
     """(N, M), finite."""
     packed: PackedCouplings
     priors: NDArray[np.float64]
-    """(N,), log-odds; zeros unless the bundle has priors.csv."""
+    """(N,), log-odds, or log weights where one entity holds; zeros unless the bundle has priors.csv."""
     costs: NDArray[np.float64] | None = None
     """(M,), non-negative; None where all features cost the same."""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -95,12 +95,14 @@ class Bundle:
     licence: str | None = None
     rates: Rates | None = None
     """How often, what can occur, groups and implications; None where the bundle says nothing of them."""
+    shares: NDArray[np.float64] | None = None
+    """(N,), the probabilities before anything is measured, where priors.csv states those and no log-odds."""
     digest: str = field(init=False)
     """SHA-256 over entities, features, non-zero potentials, priors and costs; not over how the files are written."""
 
     def __post_init__(self) -> None:
         packed = (self.packed.pointer, self.packed.row, self.packed.column, self.packed.value, self.packed.scope)
-        for array in (self.unary, self.priors, self.costs, *packed):
+        for array in (self.unary, self.priors, self.shares, self.costs, *packed):
             if array is not None:
                 array.flags.writeable = False
         object.__setattr__(self, "digest", _digest(self))
@@ -125,13 +127,15 @@ class Bundle:
         name: str = "frame",
         version: str = "1",
         costs: Mapping[str, float] | None = None,
-        priors: Mapping[str, float] | None = None,
+        priors: Mapping[str, float | str] | None = None,
+        probabilities: Mapping[str, float] | None = None,
     ) -> Bundle:
         """A bundle from tables in memory, checked as the files of a folder are.
 
         unary : entities down and features across, with potentials (missing is 0); or rows of `entity`, `feature` and
-            `potential`, as in unary.csv. pairwise : rows as in pairwise.csv. costs, priors : by feature, by entity
-            (log-odds); all or some of the entities, every feature.
+            `potential`, as in unary.csv. pairwise : rows as in pairwise.csv. costs : by feature, every one. priors,
+            probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
+            measured.
 
         Raises
         ------
@@ -146,7 +150,7 @@ class Bundle:
         """
         from afa.bundle.write import bundle_of_frames  # noqa: PLC0415 (it reads bundles, which are this class)
 
-        return bundle_of_frames(unary, pairwise, name, version, costs, priors)
+        return bundle_of_frames(unary, pairwise, name, version, costs, priors, probabilities)
 
     def index(self, entity: str) -> int:
         """Position of an entity; a `BundleError` for one that the bundle does not have."""
@@ -180,7 +184,7 @@ class Bundle:
         return self._model(self.index(entity), self.couplings(entity))
 
     def _model(self, index: int, couplings: sp.csr_array) -> PairwiseMRF:
-        parts = self.unary[index], couplings, float(self.priors[index]), self.features
+        parts = self.unary[index], couplings, float(self.log_odds[index]), self.features
         return PairwiseMRF(*parts) if self.ternary else PairwiseMRF.on_values(self.possible, *parts)
 
     def energies(self, values: ArrayLike, closure: str = "differential", kappa: ArrayLike = 0.0) -> NDArray[np.float64]:
@@ -234,6 +238,19 @@ class Bundle:
     def implies(self) -> bool:
         """Whether some features imply others (`implies.csv`)."""
         return self.rates is not None and bool(self.rates.parents)
+
+    @property
+    def holds(self) -> Holds:
+        """How many entities hold for one patient, as the bundle says: `several`, `one` or `one or none`."""
+        return "several" if self.rates is None else self.rates.holds
+
+    @property
+    def log_odds(self) -> NDArray[np.float64]:
+        """(N,) Log-odds of each entity against its absence before anything is measured: for a question about it alone.
+
+        They are `priors` unless priors.csv states probabilities.
+        """
+        return self.priors if self.shares is None else np.log(self.shares) - np.log1p(-self.shares)
 
     @property
     def floor(self) -> float:
@@ -344,6 +361,7 @@ class Bundle:
             unary=self.unary[np.ix_(rows, columns)],
             packed=self.packed.renumbered(numbers[0], numbers[1]),
             priors=self.priors[rows],
+            shares=None if self.shares is None else self.shares[rows],
             costs=None if self.costs is None else self.costs[columns],
             aliases={name: others for name, others in self.aliases.items() if name in set(features)},
             provenance={**self.provenance, "restricted_from": self.digest},
@@ -375,6 +393,8 @@ def _digest(bundle: Bundle) -> str:
         parts += [b"rates", *bundle.rates.contents()]
     if packed.scope is not None:
         parts += [b"scope", packed.scope.tobytes()]
+    if bundle.shares is not None:
+        parts += [b"shares", bundle.shares.astype("<f8").tobytes()]
     state = hashlib.sha256()
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))

@@ -308,7 +308,7 @@ def bundle_models(
     for _, members in bundle.exclusive:
         with_entity[list(members)] = without[list(members)]
     shared, condition = (matrix[at][:, at] for matrix in bundle.scoped(entity))
-    prior = float(bundle.priors[bundle.index(entity)])
+    prior = float(bundle.log_odds[bundle.index(entity)])
     names = tuple(bundle.features[j] for j in at)
     return explicit_models(with_entity[at], without[at], shared, condition, prior=prior, kappa=kappa, features=names)
 

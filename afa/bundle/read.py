@@ -32,10 +32,10 @@ from afa.bundle.format import (
     lacking_faults,
     parent_rows,
     potential_rows,
-    prior_rows,
     stated_rows,
 )
 from afa.bundle.model import Bundle, packed_couplings
+from afa.bundle.priors import prior_rows
 from afa.bundle.rates import Rates
 from afa.csvfile import (
     CsvTable,
@@ -132,7 +132,7 @@ def _read_folder(folder: Path) -> Reading:
         if path.exists():
             whole = name == "features.csv"
             tables[name] = read_table(
-                path, required=required, optional=optional, unread=("evidence",), whole_rows=whole
+                path, required=required, optional=optional, unread=("evidence",), whole_rows=whole, shown=True
             )
         elif name in REQUIRED_FILES:
             step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
@@ -214,7 +214,7 @@ def assembled(
 
     unary = potential_rows(rows["unary.csv"], columns("unary.csv", "entity", "feature"))
     pairwise = potential_rows(rows["pairwise.csv"], columns("pairwise.csv", "entity", "feature_a", "feature_b"))
-    priors = prior_rows(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities))
+    priors, shares = prior_rows(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities), header.holds)
     groups = group_rows(rows["groups.csv"], columns("groups.csv", "feature")[0], features)
     items = feature_index | {name: len(features) + i for i, (name, _) in enumerate(groups[0])}
     item = name_column(rows["costs.csv"], "feature", items, features_from)
@@ -266,6 +266,7 @@ def assembled(
         unary=potentials,
         packed=packed_couplings(pairwise, len(entities)),
         priors=priors,
+        shares=shares,
         costs=costs if "costs.csv" in tables else None,
         aliases=aliases,
         provenance=header.provenance,
@@ -342,7 +343,9 @@ def _notes(
         named = [f"{bundle.entities[unary.entity[row]]} {unary.value[row]:g}" for row in large]
         yield f"unary.csv: potentials beyond {LARGE} nats, after which nothing else counts: {few(named)}"
     if n_priors and n_priors < len(bundle.entities):
-        yield f"priors.csv: entities without a row have log-odds 0 ({len(bundle.entities) - n_priors})"
+        has = "log-odds 0" if bundle.shares is None else "the probability that the others leave them"
+        has = "probability 1/2" if bundle.shares is not None and bundle.holds == "several" else has
+        yield f"priors.csv: entities without a row have {has} ({len(bundle.entities) - n_priors})"
     if bundle.rates is not None:
         spoken = np.zeros(len(bundle.features), dtype=bool)
         for features in (bundle.rates.stated.feature, unary.features, pairwise.features):

@@ -27,6 +27,7 @@ from afa.bundle.format import (
     digests_of,
 )
 from afa.bundle.model import Bundle
+from afa.bundle.priors import signed
 from afa.bundle.rates import NONE_STATED, SCOPES
 from afa.bundle.read import bundle_of_tables, read_folder
 from afa.errors import BundleError, ConfigError, Fault
@@ -48,6 +49,7 @@ def write_bundle(
     unary: pd.DataFrame,
     pairwise: pd.DataFrame,
     priors: Mapping[str, float] | None = None,
+    probabilities: Mapping[str, float] | None = None,
     costs: Mapping[str, float] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
     provenance: Mapping[str, Any] | None = None,
@@ -61,22 +63,26 @@ def write_bundle(
 ) -> None:
     """Write a bundle folder in canonical form: rows in the order of `entities` and `features`, digests stamped.
 
-    `unary` and `pairwise` have the columns of their files; all but the names and the potential may be missing, and the
-    probabilities and the scope are written only where a row has one. `priors` are by entity, `costs` by feature or
-    measurement, `aliases` by feature; `table` is features.csv, `groups` and `implies` have the columns of their files;
-    `name`, `version`, `provenance`, `licence`, `encoding`, `probability_floor` and `holds` go into bundle.yaml. The
-    same content gives the same bytes, and more than `LISTED` names are not repeated in bundle.yaml. Nothing is
-    written, and a `BundleError` raised, where the result would not be a valid bundle; a `ConfigError` where `path` is
-    something else than a bundle, or holds other files.
+    `unary` and `pairwise` have the columns of their files; all but the names and the potential may be missing, and
+    the probabilities and the scope are written only where a row has one. `priors` (log-odds) or in their place
+    `probabilities` are by entity, `costs` by feature or measurement, `aliases` by feature; `table` is features.csv,
+    `groups` and `implies` have the columns of their files; `name`, `version`, `provenance`, `licence`, `encoding`,
+    `probability_floor` and `holds` go into bundle.yaml. The same content gives the same bytes, and more than
+    `LISTED` names are not repeated in bundle.yaml. Nothing is written, and a `BundleError` raised, where the result
+    would not be a valid bundle; a `ConfigError` where `path` is something else than a bundle, or holds other files.
     """
     tables = {
         "unary.csv": _potential_rows(unary, entities, features, ["feature"], SHARES),
         "pairwise.csv": _potential_rows(pairwise, entities, features, ["feature_a", "feature_b"], ["scope"]),
     }
-    for file, values, order in (("priors.csv", priors, entities), ("costs.csv", costs, features)):
+    for columns, values, order in (
+        (("entity", "log_odds"), None if priors is None else signed(priors), entities),
+        (("entity", "probability"), probabilities, entities),
+        (("feature", "cost"), costs, features),
+    ):
         if values is not None:
             rows = [(key, _cell(values[key])) for key in _in_order(values, order)]
-            tables[file] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS[file]))
+            tables["costs.csv" if columns[1] == "cost" else "priors.csv"] = pd.DataFrame(rows, columns=list(columns))
     if aliases:
         rows = [(key, alias) for key in _in_order(aliases, features) for alias in aliases[key]]
         tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
@@ -125,6 +131,10 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
     )
     if bundle.packed.scope is not None:
         pairwise["scope"] = [SCOPES[code] for code in bundle.packed.scope]
+
+    def by_entity(values: NDArray[np.float64]) -> dict[str, float]:
+        return dict(zip(bundle.entities, values.tolist(), strict=True))
+
     beside: dict[str, Any] = {}
     if rates is not None:
         members: dict[str, dict[str, str]] = {}
@@ -144,7 +154,8 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
         features=bundle.features,
         unary=unary,
         pairwise=pairwise,
-        priors=dict(zip(bundle.entities, bundle.priors, strict=True)) if bundle.priors.any() else None,
+        priors=by_entity(bundle.priors) if bundle.shares is None and bundle.priors.any() else None,
+        probabilities=None if bundle.shares is None else by_entity(bundle.shares),
         costs=None if bundle.costs is None else dict(zip(bundle.features, bundle.costs, strict=True)),
         aliases=bundle.aliases,
         provenance=bundle.provenance,
@@ -243,7 +254,8 @@ def bundle_of_frames(
     name: str,
     version: str,
     costs: Mapping[str, float] | None,
-    priors: Mapping[str, float] | None,
+    priors: Mapping[str, float | str] | None,
+    probabilities: Mapping[str, float] | None,
 ) -> Bundle:
     """`Bundle.from_frame`."""
     if not isinstance(unary, pd.DataFrame):
@@ -260,9 +272,15 @@ def bundle_of_frames(
     entities = [*rows.get("entity", []), *couplings.get("entity", [])]
     header = {"name": name, "version": version, "entities": list(dict.fromkeys(map(str, entities)))}
     frames = {"unary.csv": rows, "pairwise.csv": couplings}
-    for file, said in (("costs.csv", costs), ("priors.csv", priors)):
-        if said is not None:
-            frames[file] = pd.DataFrame(list(dict(said).items()), columns=list(REQUIRED_COLUMNS[file]))
+    if costs is not None:
+        frames["costs.csv"] = pd.DataFrame(list(dict(costs).items()), columns=["feature", "cost"])
+    stated = [
+        pd.DataFrame(list(dict(said).items()), columns=["entity", column])
+        for column, said in (("log_odds", priors), ("probability", probabilities))
+        if said is not None
+    ]
+    if stated:
+        frames["priors.csv"] = pd.concat(stated, ignore_index=True)
     return bundle_of_tables("from_frame", header | {"features": list(dict.fromkeys(map(str, features)))}, frames)
 
 

@@ -26,7 +26,7 @@ NEW_OBJECTS = 50_000
 """New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""
 
 app = typer.Typer(
-    help="Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.",
+    help="Says which measurement to take next, from what you know (zero-shot active feature acquisition).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -100,5 +100,6 @@ def main() -> None:
             raise
         with suppress(OSError):  # the log may be on the disk that is full
             for fault in told.faults:
-                typer.echo(f"afa: {fault}", err=True)
+                said = str(fault)
+                typer.echo(said if said.startswith("afa: ") else f"afa: {said}", err=True)
         sys.exit(2)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Complete = Annotated[bool, typer.Option(help="leave out patients with a missing value; of tables alone")]
 FeaturesFile = Annotated[
-    Path, typer.Option("--features", help="CSV: feature,kind,unit,low,high,values,p_low,p_high,definition")
+    Path, typer.Option("--features", help="CSV: feature,kind,unit,low,high,values,missing,p_low,p_high,definition")
 ]
 TableReference = Annotated[
     Literal["controls", "cohort"] | None,
@@ -256,7 +256,7 @@ def cohort_new(
         typer.echo(f"wrote {write_template(name, folder)}: fill it in, then run with COHORT={name}")
         return
     if features is None:
-        step = "write a CSV with feature,kind,unit,low,high,values,p_low,p_high,definition"
+        step = "write a CSV with feature,kind,unit,low,high,values,missing,p_low,p_high,definition"
         raise ConfigError(Fault("--features", "nothing", "the features.csv of the table", step))
     path, encoded = write_table_cohort(
         name, folder, table=table, features=features, labels=labels, controls=control_rows(controls)

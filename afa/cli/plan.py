@@ -10,7 +10,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -48,6 +50,9 @@ class Question(options.Task):
     allocation: Annotated[
         str | None, typer.Option(help="rule that chooses the next feature, such as priority_all, or module:Class")
     ] = None
+    inference: Annotated[
+        str | None, typer.Option(help="mean_field, the default, or exact: slower, where features are coupled")
+    ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to ask for first, comma-separated")] = None
     costs: options.Costs = None
     panels: Annotated[
@@ -80,9 +85,23 @@ class Question(options.Task):
                 found, step = f"{session}, which has its own steps", "leave it out, or name another session"
                 raise PlannerError(Fault("option --phenopacket", found, "a new session", step))
             return resumed_planner(session, bundle, asked)
-        names = ("k", "entity", "coupling", "holds", "tau", "score", "gain", "allocation", "first", "costs", "panels")
+        names = (
+            "k",
+            "entity",
+            "coupling",
+            "holds",
+            "tau",
+            "score",
+            "gain",
+            "allocation",
+            "inference",
+            "first",
+            "costs",
+        )
         stop = Stop(self.budget, self.certain is not False, self.probability, self.min_gain, self.posterior)
-        planner = new_planner(bundle, patient=self.patient, stop=stop, **{name: asked[name] for name in names})
+        planner = new_planner(
+            bundle, patient=self.patient, stop=stop, **{name: asked[name] for name in (*names, "panels")}
+        )
         if self.phenopacket is not None:
             _take_over(planner, self.phenopacket)
         keeper.keep(planner)
@@ -96,7 +115,7 @@ def plan(
     *,
     question: Question,
 ) -> None:
-    """Ask what to measure next, answer -1, 0 or 1, and see where it leads (docs/plan.md)."""
+    """Ask what to measure next, answer low, usual or high, and see where it leads (docs/plan.md)."""
     with _opened(bundle, question, session) as (planner, keeper):
         if json:
             from afa.dialogue.conversation import converse
@@ -124,8 +143,8 @@ def serve(
 
 def demo(
     example: Annotated[
-        Literal["anaemia", "cooling"], typer.Option(help="causes of anaemia, or faults of an air conditioner")
-    ] = "anaemia",
+        Literal["cooling", "anaemia"], typer.Option(help="faults of an air conditioner, or causes of anaemia")
+    ] = "cooling",
     patient: Annotated[
         str | None, typer.Option(help="one of the example's made-up cases; the first by default")
     ] = None,
@@ -150,15 +169,21 @@ def demo(
         raise CohortError(Fault("--patient", repr(patient), f"one of {', '.join(patients)}", "choose one of these"))
     values = patients[patient]
     with _opened(folder / "bundle", Question(posterior=0.8), None) as (planner, keeper):
+        about = f"An example: {patient}, a made-up case; --patient chooses among {', '.join(patients)}."
         if page:
-            typer.echo(f"An example: {patient}, a made-up case, whose values are marked on the page.")
+            _wrapped(f"{about} Its values are marked on the page.")
             _serve(planner, keeper, patient=values)
             return
-        typer.echo(f"An example: {patient}, a made-up case. Return takes what was measured; or type a value.")
+        _wrapped(f"{about} Return takes what was measured; or type a value.")
         _talk(planner, keeper, values)
-    typer.echo(
-        "Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)"
-    )
+    _wrapped("Your own: `afa demo --copy mine`, edit its bundle, then `afa plan mine/bundle` (docs/your_own_bundle.md)")
+
+
+def _wrapped(text: str) -> None:
+    """Print a text in lines that break between words."""
+    from rich.console import Console
+
+    Console().print(text, highlight=False, markup=False)
 
 
 @contextmanager
@@ -221,16 +246,29 @@ def _serve(
 
     if host != HERE:
         typer.echo(f"note: whoever reaches {host} and has the address below sees and changes this session", err=True)
+    served = Served(Conversation(planner, keeper), patient)
+    with TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
 
-    def told(address: str) -> None:
-        typer.echo(f"{address}\nOpen this address in a browser; Ctrl-C ends.")
-        if show:
-            webbrowser.open(address)
+        def told(address: str) -> None:
+            typer.echo(f"{address}\nOpen this address in a browser; Ctrl-C ends.")
+            if show:
+                webbrowser.open(forwarding(address, Path(folder)).as_uri())
 
-    with suppress(KeyboardInterrupt):
-        asyncio.run(serve(Served(Conversation(planner, keeper), patient), host, port, told))
-    if words := keeper.closing_words(planner):
+        asyncio.run(serve(served, host, port, told))
+    talk = served.conversation
+    if words := talk.keeper.closing_words(talk.planner):
         typer.echo(words)
+
+
+def forwarding(address: str, folder: Path) -> Path:
+    """Write a page that leads on to an address, for its owner alone.
+
+    A browser is given this file, as the words of a command line can be read by every user of the machine.
+    """
+    page = folder / "open.html"
+    page.touch(mode=0o600)
+    page.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={escape(address)}">', encoding="utf-8")
+    return page
 
 
 def prepare(bundle: Bundle | None = None) -> str:

@@ -1,12 +1,14 @@
 """A table of numbers to the ternary code: by the ranges of `features.csv`, by controls, or by the cohort itself.
 
 Every feature gets two cut points: `x < low` is -1 and `x > high` is +1, both strict. A range of `features.csv` always
-holds; only a feature without one is cut by the controls or by the cohort. An empty cell stays empty. No unit is
-guessed and no value is corrected.
+holds; only a feature without one is cut by the controls or by the cohort. An empty cell stays empty, and so does one
+with what the dictionary says of *not measured*. No unit is guessed and no value is corrected; what the dictionary
+excludes is refused or named (`afa.cohort.codes`).
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from afa.cohort.codes import apart, repeated_outside, without_codes
 from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import (
     Coding,
@@ -35,6 +38,8 @@ from afa.files import atomic_file
 
 ONE_SIDED = 0.95
 """A share of values on one side of the cut points that may be a matter of units."""
+DICTIONARY = "features.csv"
+MARK = "if {} stands for not measured, write it in the column missing of {}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +53,7 @@ class Encoded:
     controls : (controls, features) the same of the controls, who are not among the patients; where a feature is cut
         by the controls, each is encoded without itself (decision F9)
     ignored : columns that are no feature
+    doubts : values that may be no measurements, a line each
 
     """
 
@@ -55,10 +61,11 @@ class Encoded:
     cuts: pd.DataFrame
     controls: pd.DataFrame
     ignored: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should look at: columns not used, features nobody was measured for, or all on one side."""
+        """What a reader should look at: columns not used, features measured for nobody or on one side alone, doubts."""
         notes = [f"columns not used, since features.csv lacks them: {few(self.ignored)}"] if self.ignored else []
         measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
         if empty := list(self.cuts["feature"][measured == 0]):
@@ -70,7 +77,7 @@ class Encoded:
                 name, unit, limit, count = self.cuts.loc[row, ["feature", "unit", cut, side]]
                 of = f"{count} of {measured[row]} values are {word} {limit:g}"
                 notes.append(f"{name}: {of}{f' {unit}' if unit else ''}; is that their unit?")
-        return notes
+        return [*notes, *self.doubts]
 
 
 def encode(
@@ -111,6 +118,10 @@ def encode(
     ------
     CohortError : every odd value by row and column, a feature that `X` lacks, too few controls.
 
+    Warns
+    -----
+    UserWarning : numbers that may stand for *not measured*, a line for each feature.
+
     Examples
     --------
     >>> import pandas as pd
@@ -128,7 +139,10 @@ def encode(
     if chosen is not None and chosen.shape != (len(X),):
         raise CohortError(Fault("controls", f"shape {chosen.shape}", f"({len(X)},)", "say it of every row"))
     coding = Coding(reference or (None if controls is None else "controls"), test, level, threshold)
-    return encode_cells(cells_of_frame(X, "X"), features_of(features), coding, chosen, where="X").values
+    encoded = encode_cells(cells_of_frame(X, "X"), features_of(features), coding, chosen, where="X")
+    for doubt in encoded.doubts:
+        warnings.warn(doubt, stacklevel=2)
+    return encoded.values
 
 
 def control_rows(text: str | None) -> tuple[str, str] | None:
@@ -143,12 +157,16 @@ def control_rows(text: str | None) -> tuple[str, str] | None:
 
 
 def read_and_encode(
-    path: str | Path, features: Features, coding: Coding, controls: tuple[str, str] | None = None
+    path: str | Path,
+    features: Features,
+    coding: Coding,
+    controls: tuple[str, str] | None = None,
+    dictionary: str = DICTIONARY,
 ) -> Encoded:
     """Read a table and encode it; `controls` is a column and the text that names a control in it."""
-    path = Path(path)
+    path, said = Path(path), {"dictionary": dictionary}
     if controls is None:
-        return encode_cells(read_cells(path, "feature", features.names), features, coding, where=path)
+        return encode_cells(read_cells(path, "feature", features.names), features, coding, where=path, **said)
     column, value = controls
     cells = read_cells(path, "feature", features.names, (column,))
     if column not in cells.columns:
@@ -161,7 +179,7 @@ def read_and_encode(
         found, step = f"no row with {quoted(value)}; it holds {few(sorted({*texts})[:6])}", "name one of these values"
         raise CohortError(Fault(f"{path}, column {visible(column)}", found, "at least one control", step))
     cells = cells._replace(unknown=[name for name in cells.unknown if name != column])
-    return encode_cells(cells, features, coding, chosen, where=path)
+    return encode_cells(cells, features, coding, chosen, where=path, **said)
 
 
 def encode_cells(
@@ -171,9 +189,14 @@ def encode_cells(
     is_control: npt.NDArray[np.bool_] | None = None,
     *,
     where: Path | str,
+    dictionary: str = DICTIONARY,
 ) -> Encoded:
-    """Encode the cells of a table; every fault of its columns and values is raised at once, as a `CohortError`."""
+    """Encode the cells of a table; every fault of its columns and values is raised at once, as a `CohortError`.
+
+    dictionary : what the file of its features is called.
+    """
     present = [name for name in features.names if name in cells.columns]
+    cells = without_codes(cells, features)
     values, faults = numbers_of(cells, present), list[Fault]()
     if missing := [name for name in features.names if name not in cells.columns]:
         step = nearest_column(missing[0], cells.unknown) or "add them, or leave their rows out"
@@ -182,8 +205,11 @@ def encode_cells(
     for name, column in zip(present, values.T, strict=True):
         if features.kinds[features.names.index(name)] == "binary":
             odd = ~(np.isnan(column) | np.isin(column, (0.0, 1.0)))
-            step = "code it as 0 and 1, or call it ordinal in features.csv"
+            step = (
+                f"code it as 0 and 1, or call it ordinal in features.csv; {MARK.format('another number', dictionary)}"
+            )
             cells.table.wrong(odd, name, "0 or 1, or nothing", step)
+    doubts = _doubts(cells, features.chosen(present), values, dictionary)
     faults += cells.table.faults.listed()
     open_ended = [name for name, ranged in zip(features.names, features.has_range, strict=True) if not ranged]
     if open_ended and coding.reference is None:
@@ -210,7 +236,35 @@ def encode_cells(
     for name, number in (("down", -1), ("zero", 0), ("up", 1)):
         cuts[name] = (code == number).sum().to_numpy()
     cuts["missing"] = code.isna().sum().to_numpy()
-    return Encoded(code, cuts, healthy, tuple(cells.unknown))
+    return Encoded(code, cuts, healthy, tuple(cells.unknown), tuple(doubts))
+
+
+def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
+    """Note as faults the values (P, features) that the dictionary excludes; return a line for each other doubt."""
+    doubts = []
+    for place, (name, kind, span) in enumerate(zip(features.names, features.kinds, features.spans, strict=True)):
+        if kind == "binary":
+            continue
+        column, said = values[:, place], features.codings[place]
+        inside = np.isfinite(column)
+        if span is not None:
+            coded, single = repeated_outside(column, span, closed=kind == "ordinal")
+            if coded.any():
+                value = column[coded][0]
+                step = f"{MARK.format(f'{value:g}', dictionary)}; else correct it, or the column values"
+                counts = {value: int((column == value).sum()) for value in set(column[coded].tolist())}
+                found = [f"{value:g} as {counts.get(value)} of {inside.sum():,} values" for value in column.tolist()]
+                cells.table.wrong(coded, name, f"{said}, as {dictionary} says", step, found.__getitem__)
+            if single.any():
+                row = int(single.argmax())
+                more = f" and {single.sum() - 1} more" if single.sum() > 1 else ""
+                found = f"{column[row]:g} ({PATIENT} {visible(cells.names[row])}){more}"
+                doubts.append(f"{name}: {found} where {dictionary} says {said}; taken as it is")
+            inside &= ~coded & ~single
+        for group in apart(column[inside], span):
+            mark = MARK.format(" or ".join(f"{value:g}" for value in group.values), dictionary)
+            doubts.append(f"{name}: of {inside.sum():,} values {group}; {mark}")
+    return doubts
 
 
 def write_encoded(encoded: Encoded, path: str | Path) -> Path:

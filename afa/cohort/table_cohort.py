@@ -14,6 +14,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from afa.cohort.archive import read_listed
+from afa.cohort.codes import without_codes
 from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import Coding, least_controls
@@ -155,8 +156,9 @@ def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) ->
     """Whether no patient has all values. False if the table cannot be read; the job that reads it says why."""
     try:
         files = find_table(config, mirror)
-        names = read_features(files.features).names
-        columns = read_cells(files.table, "feature", names).columns
+        features = read_features(files.features)
+        names = features.names
+        columns = without_codes(read_cells(files.table, "feature", names), features).columns
         return not any(map(all, zip(*(map(str.strip, columns[name]) for name in names), strict=True)))
     except (AfaError, KeyError):
         return False
@@ -272,6 +274,7 @@ def build_table_cohort(
         "missing": cuts[cuts["missing"] > 0].set_index("feature")["missing"].to_dict(),
         "all_zero_patients": int((encoded.values.fillna(0) == 0).all(axis=1).sum()),
         **({"incomplete_patients_left_out": int(gaps.sum())} if complete else {}),
+        **({"doubtful_values": list(encoded.doubts)} if encoded.doubts else {}),
     }
     held = encoded.controls.dropna().astype(np.int8).rename_axis(None)
     write_cohort_tables(config.name, encoded.values, labels, card, out, controls=held)

@@ -8,47 +8,68 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from operator import methodcaller
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, RootModel
 
 import afa
+from afa.bundle import Bundle
 from afa.dialogue.sessions import Keeper, kept_or_taken_back
 from afa.dialogue.words import (
     answer_of,
+    assumption_of,
+    ending_of,
+    entity_named,
     feature_named,
+    order_of,
     outcomes_of,
     posterior_is_of,
     posterior_of,
     question_of,
-    read_number,
     scales_of,
     standings,
+    start_of,
+    value_words,
 )
 from afa.errors import AfaError, Fault, PlannerError
 from afa.mrf import VALUES
 from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
-from afa.planner.why import outcomes
+from afa.planner.values import Reading, code_of, echo, read_typed, reading_of, word_of
+from afa.planner.why import outcomes, shares
 from afa.yamlfile import Strict, check_model
 
 PROTOCOL = 1
 LONGEST_LINE = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
-VERBS = ("show", "observe", "correct", "skip", "undo", "explain", "ranking", "history", "view", "save", "quit")
+VERBS = ("show", "observe", "correct", "skip", "undo", "explain", "why", "ranking", "history", "view", "save", "quit")
+LONGEST_TYPED = 200
+SHOWN = 12
+"""Entities that a page shows."""
 
 
-def _ternary(value: Any) -> int:
+def _code_or_word(value: Any) -> int | str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool) or value not in VALUES:
-        raise ValueError("-1, 0 or 1")
+        raise ValueError("-1, 0 or 1, or a word such as low, usual, high, no, yes")
     return int(value)
 
 
-Value = Annotated[int, BeforeValidator(_ternary)]
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("a number; what a person typed goes to the key typed")
+    return value
+
+
+Value = Annotated[int | str, BeforeValidator(_code_or_word)]
+Number = Annotated[float, BeforeValidator(_number)]
+Typed = Annotated[str, Field(max_length=LONGEST_TYPED)]
 
 
 class _Show(Strict):
@@ -58,14 +79,17 @@ class _Show(Strict):
 class _Observe(Strict):
     do: Literal["observe"]
     values: dict[str, Value] = Field(default={}, min_length=1)
-    numbers: dict[str, float] = Field(default={}, min_length=1)
+    numbers: dict[str, Number] = Field(default={}, min_length=1)
+    typed: dict[str, Typed] = Field(default={}, min_length=1)
     cost: float | None = Field(None, ge=0)
 
 
 class _Correct(Strict):
     do: Literal["correct"]
     feature: str
-    value: Value
+    value: Value | None = None
+    number: Number | None = None
+    typed: Typed | None = None
 
 
 class _Skip(Strict):
@@ -78,12 +102,17 @@ class _Explain(Strict):
     most: int = Field(10, ge=1)
 
 
+class _Why(Strict):
+    do: Literal["why"]
+    entity: str
+
+
 class _Save(Strict):
     do: Literal["save"]
     file: str
 
 
-_Any = Annotated[_Show | _Observe | _Correct | _Skip | _Explain | _Save, Field(discriminator="do")]
+_Any = Annotated[_Show | _Observe | _Correct | _Skip | _Explain | _Why | _Save, Field(discriminator="do")]
 
 
 class _Line(RootModel[_Any]):
@@ -109,6 +138,10 @@ class Conversation:
             "entities": list(bundle.entities),
             "features": list(bundle.features),
             "scales": scales_of(bundle),
+            "patient": planner.patient,
+            "start": start_of(planner),
+            "assumption": assumption_of(planner),
+            "ending": ending_of(planner),
             **self._present(),
         }
 
@@ -131,9 +164,17 @@ class Conversation:
         planner, more = self.planner, dict[str, Any]()
         match request:
             case _Observe():
-                planner.observe_all(self._values(request), cost=request.cost)
+                readings = self._readings(request)
+                planner.take_in(readings, cost=request.cost)
+                more = {"read": self._told(readings)}
             case _Correct():
-                planner.correct(feature_named(planner, request.feature), request.value)
+                feature = feature_named(planner, request.feature)
+                reading = self._correction(feature, request)
+                planner.correct_to(feature, reading)
+                more = {"read": self._told({feature: reading})}
+            case _Why():
+                entity = entity_named(planner, request.entity)
+                more = {"entity": entity, "ordered_by": planner.ordered_by, "findings": shares(planner, entity)}
             case _Skip():
                 planner.skip(feature_named(planner, request.feature))
             case _Explain():
@@ -158,16 +199,47 @@ class Conversation:
                 more = {"view": self._view()}
         return more
 
-    def _values(self, request: _Observe) -> dict[str, int]:
-        values = {feature_named(self.planner, name): value for name, value in request.values.items()}
-        numbers = {feature_named(self.planner, name): number for name, number in request.numbers.items()}
-        read = {name: read_number(self.planner.asked_of, name, number) for name, number in numbers.items()}
-        if not request.values and not request.numbers:
+    def _readings(self, request: _Observe) -> dict[str, Reading]:
+        """What is to be observed, by feature; a `PlannerError` where a value does not fit, or a feature comes twice."""
+        planner, bundle = self.planner, self.planner.asked_of
+        given: list[tuple[str, Callable[[str], Reading]]] = [
+            *((name, partial(_coded, bundle, value)) for name, value in request.values.items()),
+            *((name, partial(_measured, bundle, value)) for name, value in request.numbers.items()),
+            *((name, partial(_typed, bundle, value)) for name, value in request.typed.items()),
+        ]
+        if not given:
             raise PlannerError(Fault("request, key observe.values", "nothing", "a value", "add the key"))
-        if len(values | read) < len(request.values) + len(request.numbers):
-            found = "two names of one feature"
-            raise PlannerError(Fault("request observe, key values", found, "each feature once", "leave one out"))
-        return values | read
+        readings = dict[str, Reading]()
+        for name, read in given:
+            feature = feature_named(planner, name)
+            if feature in readings:
+                found = "two names of one feature"
+                raise PlannerError(Fault("request observe, key values", found, "each feature once", "leave one out"))
+            readings[feature] = read(feature)
+        return readings
+
+    def _correction(self, feature: str, request: _Correct) -> Reading:
+        """The one value that a feature is corrected to."""
+        bundle = self.planner.asked_of
+        given = [each for each in (request.value, request.number, request.typed) if each is not None]
+        if len(given) != 1:
+            found = "no value" if not given else "several values"
+            expected = "one of the keys value, number, typed"
+            raise PlannerError(Fault("request correct", found, expected, "give one of them"))
+        if request.number is not None:
+            return _measured(bundle, request.number, feature)
+        if request.typed is not None:
+            return _typed(bundle, request.typed, feature)
+        return _coded(bundle, request.value, feature)
+
+    def _told(self, readings: Mapping[str, Reading]) -> list[dict[str, Any]]:
+        """How each value was read: its code, and of a number the words that a screen shows."""
+        bundle = self.planner.asked_of
+        return [
+            {"feature": name, "value": reading.code, "number": reading.number, "unit": reading.unit}
+            | {"words": echo(bundle, name, reading)}
+            for name, reading in readings.items()
+        ]
 
     def _present(self) -> dict[str, Any]:
         """What every answer holds: the next measurement or why there is none, the answer so far, what was spent."""
@@ -190,15 +262,34 @@ class Conversation:
         return {
             "posterior": posterior_of(planner),
             "of": f"Posterior probability, {posterior_is_of(planner)}",
+            "order": [place._asdict() for place in order_of(planner, SHOWN)],
+            "assumption": assumption_of(planner),
             "values": planner.observed,
+            "numbers": planner.numbers,
+            "said": {feature: value_words(planner, feature) for feature in planner.observed},
             "skipped": sorted(planner.skipped),
             "open": [name for name in planner.bundle.features if name not in closed],
             "history": history_of(planner.actions),
-            "outcomes": outcomes_of(planner, item),
+            "outcomes": {
+                feature: [row | {"word": word_of(planner.asked_of, feature, row["value"])} for row in rows]
+                for feature, rows in outcomes_of(planner, item).items()
+            },
             "runners_up": [other.name for other in planner.runners_up()],
             "priced": planner.priced,
             "panels": list(planner.panels),
         }
+
+
+def _coded(bundle: Bundle, value: Any, feature: str) -> Reading:
+    return Reading(code_of(bundle, feature, value))
+
+
+def _measured(bundle: Bundle, value: float, feature: str) -> Reading:
+    return reading_of(bundle, feature, value)
+
+
+def _typed(bundle: Bundle, text: str, feature: str) -> Reading:
+    return read_typed(bundle, feature, text)
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:

@@ -16,17 +16,24 @@ from socket import gaierror
 from typing import Any
 
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
 from afa.csvfile import quoted
 from afa.dialogue.conversation import Conversation, as_text, refused
-from afa.errors import Fault, PlannerError
+from afa.dialogue.sessions import Keeper, session_of_text
+from afa.errors import AfaError, Fault, PlannerError
+from afa.session import session_text
 
 HERE = "127.0.0.1"
 LARGEST_REQUEST = 1_000_000
 PATIENCE = 20.0
 """Seconds that a tab waits for news before it asks again."""
+IDLE = 60.0
+"""Seconds after which a connection without a request is closed."""
+MOST_OPEN = 64
+"""Connections at most: a few for each tab."""
 PARTS = Path(__file__).parent / "page"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -46,29 +53,51 @@ class Served:
 
     def __init__(self, conversation: Conversation, patient: dict[str, int] | None = None) -> None:
         self.conversation, self.patient = conversation, patient or {}
-        self.kept = str(conversation.keeper.path or "")
         self.token = secrets.token_urlsafe(18)
         self.step = 0
         self.news = asyncio.Event()
 
     def state(self) -> dict[str, Any]:
         """All that a page shows."""
-        view = self.conversation.hear('{"do": "view"}')
-        return {"step": self.step, "kept": self.kept, "patient": self.patient, **view}
+        view, planner = self.conversation.hear('{"do": "view"}'), self.conversation.planner
+        kept = str(self.conversation.keeper.path or "")
+        return {"step": self.step, "kept": kept, "patient": self.patient, "named": planner.patient, **view}
 
     def say(self, step: int, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out what a tab asks for that has seen this step; refused where another tab has gone on since."""
         if step != self.step:
             found, expected = "a page that is older than the last step", "the present one"
             answer = refused(Fault("this page", found, expected, "look at it again: it shows the last step now"))
+        elif request.get("do") in ("new", "open"):
+            answer = self._another(request)
         else:
             before = self.conversation.planner.actions
             answer = self.conversation.hear(json.dumps(request))
             if self.conversation.planner.actions != before:
-                self.step += 1
-                self.news.set()
-                self.news = asyncio.Event()
+                self._moved()
         return {"answer": answer, "state": self.state()}
+
+    def _another(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Go on with another patient: a new one, or that of a session whose text a tab has opened.
+
+        What a session file has kept so far stays in it; the other patient is kept where the page says.
+        """
+        planner = self.conversation.planner
+        try:
+            if request["do"] == "open":
+                planner = session_of_text(str(request.get("text", "")), planner.asked_of)
+            else:
+                planner = planner.fresh()
+        except AfaError as error:
+            return refused(error.faults[0])
+        self.conversation, self.patient = Conversation(planner, Keeper()), {}
+        self._moved()
+        return {"ok": True}
+
+    def _moved(self) -> None:
+        self.step += 1
+        self.news.set()
+        self.news = asyncio.Event()
 
 
 class _Handler(RequestHandler):
@@ -125,12 +154,38 @@ class _Say(_Said):
     def post(self) -> None:
         try:
             said = json.loads(self.request.body)
-            step, request = int(said["step"]), dict(said["request"])
-        except (ValueError, TypeError, KeyError):
+            step, request = said["step"], dict(said["request"])
+            json.dumps(request, allow_nan=False)
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise HTTPError(400) from None
+        if not isinstance(step, int) or isinstance(step, bool):
+            raise HTTPError(400)
         if request.get("do") == "quit":
             raise HTTPError(400)
         self.finish(as_text(self.served.say(step, request)))
+
+
+class _Session(_Said):
+    def get(self) -> None:
+        self.set_header("Content-Type", "application/yaml; charset=utf-8")
+        self.finish(session_text(self.served.conversation.planner))
+
+
+class _Server(HTTPServer):
+    """A server that always has room for one more connection: beyond `MOST_OPEN` it closes the oldest."""
+
+    def initialize(self, *given: Any, **options: Any) -> None:
+        super().initialize(*given, **options)
+        self._open = dict[IOStream, None]()
+
+    def handle_stream(self, stream: IOStream, address: Any) -> None:
+        self._open = {each: None for each in self._open if not each.closed()}
+        while len(self._open) >= MOST_OPEN:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.close()
+        self._open[stream] = None
+        super().handle_stream(stream, address)
 
 
 def application(served: Served) -> Application:
@@ -140,6 +195,7 @@ def application(served: Served) -> Application:
         (r"/start", _Start),
         (r"/news/(\d{1,9})", _News),
         (r"/say", _Say),
+        (r"/session", _Session),
     ]
     handlers: list[Any] = [(path, handler, {"served": served}) for path, handler in routes]
     return Application(handlers, log_function=lambda _: None)
@@ -164,7 +220,7 @@ async def serve(served: Served, host: str, port: int, told: Callable[[str], None
     if not sockets:
         expected, step = "an address or a name of this machine", f"leave --host out for {HERE}"
         raise PlannerError(Fault("option --host", quoted(host), expected, step))
-    server = HTTPServer(application(served), max_body_size=LARGEST_REQUEST)
+    server = _Server(application(served), max_body_size=LARGEST_REQUEST, idle_connection_timeout=IDLE)
     server.add_sockets(sockets)
     try:
         shown = f"[{host}]" if ":" in host else host

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import Field
@@ -105,6 +106,18 @@ def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) 
         found, expected = f"an earlier session, and {', '.join(other)}", ", ".join(other.values())
         raise PlannerError(Fault(str(path), found, expected, step))
     return planner
+
+
+def session_of_text(text: str, bundle: Bundle) -> Planner:
+    """The planner of a session whose text was given instead of a file; errors name `the session`."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "session.yaml"
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        try:
+            return load_session(path, bundle)
+        except AfaError as error:
+            faults = (replace(fault, where=fault.where.replace(str(path), "the session")) for fault in error.faults)
+            raise PlannerError(faults) from None
 
 
 def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[str, float] | str | None:

@@ -2,54 +2,72 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
-from math import isfinite
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from afa.csvfile import number
 from afa.dialogue.sessions import Keeper, kept_or_taken_back
 from afa.dialogue.words import (
-    READ_AS,
-    WRITTEN,
     answer_of,
+    assumption_of,
+    ending_of,
+    entity_named,
     feature_named,
+    order_of,
     outcomes_of,
-    posterior_is_of,
-    posterior_of,
     question_of,
-    range_of,
     standings,
-    value_written,
+    start_of,
+    value_words,
 )
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, Suggestion, TopKPlanner
 from afa.planner.menu import history_of
+from afa.planner.values import (
+    CODES_WITHOUT_A_RANGE,
+    FINDING,
+    TYPED_CODES,
+    WORDS,
+    Reading,
+    echo,
+    read_typed,
+    same_unit,
+    scale_of,
+    usual_range,
+    with_number,
+    word_of,
+    words_of,
+)
+from afa.planner.why import shares
 
 BARS, WIDTH = 5, 20
 """Entities that have a bar, and the letters of a bar that is full."""
 COMMANDS = ("skip", "undo", "fix", "why", "ranking", "history", "features", "save", "quit", "help")
 HELP = (
-    ("-1, 0, 1", "the value asked for: lower, as usual, higher (low, usual, high; - and + do as well)"),
-    ("12.5", "what was measured, where a range is shown; the numbers 1, 0 and -1 as 1.0, 0.0 and -1.0"),
+    ("low, usual, high", "the value asked for (normal is usual; - and + do as well); yes or no of a finding"),
+    ("12.5", "what was measured, where a range is shown; its unit may follow"),
+    ("-1, 0, 1", "low, usual, high where no range is shown; where one is shown, these are numbers too"),
     ("NAME=VALUE ...", "one or more values that were not asked for, whatever their order"),
     ("skip [NAME]", "it cannot be measured"),
-    ("undo", "take back the last step"),
+    ("undo", "undo the last step"),
     ("fix NAME VALUE", "correct an earlier value"),
     ("why", "the candidates and what each would teach"),
+    ("why ENTITY", "what each finding says for and against it"),
     ("ranking", "all entities, best first"),
     ("history", "what was done, why, and what it cost"),
     ("features", "the names of what is still open"),
     ("save FILE", "keep the session in a new file; `afa plan BUNDLE --session FILE` takes it up again"),
     ("quit", "leave (Ctrl-D does as well)"),
 )
+CODES = WORDS | FINDING | TYPED_CODES | CODES_WITHOUT_A_RANGE
 
 
 class Terminal:
@@ -100,10 +118,11 @@ class Terminal:
     def _greet(self) -> None:
         asked_of, planner = self.planner.asked_of, self.planner
         name, question = escape(f"{asked_of.name} {asked_of.version}"), escape(question_of(planner))
-        self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured")
-        of = posterior_is_of(planner)
-        self._say(f"[dim]Answer -1, 0 or 1; ? lists the commands. Probabilities are posteriors, {of}.[/dim]")
-        self._say("[dim]For research only.[/dim]")
+        whose = f"; patient {escape(planner.patient)}" if planner.patient else ""
+        self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured{whose}")
+        self._say("[dim]Answer low, usual or high, or the number where a range is shown; ? lists the commands.[/dim]")
+        for sentence in (assumption_of(planner), start_of(planner), ending_of(planner), "For research only."):
+            self._say(f"[dim]{escape(sentence)}[/dim]")
 
     def _ask(self, item: Suggestion | None) -> None:
         """The answer so far, then the next measurement with its reason and the runners-up, or why there is none."""
@@ -119,14 +138,24 @@ class Terminal:
         self._say(f"[bold cyan]{escape(item.name)}[/bold cyan]{features}{cost}")
         self._hang(f"[dim]because:[/dim] {escape(item.reason)}")
         for name in item.features:
-            if usual := range_of(self.planner.asked_of, name):
+            if words := self._takes(name):
                 of = "" if len(item.features) == 1 else f"{name}, "
-                self._hang(f"[dim]{escape(of + usual)}; type the number, or -1, 0, 1[/dim]")
+                self._hang(f"[dim]{escape(of + words)}[/dim]")
         if len(item.features) == 1:
-            for row in outcomes_of(self.planner, item).get(item.features[0], []):
-                self._hang(f"[dim]if {row['value']:2}:[/dim] {escape(row['words'])}")
+            rows = outcomes_of(self.planner, item).get(item.features[0], [])
+            labels = [word_of(self.planner.asked_of, item.features[0], row["value"]) for row in rows]
+            wide = max(map(len, labels), default=0)
+            for label, row in zip(labels, rows, strict=True):
+                self._hang(f"[dim]if {f'{label}:'.ljust(wide + 1)}[/dim] {escape(row['words'])}")
         if others := self.planner.runners_up():
             self._hang(f"[dim]then:[/dim] {escape(', '.join(other.name for other in others))}")
+
+    def _takes(self, feature: str) -> str:
+        """How a feature can be answered, and what it is; empty where there is no more to say than on the first line."""
+        bundle = self.planner.asked_of
+        scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
+        answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
+        return "; ".join(part for part in (scale.definition.removesuffix("."), answer) if part)
 
     def _so_far(self) -> str:
         spent = f", spent {self.planner.spent:g}" if self.planner.priced else ""
@@ -134,12 +163,16 @@ class Terminal:
         return f"[bold]{words}[/bold]  [dim]{len(self.planner.observed)} measured{spent}[/dim]"
 
     def _bars(self) -> None:
-        """The entities of largest posterior, each with a bar."""
-        shown = sorted(posterior_of(self.planner).items(), key=lambda pair: -pair[1])[:BARS]
-        width = min(max(len(name) for name, _ in shown), max(self.console.width - 10, 0))  # a longer one wraps alone
-        full = min(WIDTH, max(self.console.width - width - 10, 0))
-        for name, share in shown:
-            self._say(f"  {escape(name.ljust(width))}  {share:.2f}  {'█' * round(full * share)}".rstrip())
+        """The first entities of the order, each with its number and a bar."""
+        shown = order_of(self.planner, BARS)
+        numbers = [f"{place.number:.2f}" for place in shown]
+        digits = max(map(len, numbers))
+        left = max(self.console.width - digits - 6, 0)  # a longer name wraps alone
+        width = min(max(len(place.entity) for place in shown), left)
+        full = min(WIDTH, max(left - width, 0))
+        for place, number in zip(shown, numbers, strict=True):
+            bar = "█" * round(full * place.bar)
+            self._say(f"  {escape(place.entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
 
     def _hear(self, line: str, item: Suggestion | None) -> None:
         """Carry out one line: a look at something, a step, or values."""
@@ -154,14 +187,17 @@ class Terminal:
                 self._say(f"saved as {escape(file)}")
             case ["undo" | "u"]:
                 undone = self.planner.undo()
-                self._say(f"taken back: {undone.kind} {escape(', '.join(undone.features))}")
+                done = {"observe": "", "skip": "the skip of ", "correct": "the correction of "}[undone.kind]
+                self._say(f"undone: {done}{escape(', '.join(undone.features))}")
             case ["skip" | "s"]:
                 self.planner.skip(_asked(item).name)
             case ["skip" | "s", *name]:
                 self._skip(feature_named(self.planner, " ".join(name)))
-            case ["fix", *name, value] if name:
-                self._fix(feature_named(self.planner, " ".join(name)), value)
-            case _ if pairs := _pairs(words):
+            case ["why" | "w", *name]:
+                self._why_entity(" ".join(name))
+            case ["fix", _, _, *_]:
+                self._fix(words[1:])
+            case _ if pairs := self._pairs(words):
                 self._observe(self._named_values(pairs))
             case _:
                 self._take_values(words, item)
@@ -170,27 +206,32 @@ class Terminal:
         """Values of the patient that is at hand, for what was asked."""
         known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
         if known:
-            self._say("  " + escape(", ".join(f"{name} = {value}" for name, value in known.items())))
-            self._observe(known)
+            for name, value in known.items():
+                self._say(f"  {escape(name)}: {word_of(self.planner.asked_of, name, value)}")
+            self._observe({name: Reading(value) for name, value in known.items()})
 
     def _skip(self, name: str) -> None:
-        if (value := self.planner.observed.get(name)) is not None:
-            step = f"write fix {name} and the right one, or undo"
-            raise PlannerError(Fault(f"feature {name}", f"the value {value}", "what is still open", step))
+        if name in self.planner.observed:
+            step, said = f"write fix {name} and the right one, or undo", value_words(self.planner, name)
+            raise PlannerError(Fault(f"feature {name}", f"the value {said}", "what is still open", step))
         self.planner.skip(name)
 
-    def _fix(self, feature: str, value: str) -> None:
-        if feature not in self.planner.observed:
-            step = f"write {feature}={value}"
-            raise PlannerError(Fault(f"feature {feature}", "no earlier value", "one to correct", step))
-        self.planner.correct(feature, self._value(feature, value))
+    def _fix(self, words: list[str]) -> None:
+        """Correct a feature by `NAME VALUE`, whose value may be a number with its unit."""
+        values = [place for place, word in enumerate(words) if place and _is_value(word)]
+        at = values[-1] if values else len(words) - 1
+        name, value = feature_named(self.planner, " ".join(words[:at])), " ".join(words[at:])
+        if name not in self.planner.observed:
+            step = f"write {name}={value}"
+            raise PlannerError(Fault(f"feature {name}", "no earlier value", "one to correct", step))
+        self.planner.correct_to(name, self._reading(name, value))
 
-    def _value(self, feature: str, written: str) -> int:
-        """The value that was typed; how a number was read is said."""
-        value = value_written(self.planner.asked_of, feature, written)
-        if written.casefold() not in WRITTEN:
-            self._say(f"  [dim]{escape(feature)}: {number(written.replace(',', '.')):g} is {READ_AS[value]}[/dim]")
-        return value
+    def _reading(self, feature: str, typed: str) -> Reading:
+        """What was typed, read; how a number was read is said."""
+        reading = read_typed(self.planner.asked_of, feature, typed)
+        if reading.number is not None:
+            self._say(f"  [dim]{escape(echo(self.planner.asked_of, feature, reading))}[/dim]")
+        return reading
 
     def _features(self) -> None:
         closed = self.planner.observed.keys() | self.planner.skipped
@@ -198,8 +239,9 @@ class Terminal:
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
         """Values without names: of the features asked for, in the order in which they were shown."""
-        if not all(word.casefold() in WRITTEN or isfinite(number(word.replace(",", "."))) for word in words):
-            expected = "-1, 0 or 1, NAME=VALUE, or a command"
+        if not _is_value(words[0]):
+            codes = words_of(self.planner.asked_of, item.features[0]) if item else ["low", "usual", "high"]
+            expected = f"{', '.join(codes)}, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE"
             for usage, _ in HELP:
                 if usage.split()[0] == words[0].lower():
@@ -207,29 +249,56 @@ class Terminal:
             if words[0] in self.planner.bundle.features:
                 step = f"type {words[0]}=VALUE"
             raise PlannerError(Fault("answer", repr(" ".join(words)), expected, step))
-        asked = _asked(item)
-        if len(words) > len(asked.features):
+        asked, values = _asked(item), list[str]()
+        for word in words:
+            if values and (not _is_value(word) or self._is_unit(word, asked.features[: len(values)][-1])):
+                values[-1] += f" {word}"
+            else:
+                values.append(word)
+        if len(values) > len(asked.features):
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
-            raise PlannerError(Fault("answer", f"{len(words)} values", expected, "name the others as NAME=VALUE"))
-        pairs = zip(asked.features, words, strict=False)
-        self._observe({name: self._value(name, word) for name, word in pairs})
+            raise PlannerError(Fault("answer", f"{len(values)} values", expected, "name the others as NAME=VALUE"))
+        pairs = zip(asked.features, values, strict=False)
+        self._observe({name: self._reading(name, value) for name, value in pairs})
 
-    def _named_values(self, pairs: list[str]) -> dict[str, int]:
-        values: dict[str, int] = {}
-        for pair in pairs:
-            name, _, value = pair.rpartition("=")
-            feature = feature_named(self.planner, name.strip())
+    def _is_unit(self, text: str, feature: str) -> bool:
+        return same_unit(text, scale_of(self.planner.asked_of, feature).unit)
+
+    def _pairs(self, words: list[str]) -> list[tuple[str, str]]:
+        """The words as NAME=VALUE, in which names and units may have blanks; none where there is no such pair."""
+        pairs, open_words = list[tuple[str, str]](), list[str]()
+        for word in words:
+            open_words.append(word)
+            text = " ".join(open_words)
+            if pairs and "=" not in text:
+                feature, value = pairs[-1]
+                with suppress(PlannerError):
+                    if self._is_unit(text, feature_named(self.planner, feature)):
+                        pairs[-1], open_words = (feature, f"{value} {text}"), []
+            elif "=" in text and not text.endswith("="):
+                name, _, value = text.rpartition("=")
+                pairs.append((name.strip(), value.strip()))
+                open_words = []
+        if open_words and pairs:  # another unit, or what belongs to no pair: the last value is refused with it
+            pairs[-1] = pairs[-1][0], " ".join([pairs[-1][1], *open_words])
+        return pairs
+
+    def _named_values(self, pairs: list[tuple[str, str]]) -> dict[str, Reading]:
+        values = dict[str, Reading]()
+        for name, value in pairs:
+            feature = feature_named(self.planner, name)
             if feature in values:
                 raise PlannerError(Fault(f"feature {feature}", "two values", "one value", "leave one out"))
-            values[feature] = self._value(feature, value.strip())
+            values[feature] = self._reading(feature, value)
         return values
 
-    def _observe(self, values: dict[str, int]) -> None:
-        for name, value in values.items():
-            if (earlier := self.planner.observed.get(name)) is not None:
-                found, step = f"the earlier value {earlier}", f"write fix {name} {value} to replace it, or undo"
+    def _observe(self, readings: dict[str, Reading]) -> None:
+        for name in readings:
+            if name in self.planner.observed:
+                step = f"write fix {name} and the new value to replace it, or undo"
+                found = f"the earlier value {value_words(self.planner, name)}"
                 raise PlannerError(Fault(f"feature {name}", found, "a feature without a value", step))
-        self.planner.observe_all(values)
+        self.planner.take_in(readings)
 
     def _why(self) -> None:
         table = self.planner.explain()
@@ -239,21 +308,58 @@ class Terminal:
         if "item" in table:
             table["item"] = table["item"].where(table["item"] != table["feature"], "")  # what is by itself
         rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
-        self._table(tuple(name.replace("_", " ") for name in columns), rows)
+        names = {"gain_per_cost": "gain per cost", "tells": "separates"}
+        self._table(tuple(names.get(name, name) for name in columns), rows)
+
+    def _why_entity(self, typed: str) -> None:
+        """What each finding says for and against an entity, the strongest first."""
+        entity = entity_named(self.planner, typed)
+        found = shares(self.planner, entity)
+        of = "log-odds" if self.planner.ordered_by == "probability" else "score"
+        self._say(f"[bold]{escape(entity)}[/bold]: {len(found)} measured; in nats of its {of}, + for and - against it")
+        most = max((abs(row["share"]) for row in found), default=0.0) or 1.0
+        rows = [
+            (
+                row["feature"],
+                value_words(self.planner, row["feature"]),
+                f"{row['share']:+.2f}",
+                ("+" if row["share"] > 0 else "-") * round(WIDTH / 2 * abs(row["share"]) / most),
+            )
+            for row in found
+        ]
+        if rows:
+            self._table(("finding", "value", of, ""), rows)
 
     def _ranking(self) -> None:
-        if isinstance(self.planner, TopKPlanner):
-            rows = [
-                (str(place), row["entity"], f"{row['wins']:g}", str(row["certain"]), f"{row['posterior']:.2f}")
-                for place, row in enumerate(standings(self.planner), start=1)
-            ]
-            self._table(("", "entity", "duels won", "duels certain", "probability"), rows)
-        else:
+        if not isinstance(self.planner, TopKPlanner):
             self._say(self._so_far())
+            return
+        by_score = self.planner.ordered_by == "score"
+        rows = [
+            (
+                str(place),
+                row["entity"],
+                f"{row['score']:.2f}" if by_score else f"{row['posterior']:.2f}",
+                f"{row['wins']:g}",
+                str(row["certain"]),
+            )
+            for place, row in enumerate(standings(self.planner), start=1)
+        ]
+        number = "score" if by_score else "probability"
+        self._table(("", "entity", number, "duels won", "cannot change"), rows)
 
     def _history(self) -> None:
         rows = [
-            (str(row["step"]), row["kind"], row["feature"], _short(row["value"]), f"{row['spent']:g}", row["reason"])
+            (
+                str(row["step"]),
+                row["kind"],
+                row["feature"],
+                ""
+                if row["value"] is None
+                else with_number(self.planner.asked_of, row["feature"], row["value"], row["number"]),
+                f"{row['spent']:g}",
+                row["reason"],
+            )
             for row in history_of(self.planner.actions)
         ]
         self._table(("step", "kind", "feature", "value", "spent", "reason"), rows)
@@ -290,7 +396,7 @@ def line_reader(planner: Planner) -> Callable[[str], str]:
     with suppress(ImportError):
         import readline  # noqa: PLC0415 (not there on every system)
 
-        names = [*COMMANDS, *planner.bundle.features, *planner.panels]
+        names = [*COMMANDS, *planner.bundle.features, *planner.panels, *planner.bundle.entities]
 
         def complete(text: str, place: int) -> str | None:
             return next(islice((name for name in names if name.startswith(text)), place, None), None)
@@ -309,15 +415,9 @@ def _words(line: str) -> list[str]:
         raise PlannerError(Fault("answer", repr(line), "quotes in pairs", "close the quote")) from None
 
 
-def _pairs(words: list[str]) -> list[str]:
-    """The words as NAME=VALUE, in which a name may have blanks; none where the last word ends no such pair."""
-    pairs, open_words = [], list[str]()
-    for word in words:
-        text = " ".join([*open_words, word])
-        complete = "=" in text and not text.endswith("=")
-        pairs += [text] if complete else []
-        open_words = [] if complete else [*open_words, word]
-    return [] if open_words else pairs
+def _is_value(word: str) -> bool:
+    """Whether a word can be a value or the beginning of one: a code, or what starts as a number does."""
+    return word.casefold() in CODES or re.match(r"[-+]?[.,]?\d", word) is not None
 
 
 def _asked(item: Suggestion | None) -> Suggestion:

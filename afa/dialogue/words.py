@@ -1,26 +1,26 @@
-"""What is common to all ways of talking: names and values as people write them, and the answer so far."""
+"""What the terminal, the page and the JSON lines share: names as people write them, and the answer in words."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from afa.bundle import Bundle
-from afa.csvfile import number, suggestion
+from afa.bundle.priors import starting_point
+from afa.bundle.rates import Holds
+from afa.csvfile import suggestion
 from afa.errors import Fault, PlannerError
-from afa.mrf import VALUES
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
 from afa.planner.options import ALL_DUELS_UP_TO
+from afa.planner.values import scale_of, usual_range, with_number, words_of
 from afa.planner.why import outcomes
 
-WRITTEN = {"-1": -1, "-": -1, "low": -1, "0": 0, "usual": 0, "1": 1, "+1": 1, "+": 1, "high": 1}
-READ_AS = {-1: "low", 0: "usual", 1: "high"}
-OF = {
-    "several": "of each by itself",
-    "one": "if exactly one of them holds",
-    "one or none": "if at most one of them holds",
+ASSUMING = {
+    "several": "Probabilities are of each by itself: several can be true.",
+    "one": "Probabilities assume that exactly one of these is true.",
+    "one or none": "Probabilities assume that at most one of these is true.",
 }
+BY_SCORE = "Ordered by preference score: by how much the findings favour one over the others, in nats; no probability."
 
 
 def feature_named(planner: Planner, written: str) -> str:
@@ -40,48 +40,30 @@ def feature_named(planner: Planner, written: str) -> str:
     raise PlannerError(Fault(f"feature {written!r}", "an unknown name", "a feature of the bundle, or an alias", step))
 
 
-def value_written(bundle: Bundle, feature: str, written: str) -> int:
-    """-1, 0 or 1 from a sign, a digit or `low`, `usual`, `high`; from another number by the feature's range."""
-    known, usual = WRITTEN.get(written.casefold()), range_of(bundle, feature)
-    measured = number(written.replace(",", "."))
-    if known is not None or (usual and math.isfinite(measured)):
-        return read_number(bundle, feature, measured) if known is None else known
-    possible = bundle.possible[bundle.features.index(feature)]
-    *first, last = (str(value) for value, can_be in zip(VALUES, possible, strict=True) if can_be)
-    expected = f"{', '.join(first)} or {last}" + (f", or a number ({usual})" if usual else "")
-    raise PlannerError(Fault(f"value of {feature}", repr(written), expected, "write one of these"))
-
-
-def range_of(bundle: Bundle, feature: str) -> str:
-    """What is usual of a feature with a range, in words such as `usual: 4 to 10 K`; empty where it has none."""
-    scale = scales_of(bundle).get(feature)
-    if scale is None or scale["kind"] == "binary" or (scale["low"] is None and scale["high"] is None):
-        return ""
-    low, high = (None if cut is None else f"{cut:g}" for cut in (scale["low"], scale["high"]))
-    between = f"{low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
-    return f"usual: {between} {scale['unit'] or ''}".rstrip()
+def entity_named(planner: Planner, typed: str) -> str:
+    """The entity of this name, or the only one that differs from it in case alone."""
+    names = planner.bundle.entities
+    alike = [name for name in names if name == typed] or [name for name in names if name.casefold() == typed.casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    step = suggestion(typed, names, "ask for the ranking, which has all names")
+    raise PlannerError(Fault(f"entity {typed!r}", "an unknown name", "an entity of the bundle", step))
 
 
 def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """By feature that `features.csv` describes: kind, unit, definition, and the cut points or None."""
+    """By feature that `features.csv` describes: kind, unit, definition, the cut points or None, and words for codes."""
     table = None if bundle.rates is None else bundle.rates.table
-    if table is None:
-        return {}
-    cuts = [[None if math.isnan(cut) else cut for cut in side.tolist()] for side in (table.low, table.high)]
-    rows = zip(table.names, table.kinds, table.units, table.definitions, *cuts, strict=True)
-    keys = ("kind", "unit", "definition", "low", "high")
-    return {name: dict(zip(keys, rest, strict=True)) for name, *rest in rows}
+    names = set() if table is None else set(table.names)
+    return {
+        name: scale_of(bundle, name)._asdict() | {"usual": usual_range(bundle, name), "words": words_of(bundle, name)}
+        for name in bundle.features
+        if name in names
+    }
 
 
-def read_number(bundle: Bundle, feature: str, measured: float) -> int:
-    """-1, 0 or 1 from a number in the feature's unit: below `low`, between the two, above `high`."""
-    if not range_of(bundle, feature):
-        step = "give -1, 0 or 1"
-        raise PlannerError(Fault(f"feature {feature}", "a number", "a feature with a range in features.csv", step))
-    scale = scales_of(bundle)[feature]
-    if scale["low"] is not None and measured < scale["low"]:
-        return -1
-    return int(scale["high"] is not None and measured > scale["high"])
+def value_words(planner: Planner, feature: str) -> str:
+    """The observed value of a feature in words: `12.5 K (high)`, or `high` where no number is known."""
+    return with_number(planner.asked_of, feature, planner.observed[feature], planner.numbers.get(feature))
 
 
 def question_of(planner: Planner) -> str:
@@ -91,20 +73,63 @@ def question_of(planner: Planner) -> str:
     return f"which{'' if planner.k == 1 else f' {planner.k}'} of {len(planner.bundle.entities)}?"
 
 
+def assumption_of(planner: Planner) -> str:
+    """What the numbers beside the entities are, in a sentence."""
+    if isinstance(planner, BinaryPlanner):
+        return f"Probabilities are of {planner.bundle.entities[0]} and of {planner.bundle.entities[1]}."
+    assert isinstance(planner, TopKPlanner)
+    return BY_SCORE if planner.ordered_by == "score" else ASSUMING[planner.holds or "one"]
+
+
+def start_of(planner: Planner) -> str:
+    """Where the entities start before anything is measured, in a sentence."""
+    bundle = planner.asked_of
+    if isinstance(planner, BinaryPlanner):
+        return starting_point(bundle, entity=planner.entity)
+    assert isinstance(planner, TopKPlanner)
+    if planner.ordered_by == "probability":
+        return starting_point(bundle, cast(Holds | None, planner.holds))
+    if bundle.priors.any():
+        return "Before anything is measured the scores are those of priors.csv."
+    return "Before anything is measured all scores are level; priors.csv can say otherwise."
+
+
+def ending_of(planner: Planner) -> str:
+    """When the planner stops asking, in a sentence."""
+    stop, ends = planner.stop, list[str]()
+    if stop.certain:
+        ends.append("nothing left to measure can change the answer")
+    if stop.posterior is not None:
+        ends.append(f"the answer has probability {stop.posterior:g}")
+    if stop.probability is not None:
+        ends.append(f"the answer stays with probability {stop.probability:g}")
+    if stop.gain is not None:
+        ends.append(f"no gain is above {stop.gain:g}")
+    if stop.budget is not None:
+        ends.append(f"{stop.budget:g} is spent")
+    if stop.own is not None:
+        ends.append("a rule of your own holds")
+    hint = "" if stop.posterior is not None else " (--posterior 0.9 can end it sooner)"
+    return f"Asks until {' or '.join(ends)}{hint}." if ends else f"Asks until everything has been measured{hint}."
+
+
 def answer_of(planner: Planner) -> dict[str, Any]:
     """The answer so far: `top_k`, or `entity` and `decision`, and what is known of it.
 
-    `probability` : its posterior, `Planner.answer_probability`. `undecided` : entities that tie for it, or []. `none` :
-    all that was measured is as usual, so that no entity shows; of a bundle that says how often, that none holds is
-    likelier than not, and `none_between` has its least and greatest probability.
-    `certain` : no measurement that is left can change it. `words` : all of it in words.
+    `ordered_by` : what the answer is the first by, `probability` or `score`. `probability` : its posterior,
+    `Planner.answer_probability`; where the order is by score, another set can be more probable. `ahead` : the lead in
+    score there, else null. `undecided` : entities that tie for it, or []. `none` : all that was measured is as usual,
+    so that no entity shows; of a bundle that says how often, that none holds is likelier than not, and `none_between`
+    has its least and greatest probability. `certain` : nothing left to measure can change it. `words` : all of it.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
         answer = {"entity": planner.entity, "decision": planner.decision()}
     explicit = planner.settings.get("coupling") == "explicit"
     answer |= {
+        "ordered_by": planner.ordered_by,
         "probability": planner.answer_probability(),
+        "ahead": planner.lead() if planner.ordered_by == "score" else None,
         "undecided": planner.undecided(),
         "none": planner.none_is_likelier() if explicit else planner.nothing_unusual(),
         "certain": planner.certain(),
@@ -113,13 +138,43 @@ def answer_of(planner: Planner) -> dict[str, Any]:
     return answer | {"none_between": planner.none()} if explicit and isinstance(planner, TopKPlanner) else answer
 
 
+class Place(NamedTuple):
+    """One entity of the order that a screen shows: the number beside it, and its bar's share of the full length."""
+
+    entity: str
+    number: float
+    bar: float
+
+
+def order_of(planner: Planner, most: int) -> list[Place]:
+    """The first entities of the planner's order, each with its probability, or its mean score where scores order."""
+    if isinstance(planner, BinaryPlanner):
+        shares = sorted(posterior_of(planner).items(), key=lambda pair: -round(pair[1], 9))
+        return [Place(name, share, share) for name, share in shares]
+    assert isinstance(planner, TopKPlanner)
+    ranked = planner.ranking()[:most]
+    if planner.ordered_by == "probability":
+        posterior = posterior_of(planner)
+        return [Place(name, posterior[name], posterior[name]) for name in ranked]
+    scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True))
+    least, largest = min(scores.values()), max(scores.values())
+    span = largest - least
+    return [Place(name, scores[name], (scores[name] - least) / span if span else 0.0) for name in ranked]
+
+
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
-    """Every entity, best first: `entity`, `wins` (ties half), `certain` (its duels resolved), `posterior`."""
+    """Every entity, best first: `entity`, `wins` (ties half), `certain` (its duels resolved), `posterior`.
+
+    Where `ordered_by` is `score`, also `score`, the mean against the others; `posterior` can have another order then.
+    """
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
+    by_score = planner.ordered_by == "score"
+    scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True)) if by_score else {}
     posterior = posterior_of(planner)
     resolved = Counter(name for duel in planner.resolved() for name in duel)
     return [
         {"entity": v, "wins": float(wins[v]), "certain": resolved[v], "posterior": posterior[v]}
+        | ({"score": scores[v]} if by_score else {})
         for v in planner.ranking()
     ]
 
@@ -129,7 +184,9 @@ def posterior_is_of(planner: Planner) -> str:
     if isinstance(planner, BinaryPlanner):
         return f"of {planner.bundle.entities[0]} and of {planner.bundle.entities[1]}"
     assert isinstance(planner, TopKPlanner)
-    return OF[planner.holds or "one"]
+    if planner.holds == "several":
+        return "of each by itself"
+    return f"if {'at most' if planner.holds == 'one or none' else 'exactly'} one of them holds"
 
 
 def posterior_of(planner: Planner) -> dict[str, float]:

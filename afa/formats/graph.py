@@ -28,6 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from afa.bundle import Bundle
 from afa.bundle.format import REQUIRED_COLUMNS, REQUIRED_FILES
+from afa.bundle.priors import signed
 from afa.bundle.rates import bundle_models
 from afa.bundle.read import bundle_of_tables
 from afa.csvfile import few
@@ -125,7 +126,7 @@ def from_networkx(
             )
             for a, b, held in graph.edges(data=True)
         ],
-        "priors.csv": list(_parsed(stated, "priors", dict[str, Any], where).items()),
+        "priors.csv": list(signed(_parsed(stated, "priors", dict[str, Any], where)).items()),
         "costs.csv": list(costs.items()),
         "aliases.csv": [(feature, alias) for feature, names in aliases.items() for alias in names],
     }
@@ -140,7 +141,7 @@ def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Seq
     frames, names = dict[str, pd.DataFrame](), dict[str, list[str]]()
     for file, given in rows.items():
         if given or file in REQUIRED_FILES:
-            columns = list(REQUIRED_COLUMNS[file])
+            columns = ["entity", "log_odds"] if file == "priors.csv" else list(REQUIRED_COLUMNS[file])
             frames[file] = pd.DataFrame([tuple(map(str, row)) for row in given], columns=columns)
             names[file] = [f"{columns[-1]} of {', '.join(map(str, row[:-1]))}" for row in given]
     return bundle_of_tables(where, header, frames, names)
@@ -151,7 +152,7 @@ def _graph_attributes(bundle: Bundle) -> dict[str, str]:
     attributes = {"format": FORMAT, "name": bundle.name, "version": bundle.version}
     attributes["entities"] = json.dumps(bundle.entities, ensure_ascii=False)
     held: dict[str, Mapping[str, Any]] = {
-        "priors": {name: x for name, x in zip(bundle.entities, bundle.priors.tolist(), strict=True) if x},
+        "priors": {name: x for name, x in zip(bundle.entities, bundle.log_odds.tolist(), strict=True) if x},
         "aliases": {feature: list(names) for feature, names in bundle.aliases.items()},
         "provenance": bundle.provenance,
     }
@@ -322,7 +323,7 @@ def from_markov_networks(
         {
             "unary.csv": [(entity, at, x) for entity, (theta, _) in terms.items() for at, x in theta.items()],
             "pairwise.csv": [(entity, *pair, x) for entity, (_, psi) in terms.items() for pair, x in psi.items()],
-            "priors.csv": [(entity, network.graph.get(LOG_ODDS, 0.0)) for entity, network in networks.items()],
+            "priors.csv": list(signed({name: net.graph.get(LOG_ODDS, 0.0) for name, net in networks.items()}).items()),
         },
     )
 

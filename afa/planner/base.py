@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,18 @@ from afa.planner.menu import (
     Log,
     Offer,
     Suggestion,
+    action_of,
     check_together,
-    checked,
     chosen_item,
     given_values,
     history_of,
     implied_by,
     menu_of,
     offer_of,
-    unknown,
 )
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, NewPatient, Options
-from afa.planner.why import explained, in_words, outcomes, told_apart
+from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
+from afa.planner.why import explained, in_words, outcomes, shares, told_apart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +80,11 @@ class Planner(ABC):
     def observed(self) -> dict[str, int]:
         """The values so far, in the order of their first observation."""
         return dict(self._log.observed)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The numbers behind those of the values that were given as numbers, in the units of their features."""
+        return dict(self._log.numbers)
 
     @property
     def skipped(self) -> frozenset[str]:
@@ -166,10 +171,11 @@ class Planner(ABC):
         """The entities between which nothing but their names decides at present; empty where the answer is no tie."""
 
     def in_words(self) -> str:
-        """The answer so far as every face of the planner says it.
+        """The answer so far in the words that the terminal, the page and JSON lines show.
 
-        `fever (probability 0.81, certain)`, `undecided between a and b`, `none of these: ...` where nothing that was
-        measured is unusual. The probability is `answer_probability`.
+        `fever (probability 0.81)`, where the order is by score `fever (ahead by 0.85)`, `undecided between a and b`,
+        `none of these: ...` where nothing that was measured is unusual. `nothing left to measure can change this` is
+        added where `certain` holds. The probability is `answer_probability`.
         """
         return in_words(self)
 
@@ -193,42 +199,79 @@ class Planner(ABC):
         total = np.where(self._offer().affordable, gain, 0.0)
         return float(np.bincount(self._menu.item_of, weights=total).max())
 
-    def observe(self, feature: str, value: int, *, cost: float | None = None) -> None:
-        """Take in one measurement, -1, 0 or +1; entities that do not hold the feature are left as they are.
+    def observe(
+        self,
+        feature: str,
+        value: int | str | None = None,
+        *,
+        number: float | None = None,
+        cost: float | None = None,
+    ) -> None:
+        """Take in one measurement: -1, 0 or +1, or its word (`low`, `usual`, `high`, `no`, `yes`); or a number.
 
+        Entities that do not hold the feature are left as they are.
+
+        number : instead of `value`, in the feature's unit; read by the range of `features.csv`, and kept.
         cost : what was paid; unless given, the price of the feature, or of its panel where that is not paid for yet.
         """
-        checked(self.bundle, feature, value)
-        self.observe_all({feature: value}, cost=cost)
+        self.take_in({feature: self._reading(feature, value, number)}, cost=cost)
 
-    def observe_all(self, values: Mapping[str, float] | pd.Series, *, cost: float | None = None) -> None:
+    def observe_all(
+        self,
+        values: Mapping[str, float | str] | pd.Series | None = None,
+        *,
+        numbers: Mapping[str, float] | pd.Series | None = None,
+        cost: float | None = None,
+    ) -> None:
         """Take in several measurements at once, such as a panel or what was known before (`cost=0`); all or none.
 
-        values : by feature, such as a row of a table; what is missing (None, NaN) is left out.
+        values : codes or words by feature, such as a row of a table; what is missing (None, NaN) is left out.
+        numbers : the same of what was measured as a number, in the unit of each feature.
         """
-        given = given_values(self.bundle, values, self._log.observed)
+        self.take_in(given_values(self.bundle, values, numbers), cost=cost)
+
+    def correct(self, feature: str, value: int | str | None = None, *, number: float | None = None) -> None:
+        """Replace an earlier value by another, code, word or number, at no cost; everything is computed again."""
+        self.correct_to(feature, self._reading(feature, value, number))
+
+    def _reading(self, feature: str, value: Any, number: float | None) -> Reading:
+        """What one value or number of a feature is read as; a `PlannerError` where it is no value of the feature."""
+        if number is None:
+            return Reading(code_of(self.bundle, feature, value))
+        if value is not None:
+            found = "a value and a number"
+            raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
+        code_of(self.bundle, feature, 0)  # a wrong name is an error of its own
+        return reading_of(self.bundle, feature, number)
+
+    def take_in(self, readings: Mapping[str, Reading], *, cost: float | None = None) -> None:
+        """Take in several readings (`afa.planner.values`) at once; all or none."""
+        for feature in readings.keys() & self._log.observed.keys():
+            step = "correct the earlier value, or undo"
+            raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
+        check_together(self.bundle, self._log.observed | {name: each.code for name, each in readings.items()})
         if cost is None:
-            cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in given})].sum())
+            cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in readings})].sum())
         else:
             step = "leave it out for the price of the menu"
             expected = "a finite number, 0 or more"
             check_number(PlannerError, "cost of an observation", cost, expected, lambda x: 0 <= x < np.inf, step)
-        asked = self._fresh and self._asked is not None and given.keys() <= set(self._asked.features)
-        reason = self.reason if asked else OWN_CHOICE
-        self._take(Action("observe", tuple(given), tuple(given.values()), float(cost), reason))
-        for name, value in given.items():
-            self._state.observe(self._index[name], value)
+        asked = self._fresh and self._asked is not None and readings.keys() <= set(self._asked.features)
+        self._take(action_of("observe", readings, float(cost), self.reason if asked else OWN_CHOICE))
+        for name, reading in readings.items():
+            self._state.observe(self._index[name], reading.code)
 
-    def correct(self, feature: str, value: int) -> None:
-        """Replace an earlier value by another; all that was computed from it is computed anew, at no cost."""
-        checked(self.bundle, feature, value)
+    def correct_to(self, feature: str, reading: Reading) -> None:
+        """Replace an earlier value by another reading, at no cost; everything is computed again."""
         if feature not in self._log.observed:
             step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
-        check_together(self.bundle, self._log.observed | {feature: value})
-        was = self._log.observed[feature]
-        self._take(Action("correct", (feature,), (int(value),), 0.0, f"{was} was wrong"))
+        check_together(self.bundle, self._log.observed | {feature: reading.code})
+        self._take(action_of("correct", {feature: reading}, 0.0, f"{self._said(feature)} was wrong"))
         self._replay()
+
+    def _said(self, feature: str) -> str:
+        return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
         """Note that what has this name, a feature or what is open of a panel, cannot be measured, and ask no more.
@@ -261,8 +304,12 @@ class Planner(ABC):
     def repeat(self, actions: Iterable[Action]) -> None:
         """Take the steps of an earlier session again, in their order, with what was paid and why."""
         for action in actions:
-            for feature, value in zip(action.features, action.values, strict=True):
-                checked(self.bundle, feature, 0 if value is None else value)
+            for feature, value, measured, _ in action.rows():
+                code_of(self.bundle, feature, 0 if value is None else value)
+                if measured is not None and reading_of(self.bundle, feature, measured).code != value:
+                    found = f"{measured:g}, read as {reading_of(self.bundle, feature, measured).code}, and {value}"
+                    step = "start again from the values themselves"
+                    raise PlannerError(Fault(f"step {len(self.actions) + 1}, {feature}", found, "one value", step))
                 if (feature in self._log.observed) != (action.kind == "correct"):
                     found = f"{action.kind} of a feature that is {'' if action.kind == 'correct' else 'already '}"
                     expected = "steps that can follow each other"
@@ -280,12 +327,15 @@ class Planner(ABC):
     def history(self) -> pd.DataFrame:
         """One row for each value, in order: step, kind, feature, value (missing where skipped), cost, spent, reason.
 
-        The cost of a panel stands at its first row.
+        `number` and `unit` follow, missing and empty where a code was given. The cost of a panel stands at its first
+        row.
         """
         import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
 
-        columns = ["step", "kind", "feature", "value", "cost", "spent", "reason"]
-        return pd.DataFrame(history_of(self._log.actions), columns=columns).astype({"value": "Int8"})
+        columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
+        return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
+            {"value": "Int8", "number": "Float64"}
+        )
 
     def explain(self, most: int = 10) -> pd.DataFrame:
         """The open features of largest total gain: feature, gain, duels it would move, its share, whom it tells apart.
@@ -305,8 +355,55 @@ class Planner(ABC):
         """
         import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
 
-        checked(self.bundle, feature)
+        code_of(self.bundle, feature, 0)
         return pd.DataFrame(outcomes(self, feature))
+
+    def why(self, entity: str) -> pd.DataFrame:
+        """Each finding's share for and against an entity: one row a finding, the strongest first.
+
+        Columns: `feature`, `value`, `number`, `unit` and `share`: by how much the log-odds of the entity, in nats,
+        would be lower without this finding. Where `ordered_by` is `score` it is the entity's mean score against the
+        others. Shares need not add up where findings are coupled, or where one entity excludes the others.
+        """
+        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
+
+        columns = ["feature", "value", "number", "unit", "share"]
+        return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
+
+    @property
+    @abstractmethod
+    def ordered_by(self) -> Literal["probability", "score"]:
+        """What orders the entities, `probability` or `score`; `answer` is the first of that order."""
+
+    def lead(self) -> float:
+        """By how much the answer is ahead where the order is by score; 0 where it is by probability."""
+        return 0.0
+
+    @abstractmethod
+    def strengths(self) -> NDArray[np.float64]:
+        """(N,) what `why` takes apart: log-odds of each entity in nats, or its mean score against the others."""
+
+    def settled_probability(self) -> float:
+        """Return `answer_probability`, or 0 where the answer is a tie; `Stop.posterior` is compared with it."""
+        return 0.0 if self.undecided() else self.answer_probability()
+
+    def fresh(self, patient: str = "") -> Self:
+        """A planner with the same settings, for another patient, of whom nothing is known."""
+        other = self._with(Log())
+        other.patient, other.settings = patient, {**other.settings, "patient": patient}
+        return other
+
+    def without(self, feature: str) -> Self:
+        """A planner in the state that it would have if this feature had not been observed; its steps are gone."""
+        log = Log()
+        log.observed = {name: value for name, value in self._log.observed.items() if name != feature}
+        return self._with(log)
+
+    def _with(self, log: Log) -> Self:
+        other = self.copy()
+        other._log = log
+        other._replay()
+        return other
 
     def _open_duels(self) -> NDArray[np.int64]:
         """Places of the duels that gains are summed over in what people read."""
@@ -343,11 +440,11 @@ class Planner(ABC):
         item = self._chosen_item(view, self._offer().affordable)
         words = item.reason
         if isinstance(self._state, ImpliedPatient):
-            words = f"{self._state.tells(self._index[item.features[0]])}; {words}"
+            words = f"best separates {self._state.tells(self._index[item.features[0]])}; {words}"
         elif item.over is not None:
             features = [self._index[name] for name in item.features]
-            words = told_apart(self._state, self.bundle.entities, features, item.over)
-            words += "; most information per cost" if self.priced else "; most information"
+            if apart := told_apart(self._state, self.bundle.entities, features, item.over):
+                words = f"best separates {apart}{' for its cost' if self.priced else ''}"
         if self.priced and not item.cost:
             words += "; free"
         if (self._offer().open != self._offer().affordable).any():

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Unpack
 
+import numpy as np
 from scipy.special import expit
 
 from afa.allocate import Rule
 from afa.bundle import Bundle
 from afa.closure import STRENGTH, closed_bundle
 from afa.errors import Fault, PlannerError
+from afa.mrf import Floats
 from afa.planner.base import Planner
 from afa.planner.options import INFORMATION, Given, Options, bundle_given, gauge_of, listing_options, patients_of
 
@@ -90,6 +92,12 @@ class BinaryPlanner(Planner):
     def answer_probability(self) -> float:
         """P(entity | x_obs), or its complement where the decision is against it."""
         return 1 - self.probability() if self.decision() < 0 else self.probability()
+
+    ordered_by = "probability"
+
+    def strengths(self) -> Floats:
+        """(2,) log-odds of the entity and of its absence, in nats."""
+        return np.array([self.log_odds(), -self.log_odds()])
 
     def undecided(self) -> list[str]:
         """Both sides where the decision is a tie."""

@@ -381,9 +381,9 @@ class ImpliedPatient(PatientState):
         return told
 
     def tells(self, feature: int) -> str:
-        """The likeliest entity with a feature, and the likeliest without it, as `tells a from b`."""
+        """The likeliest entity with a feature, and the likeliest without it, as `a from b`."""
         theta, names = self.answers.predictive(int(self.place[feature])), self.packed.entities
         joint = np.stack([self.answers.posterior * theta, self.answers.posterior * (1.0 - theta)])
         a = int(joint[0].argmax())
         joint[1, a] = -1.0
-        return f"tells {names[a]} from {names[int(joint[1].argmax())]}"
+        return f"{names[a]} from {names[int(joint[1].argmax())]}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +15,8 @@ from afa.csvfile import suggestion
 from afa.engine.patient_state import DuelWeights
 from afa.errors import Fault, PlannerError, check_number
 from afa.inference.hierarchy import hierarchy_of
-from afa.mrf import VALUES, Floats
+from afa.mrf import Floats
+from afa.planner.values import Reading, code_of, reading_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +33,8 @@ class Action:
 
     features, values : what it was about; a skipped feature has the value None. cost : what was paid.
     reason : why the planner had asked for it, or that it had not.
+    numbers, units : the numbers behind the values and their units, None and "" where a code was given; empty where
+        all were codes.
     """
 
     kind: Kind
@@ -40,6 +42,23 @@ class Action:
     values: tuple[int | None, ...]
     cost: float
     reason: str
+    numbers: tuple[float | None, ...] = ()
+    units: tuple[str, ...] = ()
+
+    def rows(self) -> Iterator[tuple[str, int | None, float | None, str]]:
+        """Yield feature, value, number and unit of each value."""
+        n = len(self.features)
+        numbers, units = self.numbers or (None,) * n, self.units or ("",) * n
+        return zip(self.features, self.values, numbers, units, strict=True)
+
+
+def action_of(kind: Kind, readings: Mapping[str, Reading], cost: float, reason: str) -> Action:
+    """The step that takes in these readings."""
+    features, values = tuple(readings), tuple(reading.code for reading in readings.values())
+    if all(reading.number is None for reading in readings.values()):
+        return Action(kind, features, values, cost, reason)
+    numbers, units = zip(*((reading.number, reading.unit) for reading in readings.values()), strict=True)
+    return Action(kind, features, values, cost, reason, numbers, units)
 
 
 class Log:
@@ -48,6 +67,7 @@ class Log:
     def __init__(self, actions: Iterable[Action] = ()) -> None:
         self.actions, self.spent = list[Action](), 0.0
         self.observed, self.skipped = dict[str, int](), set[str]()
+        self.numbers = dict[str, float]()
         for action in actions:
             self.add(action)
 
@@ -58,12 +78,15 @@ class Log:
             raise PlannerError(Fault("cost of an observation", found, "a finite sum of costs", step))
         self.actions.append(action)
         self.spent += action.cost
-        for feature, value in zip(action.features, action.values, strict=True):
+        for feature, value, measured, _ in action.rows():
             if value is None:
                 self.skipped.add(feature)
-            else:
-                self.skipped.discard(feature)
-                self.observed[feature] = value  # a correction keeps its place in the order
+                continue
+            self.skipped.discard(feature)
+            self.observed[feature] = value  # a correction keeps its place in the order
+            self.numbers.pop(feature, None)
+            if measured is not None:
+                self.numbers[feature] = measured
 
 
 @dataclass(frozen=True)
@@ -309,63 +332,52 @@ def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
 def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """One row for each value, in order: step, kind, feature, value (None where skipped), cost, spent, reason.
 
-    The cost of a panel stands at its first row.
+    `number` and `unit` follow: the number behind the value, None where a code was given. The cost of a panel stands at
+    its first row.
     """
     rows, spent = list[dict[str, Any]](), 0.0
     for step, action in enumerate(actions, start=1):
         spent += action.cost
-        for i, (feature, value) in enumerate(zip(action.features, action.values, strict=True)):
-            row = {"step": step, "kind": action.kind, "feature": feature, "value": value}
-            rows.append(row | {"cost": 0.0 if i else action.cost, "spent": spent, "reason": action.reason})
+        for i, (feature, value, measured, unit) in enumerate(action.rows()):
+            row: dict[str, Any] = {"step": step, "kind": action.kind, "feature": feature, "value": value}
+            row |= {"cost": 0.0 if i else action.cost, "spent": spent, "reason": action.reason}
+            rows.append(row | {"number": measured, "unit": unit})
     return rows
 
 
 def given_values(
-    bundle: Bundle, values: Mapping[str, float] | pd.Series, observed: Mapping[str, int]
-) -> dict[str, int]:
-    """The values to take in by feature, without those that are missing; a `PlannerError` where any does not fit."""
-    if not hasattr(values, "items"):
-        step = "give {feature: value}, or a row of a table"
-        raise PlannerError(Fault("observations", type(values).__name__, "values by feature", step))
-    given = {str(name): value for name, value in values.items() if not _is_missing(value)}
+    bundle: Bundle,
+    values: Mapping[str, Any] | pd.Series | None,
+    numbers: Mapping[str, float] | pd.Series | None,
+) -> dict[str, Reading]:
+    """The readings to take in by feature, without those that are missing; a `PlannerError` where any does not fit.
+
+    values : codes or words. numbers : measured, in the unit of each feature.
+    """
+    given = dict[str, Reading]()
+    for key, several in (("values", values), ("numbers", numbers)):
+        if several is not None and not hasattr(several, "items"):
+            step = "give {feature: value}, or a row of a table"
+            raise PlannerError(Fault("observations", type(several).__name__, "values by feature", step))
+        for name, value in () if several is None else several.items():
+            if _is_missing(value):
+                continue
+            feature = str(name)
+            if feature in given:
+                raise PlannerError(
+                    Fault(f"feature {feature}", "a value and a number", "one of the two", "leave one out")
+                )
+            code = code_of(bundle, feature, 0 if key == "numbers" else value)  # a wrong name is an error either way
+            given[feature] = reading_of(bundle, feature, value) if key == "numbers" else Reading(code)
     if not given:
         raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
-    for feature, value in given.items():
-        checked(bundle, feature, value)
-        if feature in observed:
-            step = "correct the earlier value, or undo"
-            raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
-    check_together(bundle, {**observed, **given})
-    return {feature: int(value) for feature, value in given.items()}
+    return given
 
 
 def _is_missing(value: Any) -> bool:
     """Whether a cell of a table holds nothing: None, NaN or pandas' NA."""
-    if isinstance(value, int | np.integer):
+    if isinstance(value, int | np.integer | str):
         return False
     import pandas as pd  # noqa: PLC0415 (slow to load, and who gives whole numbers does without)
 
     return bool(pd.isna(value))
-
-
-def checked(bundle: Bundle, feature: Any, value: Any = 0) -> None:
-    """Refuse what is no feature, or no value that it can take."""
-    if not isinstance(feature, str) or feature not in bundle.features:
-        raise unknown(bundle.features, feature)
-    if isinstance(value, bool) or not isinstance(value, Real) or value not in VALUES:
-        step = "encode the measurement as ternary first"
-        raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
-    if bundle.ternary:
-        return
-    possible = bundle.possible[bundle.features.index(feature)]
-    if not possible[VALUES.index(value)]:
-        expected = " or ".join(str(known) for known, can_be in zip(VALUES, possible, strict=True) if can_be)
-        step = "check the measurement, or the values that features.csv gives this feature"
-        raise PlannerError(Fault(f"feature {feature}", f"{float(value):g}", expected, step))
-
-
-def unknown(features: Collection[str], feature: Any) -> PlannerError:
-    """The error for a name that is no feature, with the nearest one."""
-    step = suggestion(feature, features) if isinstance(feature, str) else "give its name"
-    step = "see bundle.features" if step.startswith("correct") else step
-    return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))

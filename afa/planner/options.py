@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from inspect import signature
 from math import inf
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from afa.allocate import RULES, Rule
 from afa.allocate.information import Information
 from afa.bundle import Bundle, load_bundle
 from afa.bundle.rates import HOLDS
 from afa.closure import Closure
+from afa.csvfile import suggestion
 from afa.engine.gains import GAIN_KINDS
 from afa.engine.patient import Patient
 from afa.engine.patient_state import PatientState
@@ -96,9 +97,9 @@ class Stop:
     def met_by(self, planner: Planner) -> str | None:
         """The rule by which the planner's answer is good enough, in words; None where none holds. `budget` is none."""
         if self.certain and planner.certain():
-            return "the answer is certain: no remaining measurement can change it"
+            return "nothing left to measure can change the answer"
         posterior, probability = self.posterior, self.probability
-        if posterior is not None and not planner.undecided() and (now := planner.answer_probability()) >= posterior:
+        if posterior is not None and (now := planner.settled_probability()) >= posterior:
             return f"the answer has posterior probability {now:.4f}, at least {posterior:g}"
         if probability is not None and (now := planner.confidence()) >= probability:
             return f"the answer stays with probability {now:.4f}, at least {probability:g}"
@@ -331,10 +332,19 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def listing_options(init: Init) -> Init:
-    """The `__init__` of a planner with a signature that lists what `**options` can be."""
+    """The `__init__` of a planner with a signature that lists what `**options` can be, and refuses any other."""
     own, types = signature(init), get_type_hints(Options)
     named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
     every = [each.replace(annotation=types[name]) for name, each in signature(Options).parameters.items()]
     further = [each for each in every if each.name not in own.parameters]
-    vars(init)["__signature__"] = own.replace(parameters=[*named, *further])
-    return init
+    known = [each.name for each in (*named, *further) if each.kind is each.KEYWORD_ONLY]
+
+    @wraps(init)
+    def checked(self: Any, *given: Any, **options: Any) -> None:
+        for name in options.keys() - set(known) - {"bundle"}:
+            step = suggestion(name, known, "see the signature")
+            raise PlannerError(Fault(f"planner option {name}", "an unknown option", "one that planners have", step))
+        init(self, *given, **options)
+
+    vars(checked)["__signature__"] = own.replace(parameters=[*named, *further])
+    return cast(Init, checked)

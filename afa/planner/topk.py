@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from numbers import Integral
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, Unpack
 
 import numpy as np
-from scipy.special import expit, softmax
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp, softmax
 
 from afa.allocate import Rule
 from afa.bundle import Bundle
@@ -141,10 +142,46 @@ class TopKPlanner(Planner):
 
     answer = top_k
 
+    @property
+    def ordered_by(self) -> Literal["probability", "score"]:
+        """What orders the entities in `ranking` and `answer`.
+
+        `probability` where the bundle says how often and the score is `two_elbo`, the default there: the order is that
+        of `posterior`. Else `score`: the duels of the preference score, the paper's ranking. `posterior` can then have
+        another order, as it also counts usual values and the normaliser of each entity (docs/decisions.md, S7).
+        """
+        by_odds = isinstance(self._state, ImpliedPatient) or (self.holds is not None and self.guide == "two_elbo")
+        return "probability" if by_odds else "score"
+
+    def lead(self) -> float:
+        """By how much the answer is ahead: the least preference score of an entity in `top_k` against one outside.
+
+        0 where `ordered_by` is `probability`.
+        """
+        if self.ordered_by == "probability":
+            return 0.0
+        inside = self._view().rank <= self.k
+        return float(self.scores()[np.ix_(inside, ~inside)].min())
+
+    def strengths(self) -> Floats:
+        """(N,) what orders the entities: log-odds of each, in nats, or its mean score against the others."""
+        if self.ordered_by == "score":
+            return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
+        log = self._state.log_evidence()
+        if self.holds == "several":
+            return log
+        among = np.append(log, 0.0) if self.holds == "one or none" else log
+        share = log - logsumexp(among)  # log-probabilities
+        odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
+        for v in np.flatnonzero(share > np.log(0.5)):  # at most one, whose complement would be lost in rounding
+            odds[v] = log[v] - logsumexp(np.delete(among, v))
+        return np.asarray(odds)
+
     def answer_probability(self) -> float:
         """The sum of `posterior` over `top_k`: that the one entity that holds, if exactly one does, is among them.
 
-        Where several may hold, the least posterior in `top_k`.
+        Where several may hold, the least posterior in `top_k`. Where `ordered_by` is `score`, another set can be more
+        probable.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
@@ -152,21 +189,37 @@ class TopKPlanner(Planner):
     def undecided(self) -> list[str]:
         """The entities that tie for the last places of `top_k`, the most probable first, then as ranked; [] for no tie.
 
-        A tie of the scores, or of the posterior: one outside is as probable as one inside, to 0.005, or more so.
+        A tie of what `ordered_by` names: equal scores, or posteriors within 0.005 of each other.
         """
-        view, posterior = self._view(), self.posterior()
+        tied = self._tied_by_score()
+        if self.ordered_by == "probability":
+            tied |= self._as_probable()
+        order, posterior = np.argsort(self._view().rank), self.posterior()
+        chosen = list(order[tied[order]])
+        if self.ordered_by == "probability":
+            chosen.sort(key=lambda v: -round(float(posterior[v]), 2))
+        return [self.bundle.entities[v] for v in chosen]
+
+    def settled_probability(self) -> float:
+        """Return `answer_probability`, or 0 where the answer is a tie or an entity outside it is as probable."""
+        return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
+
+    def _tied_by_score(self) -> NDArray[np.bool_]:
+        """(N,) entities that share the place at the edge of `top_k`."""
+        view = self._view()
         if isinstance(self._state, ImpliedPatient):
             places = self._state.places()
         else:
             places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
         order = np.argsort(view.rank)
-        inside, outside = order[: self.k], order[self.k :]
-        tied = np.zeros(len(order), dtype=np.bool_)
-        if places[inside[-1]] == places[outside[0]]:
-            tied |= places == places[outside[0]]
-        tied[outside] |= posterior[outside] > posterior[inside].min() - AS_PROBABLE
-        tied[inside] |= posterior[inside] < posterior[outside].max() + AS_PROBABLE
-        return [view.entities[v] for v in sorted(order[tied[order]], key=lambda v: -round(float(posterior[v]), 2))]
+        last, next_ = places[order[self.k - 1]], places[order[self.k]]
+        return np.asarray((places == last) & (last == next_))
+
+    def _as_probable(self) -> NDArray[np.bool_]:
+        """(N,) entities outside `top_k` that are as probable as one inside, to 0.005, or more so; and the latter."""
+        inside, posterior = self._view().rank <= self.k, self.posterior()
+        least, most = posterior[inside].min(), posterior[~inside].max()
+        return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
 
     def ranking(self) -> list[str]:
         """All entities, best first (decisions.md S6)."""
@@ -176,9 +229,9 @@ class TopKPlanner(Planner):
         """(N,) probabilities of the entities, in order, if exactly one of them held: they sum to 1.
 
         Softmax of prior log-odds plus log P(x_obs | v), each entity with its own normaliser (eq:clamped-marginal for
-        more than two, decisions.md S7). Unlike the ranking it also counts a value of 0 against those who expected
-        another. In the explicit gauge of the entities that may hold: each by itself where several may, and less than 1
-        together where none may.
+        more than two, decisions.md S7). Unlike the ranking by score it also counts a value of 0 against those who
+        expected another. In the explicit gauge of the entities that may hold: each by itself where several may, and
+        less than 1 together where none may.
         """
         log = self._state.log_evidence()
         if self.holds == "several":

@@ -1,4 +1,4 @@
-"""The reason for a suggestion in words, and what each result of a measurement would do to the answer."""
+"""The reasons in words: of a suggestion, of the answer by each finding, and of what each result would do to it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.csvfile import suggestion
 from afa.engine.duels import sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
+from afa.errors import Fault, PlannerError
 from afa.mrf import VALUES, Floats
 from afa.planner.explicit import ImpliedPatient
+from afa.planner.values import scale_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +31,7 @@ DUELS_AT_ONCE = 1_000
 
 
 def told_apart(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
-    """Whom some features tell from whom: `tells a from b and c`, by the duels of largest weighted gain.
+    """The entities that some features separate: `a from b and c`, by the duels of largest weighted gain.
 
     The first named is the side of the best duel that has more to gain in all of its duels; empty where nothing gains.
     """
@@ -45,7 +48,7 @@ def told_apart(state: PatientState, entities: tuple[str, ...], features: list[in
     against = np.where(pairs[:, 0] == one, pairs[:, 1], pairs[:, 0])
     matters = (pairs == one).any(axis=1) & (gain >= OF_THE_LARGEST * gain.max())
     order = np.flatnonzero(matters)[np.argsort(-gain[matters], kind="stable")]
-    return f"tells {entities[one]} from {listed([entities[v] for v in against[order]], NAMED)}"
+    return f"{entities[one]} from {listed([entities[v] for v in against[order]], NAMED)}"
 
 
 def explained(planner: Planner, most: int) -> pd.DataFrame:
@@ -69,9 +72,10 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
     table["share"] = table["gain"] / everything if everything > 0 else 0.0
     table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
     if isinstance(state, ImpliedPatient):
-        return table.assign(tells=[state.tells(place(name)) for name in table["feature"]])
+        return table.assign(tells=[f"tells {state.tells(place(name))}" for name in table["feature"]])
     over = DuelWeights(state.n_duels, duels, np.ones(len(duels)))
-    return table.assign(tells=[told_apart(state, bundle.entities, [place(name)], over) for name in table["feature"]])
+    apart = (told_apart(state, bundle.entities, [place(name)], over) for name in table["feature"])
+    return table.assign(tells=[f"tells {words}" if words else "" for words in apart])
 
 
 def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
@@ -84,6 +88,29 @@ def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, 
     return total, moved
 
 
+def shares(planner: Planner, entity: str) -> list[dict[str, Any]]:
+    """The rows of `Planner.why`, the strongest finding first."""
+    names = planner.bundle.entities
+    if entity not in names:
+        step = suggestion(str(entity), names, "see bundle.entities")
+        raise PlannerError(Fault(f"entity {entity!r}", "an unknown name", "an entity of the bundle", step))
+    v, now = names.index(entity), planner.strengths()
+    rows = [
+        {
+            "feature": feature,
+            "value": value,
+            "number": planner.numbers.get(feature),
+            "unit": scale_of(planner.asked_of, feature).unit,
+            "share": float(now[v] - planner.without(feature).strengths()[v]),
+        }
+        for feature, value in planner.observed.items()
+    ]
+    return sorted(rows, key=lambda row: -abs(row["share"]))
+
+
+UNCHANGEABLE = "nothing left to measure can change this"
+
+
 def in_words(planner: Planner) -> str:
     """What `Planner.in_words` says."""
     if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # a usual value counts there
@@ -92,10 +119,17 @@ def in_words(planner: Planner) -> str:
     sure = [name for name in planner.answer() if name not in tied]
     parts = [", ".join(sure)] if sure else []
     words = ", then ".join([*parts, f"undecided between {listed(tied, NAMED)}"] if tied else parts)
-    known = [] if tied else [f"probability {planner.answer_probability():.2f}"]
-    known += ["certain"] if planner.certain() else []
-    words += f" ({', '.join(known)})" if known else ""
-    return f"{words}; none is likelier than not" if planner.none_is_likelier() else words
+    unchangeable = [UNCHANGEABLE] if planner.certain() else []
+    if planner.none_is_likelier():
+        most = words if tied else f"most: {words}, {planner.answer_probability():.2f}"
+        return f"none is likely ({'; '.join([most, *unchangeable])})"
+    known = list[str]()
+    if not tied and planner.ordered_by == "probability":
+        known = [f"probability {planner.answer_probability():.2f}"]
+    elif not tied and (lead := planner.lead()) > 0:
+        known = [f"ahead by {lead:.2f}"]
+    known += unchangeable
+    return f"{words} ({'; '.join(known)})" if known else words
 
 
 def listed(names: list[str], most: int) -> str:

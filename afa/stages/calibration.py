@@ -95,7 +95,7 @@ def run(
     observed = place[:, :, None, :] < np.array(rounds)[:, None]  # (P, S, T, M): P patients, S orders, T rounds
     values = np.broadcast_to(cohort.values[:, None, None, :], observed.shape)
     states = observed.reshape(-1, observed.shape[-1]), values.reshape(-1, observed.shape[-1])
-    prior = np.array([bundle.priors[bundle.index(entity)] for entity in entities])[None, :, None, None]
+    prior = np.array([bundle.log_odds[bundle.index(entity)] for entity in entities])[None, :, None, None]
     tables, targets, left_out = [], [], []
     for coupling in closures_beside(bundle, cohort, closure.coupling):
         if coupling == closure.coupling:

@@ -175,7 +175,7 @@ def watch_planners(
     """Follow P patients, values (P, M), by a planner each, along orders (P, M) or as the planners choose."""
 
     def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
-        posterior = 0.0 if planner.undecided() else planner.answer_probability()
+        posterior = planner.settled_probability()
         inside = np.isin(planner.bundle.entities, planner.top_k())
         certain, probability = planner.certified(), planner.boundary_probability()
         return inside, certain, probability, posterior, planner.largest_gain()

@@ -11,11 +11,10 @@ from afa.bundle import validate_bundle
 
 
 def test_a_missing_column_is_a_fault(folder: Path) -> None:
-    change(folder / "priors.csv", "entity,log_odds", "entity")
-    (folder / "priors.csv").write_text("entity\nfistula\n")
+    (folder / "costs.csv").write_text("feature\nCXCL8\n")
     check(
-        folder, "priors.csv, line 1, column log_odds", "no such column", "the column",
-        "add it; the header is entity,log_odds",
+        folder, "costs.csv, line 1, column cost", "no such column", "the column",
+        "add it; the header is feature,cost",
     )  # fmt: skip
 
 
@@ -27,7 +26,7 @@ def test_an_unknown_column_is_a_fault_with_a_near_match(folder: Path) -> None:
 
 def test_an_unknown_column_like_nothing_else_lists_the_known_ones(folder: Path) -> None:
     (folder / "priors.csv").write_text("entity,log_odds,xyz\nfistula,1,2\n")
-    step = "remove it; known columns: entity, log_odds"
+    step = "remove it; known columns: entity, log_odds, probability"
     check(folder, "priors.csv, line 1, column xyz", "an unknown column", "only known columns", step)
 
 
@@ -48,7 +47,7 @@ def test_a_column_given_twice_is_a_fault(folder: Path) -> None:
 
 def test_a_file_without_a_header_is_a_fault(folder: Path) -> None:
     (folder / "priors.csv").write_text("")
-    check(folder, "priors.csv", "no header", "a header row", "write the header entity,log_odds")
+    check(folder, "priors.csv", "no header", "a header row", "write the header entity,log_odds,probability")
 
 
 def test_a_row_longer_than_the_header_is_a_fault(folder: Path) -> None:

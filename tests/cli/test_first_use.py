@@ -53,19 +53,27 @@ def test_the_version_is_told_by_the_program_and_by_the_module() -> None:
 def test_the_example_is_planned_by_return_alone() -> None:
     ran = afa("demo", typed="\n" * 30)
     assert ran.returncode == 0, ran.stderr
-    assert "mcv = -1" in ran.stdout
-    assert "Done: the answer has posterior probability" in ran.stdout
-    assert "iron_deficiency (probability 0.8" in ran.stdout
-    assert "if -1:" in ran.stdout
+    shown = " ".join(ran.stdout.split())
+    assert "condensing_over_ambient: high" in shown
+    assert "usual: 8 to 15 K; type the number" in shown
+    assert "Done: nothing left to measure can change the answer" in shown
+    assert "dirty_condenser (probability 0." in shown
+    assert "if usual:" in shown
+    lines = ran.stdout.splitlines()
+    assert max(map(len, lines)) <= 80, "the first and the last lines break between words"
+    other = afa("demo", "--example", "anaemia", typed="\n" * 30)
+    assert "mcv: low" in other.stdout
+    assert "Done: the answer has posterior probability" in other.stdout
+    assert "iron_deficiency (ahead by" in other.stdout
 
 
 def test_the_example_is_copied_and_planned_as_ones_own(tmp_path: Path) -> None:
     assert afa("demo", "--copy", tmp_path / "mine").returncode == 0
-    ran = afa("plan", tmp_path / "mine" / "bundle", typed="ferritin=-1\n")
-    assert "iron_deficiency" in ran.stdout
+    ran = afa("plan", tmp_path / "mine" / "bundle", typed="superheat=3\n")
+    assert "superheat: 3 K is low" in ran.stdout
     again = afa("demo", "--copy", tmp_path / "mine")
     assert (again.returncode, "found a folder with other files" in again.stderr) == (2, True)
-    assert "expected one of typical_iron_deficiency" in afa("demo", "--patient", "nobody").stderr
+    assert "expected one of typical_dirty_condenser" in afa("demo", "--patient", "nobody").stderr
 
 
 def test_kernels_that_are_not_compiled_choose_and_say_the_same() -> None:

@@ -111,7 +111,7 @@ def test_a_mistake_in_a_file_is_named_by_its_line_or_key(
         ("encode gone.csv --features gone.csv --level 2 --out made.csv", "option level: found 2.0", "such a number"),
         ("encode gone.csv --features gone.csv --threshold inf --out made.csv", "found inf; expected a finite", "give"),
         ("field import plants --out made --address=", "--address: found nothing", "leave it out"),
-        ("demo --patient nobody", "expected one of typical_iron_deficiency", "choose one of these"),
+        ("demo --patient nobody", "expected one of typical_dirty_condenser", "choose one of these"),
         ("simulate plants nowhere.csv --out made", "nowhere.csv: found ", "check the path"),
         ("simulate plants plants/unary.csv --out made", "expected each patient once", "remove or rename"),
         ("simulate plants plants/unary.csv --out plants", "in it; expected a place apart", "choose another"),

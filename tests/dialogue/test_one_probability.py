@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from afa.dialogue.server import Served
 from afa.dialogue.sessions import Keeper
 from afa.dialogue.terminal import Terminal
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
+from afa.planner.values import word_of
 
 NO_COUPLINGS = [[[0.0] * 3] * 3] * 3
 
@@ -53,13 +55,13 @@ def shown(planner: Planner) -> str:
 @pytest.mark.parametrize(
     ("question", "of"),
     [
-        ("directions", "if exactly one of them holds"),
-        ("two", "if exactly one of them holds"),
-        ("binary", "of fever and of not fever"),
-        ("one", "if exactly one of them holds"),
-        ("one or none", "if at most one of them holds"),
-        ("several", "of each by itself"),
-        ("binary, how often", "of flu and of not flu"),
+        ("directions", "Ordered by preference score"),
+        ("two", "Ordered by preference score"),
+        ("binary", "Probabilities are of fever and of not fever."),
+        ("one", "Probabilities assume that exactly one of these is true."),
+        ("one or none", "Probabilities assume that at most one of these is true."),
+        ("several", "Probabilities are of each by itself"),
+        ("binary, how often", "Probabilities are of flu and of not flu."),
     ],
 )
 @pytest.mark.parametrize("value", [0, 1])
@@ -71,7 +73,8 @@ def test_every_face_says_the_same_number_and_words_and_what_they_are_of(
     assert first is not None
     foreseen = {row["value"]: row for row in planner.outcomes(first).to_dict("records")}[value]
     before, page_before = shown(planner), Served(Conversation(planner, Keeper())).state()
-    assert f"if {value:2}: {foreseen['words']}" in before
+    word = word_of(planner.asked_of, first, value)
+    assert re.search(rf"if {word}: +{re.escape(foreseen['words'])}", before)
     (of_page,) = [row for row in page_before["view"]["outcomes"][first] if row["value"] == value]
     explained = json.loads(list(converse(planner, ['{"do": "explain"}'], Keeper()))[-1])["candidates"]
     (of_explain,) = [
@@ -88,12 +91,20 @@ def test_every_face_says_the_same_number_and_words_and_what_they_are_of(
     numbers = [each["probability"] for each in (foreseen, of_page, of_explain, told, page["answer"])]
     assert numbers == pytest.approx([planner.answer_probability()] * 5, abs=1e-12)
     if not planner.undecided() and not told["none"]:
-        assert f"probability {planner.answer_probability():.2f}" in planner.in_words()
+        number = f"{planner.answer_probability():.2f}"
+        if planner.ordered_by == "score":
+            number = f"ahead by {planner.lead():.2f}"
+        assert number in planner.in_words()
         inside = [page["view"]["posterior"][name] for name in planner.answer()]
         together = min(inside) if question == "several" else sum(inside)
         assert together == pytest.approx(planner.answer_probability())
-    assert f"Probabilities are posteriors, {of}." in before
-    assert page["view"]["of"] == f"Posterior probability, {of}"
+    assert of in before
+    assert page["view"]["assumption"].startswith(of)
+    order = [row["entity"] for row in page["view"]["order"]]
+    assert order[: len(planner.answer())] == planner.answer()
+    if planner.ordered_by == "probability":
+        shares = [round(row["number"], 9) for row in page["view"]["order"]]
+        assert shares == sorted(shares, reverse=True)
 
 
 def test_a_tie_and_nothing_unusual_are_said_alike_everywhere() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from bundles import bundle_of
+from commands import afa
 from talking import ROOT, ask, plain, talk
 
-from afa.bundle import Bundle, load_bundle
+from afa.bundle import Bundle, load_bundle, save_bundle
 from afa.dialogue.conversation import VERBS, converse
 from afa.dialogue.sessions import Keeper, new_planner
+from afa.errors import PlannerError
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.session import load_session
 
@@ -25,9 +27,9 @@ def test_the_terminal_asks_takes_the_answer_and_ends_when_it_is_certain(bundle_t
         by_hand.observe(feature, 1)
     text = talk(planner, *["1"] * len(by_hand.observed))
     assert planner.observed == by_hand.observed
-    assert f"{by_hand.top_k()[0]} (probability {by_hand.answer_probability():.2f}, certain)" in text
+    assert f"{by_hand.top_k()[0]} (ahead by {by_hand.lead():.2f}; nothing left to measure can change this)" in text
     assert f"{len(by_hand.observed)} measured" in text
-    assert "Done: the answer is certain" in text
+    assert "Done: nothing left to measure can change the answer" in text
     assert text.count("because:") == len(by_hand.observed)
 
 
@@ -52,10 +54,10 @@ def test_every_command_of_the_terminal_does_what_its_help_says(bundle_tiny: Bund
     )
     assert planner.observed == {"MUC2": 0, "CXCL8": 1}
     assert len(planner.skipped) == 1
-    assert "taken back: skip AQP8" in text
+    assert "undone: the skip of AQP8" in text
     assert "AQP8, MMP9, TFF3" in text
     assert "duels won" in text
-    assert "-1 was wrong" in text
+    assert "low was wrong" in text
     assert "never read" not in text
     assert load_session(file, bundle_tiny).observed == planner.observed
 
@@ -74,21 +76,103 @@ def test_names_with_blanks_need_no_quotes() -> None:
 def test_a_number_is_read_by_the_range_that_is_shown() -> None:
     cooling = load_bundle(ROOT / "afa/examples/cooling/bundle")
     planner = TopKPlanner(cooling, panels={}, costs="equal", first=["superheat"])
-    text = talk(planner, "12,5", "fix superheat 6.9", "subcooling=1.0", "fix subcooling high", "fix superheat cold")
-    assert "usual: 4 to 10 K; type the number, or -1, 0, 1" in text
-    for said in ("superheat: 12.5 is high", "superheat: 6.9 is usual", "subcooling: 1 is low"):
+    text = talk(planner, "12,5", "fix superheat 6.9 K", "subcooling=1", "fix subcooling high", "fix superheat cold")
+    assert "usual: 4 to 10 K; type the number" in text
+    for said in ("superheat: 12.5 K is high", "superheat: 6.9 K is usual", "subcooling: 1 K is low"):
         assert said in text
-    assert "found 'cold'; expected -1, 0 or 1, or a number (usual: 4 to 10 K)" in text
+    assert "found 'cold'; expected low, usual or high, or a number in K (usual: 4 to 10 K)" in text
     assert planner.observed == {"superheat": 0, "subcooling": 1}
+    assert planner.numbers == {"superheat": 6.9}
+
+
+@pytest.mark.parametrize(("typed", "said"), [("0", "0 K is low"), ("1", "1 K is low"), ("-1", "-1 K is low")])
+def test_a_bare_digit_is_the_number_where_the_feature_has_a_range(typed: str, said: str) -> None:
+    cooling = load_bundle(ROOT / "afa/examples/cooling/bundle")
+    for line in (typed, f"superheat={typed}", f"superheat={typed} K"):
+        planner = TopKPlanner(cooling, panels={}, costs="equal", first=["superheat"])
+        assert f"superheat: {said}" in talk(planner, line)
+        assert planner.observed == {"superheat": -1}
+        assert planner.numbers == {"superheat": float(typed)}
+
+
+def test_a_finding_is_answered_by_yes_or_no() -> None:
+    planner = TopKPlanner(load_bundle(ROOT / "afa/examples/cooling/bundle"), panels={}, first=["frost_on_coil"])
+    text = talk(planner, "yes", "history")
+    assert "frost on the evaporator; yes or no?" in text
+    assert "if no:" in text
+    assert planner.observed == {"frost_on_coil": 1}
+
+
+def test_values_and_names_with_blanks_take_units() -> None:
+    planner = TopKPlanner(load_bundle(ROOT / "afa/examples/cooling/bundle"))
+    (panel,) = [item for item in [planner.suggest()] if item is not None and item.name == "gauges"]
+    text = talk(planner, "20 K 5 °C 7 2", "air_drop=9 K compressor_current = 50 %", "standing_excess=4 min", "history")
+    assert list(planner.numbers.values()) == [20, 5, 7, 2, 9, 50]
+    assert set(panel.features) <= set(planner.observed)
+    assert "found '4 min'; expected usual or high, or a number in K (usual: up to 2 K)" in text
+    assert "Next step: convert it to K, the unit of this feature" in text
+    assert "20 K (high)" in text
+
+
+@pytest.mark.parametrize("speak", ["terminal", "json"])
+@pytest.mark.parametrize(
+    ("typed", "step"),
+    [
+        ("1,058", "write 1058 or 1.058"),
+        ("-1,058 K", "write -1058 or -1.058"),
+        ("1,058,000", "write 1058000"),
+        ("1,058.5", "write 1058.5"),
+        ("0x10", "write one of these"),
+        ("1e400", "write one of these"),
+        ("7 C", "convert it to K, the unit of this feature"),
+        ("12.5.3", "write one of these"),
+    ],
+)
+def test_a_number_that_can_be_read_in_two_ways_or_in_none_is_asked_back_on_every_face(
+    speak: str, typed: str, step: str
+) -> None:
+    planner = TopKPlanner(load_bundle(ROOT / "afa/examples/cooling/bundle"), panels={}, first=["superheat"])
+    if speak == "terminal":
+        assert f"Next step: {step}" in talk(planner, typed)
+    else:
+        (answer,) = ask(planner, {"do": "observe", "typed": {"superheat": typed}})
+        assert (answer["ok"], answer["error"]["next_step"]) == (False, step)
+    assert planner.actions == ()
+
+
+def test_a_number_beyond_what_the_dictionary_allows_is_refused(tmp_path: Path) -> None:
+    planner = TopKPlanner(load_bundle(spo2_of(tmp_path)), k=1)
+    text = talk(planner, "spo2=250", "spo2=-9")
+    assert "feature spo2: found 250 %; expected 50 to 100 (features.csv, values)" in text
+    assert planner.actions == ()
+    (answer,) = ask(planner, {"do": "observe", "numbers": {"spo2": 999}})
+    assert answer["error"]["found"] == "999 %"
+    with pytest.raises(PlannerError, match="found 250 %; expected 50 to 100"):
+        planner.observe("spo2", number=250)
+    talk(planner, "spo2=88")
+    assert planner.observed == {"spo2": -1}
+
+
+def spo2_of(folder: Path) -> Path:
+    """A bundle of two entities and two features, one of which is a percentage."""
+    made = save_bundle(
+        bundle_of([[2.0, 1.0], [-1.0, 0.5]], [[[0.0] * 2] * 2] * 2, features=("spo2", "b")), folder / "b"
+    )
+    path = Path(made or folder / "b")
+    (path / "features.csv").write_text(
+        'feature,kind,unit,low,high,values\nspo2,continuous,%,94,,50 to 100\nb,ordinal,,,,"-1 low, 0 usual, 1 high"\n'
+    )
+    assert afa("bundle", "stamp", path).returncode == 0
+    return path
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("2", "value of CXCL8: found '2'; expected -1, 0 or 1."),
-        ("often", "answer: found 'often'; expected -1, 0 or 1, NAME=VALUE, or a command"),
-        ("yes", "Next step: type ? for the commands"),
-        ("MUC2=5", "value of MUC2: found '5'; expected -1, 0 or 1"),
+        ("2", "value of CXCL8: found '2'; expected low, usual or high."),
+        ("often", "answer: found 'often'; expected low, usual, high, NAME=VALUE, or a command"),
+        ("yes", "value of CXCL8: found 'yes'; expected low, usual or high"),
+        ("MUC2=5", "value of MUC2: found '5'; expected low, usual or high"),
         ("MUCC2=1", "did you mean MUC2"),
         ("nosuch=1", "feature 'nosuch': found an unknown name"),
         ("MUC2=1 muc2=0", "feature MUC2: found two values"),
@@ -131,13 +215,14 @@ def test_one_entity_is_answered_with_yes_or_no(bundle_tiny: Bundle) -> None:
     planner = new_planner(bundle_tiny, k=None, entity="bleeding", panels=None, stop=Stop(certain=True))
     assert isinstance(planner, BinaryPlanner)
     text = talk(planner, "CXCL8=1 MUC2=-1", "ranking")
-    assert f"bleeding (probability {planner.probability():.2f}, certain)  2 measured" in text
+    words = f"bleeding (probability {planner.probability():.2f}; nothing left to measure can change this)  2 measured"
+    assert words in text
 
 
 def test_a_long_name_takes_no_bar_from_the_line_of_a_short_one() -> None:
     names = ("long " * 39 + "x", "short")
     text = talk(plain(bundle_of([[1.0], [-1.0]], [[[0.0]]] * 2, entities=names)), "-1")
-    assert any(line.startswith("  short ") and "  0.88" in line for line in text.splitlines())
+    assert any(line.startswith("  short ") and "  2.00" in line for line in text.splitlines())
 
 
 def test_the_first_line_of_json_says_what_there_is(bundle_tiny: Bundle) -> None:
@@ -171,6 +256,7 @@ def test_every_request_is_answered(bundle_tiny: Bundle, tmp_path: Path) -> None:
         {"do": "skip", "feature": "AQP8"},
         {"do": "undo"},
         {"do": "explain", "most": 2},
+        {"do": "why", "entity": "bleeding"},
         {"do": "ranking"},
         {"do": "history"},
         {"do": "save", "file": str(tmp_path / "s.yaml")},
@@ -180,12 +266,12 @@ def test_every_request_is_answered(bundle_tiny: Bundle, tmp_path: Path) -> None:
     ]
     assert {request["do"] for request in requests} == set(VERBS)
     answers = ask(planner, *requests, {"do": "never read"})
-    assert [answer["ok"] for answer in answers] == [True] * 10
+    assert [answer["ok"] for answer in answers] == [True] * 11
     assert answers[0]["spent"] == 4
     assert answers[3]["undone"] == {"kind": "skip", "features": ["AQP8"], "values": [None]}
     assert len(answers[4]["candidates"]) == 2
-    assert {row["entity"] for row in answers[5]["ranking"]} == set(bundle_tiny.entities)
-    assert [row["value"] for row in answers[6]["history"]] == [1, 0]
+    assert {row["entity"] for row in answers[6]["ranking"]} == set(bundle_tiny.entities)
+    assert [row["value"] for row in answers[7]["history"]] == [1, 0]
     assert load_session(tmp_path / "s.yaml", bundle_tiny).observed == {"CXCL8": 0}
 
 
@@ -233,6 +319,76 @@ def test_a_ranking_of_one_entity_is_refused(bundle_tiny: Bundle) -> None:
 def test_a_value_given_twice_names_the_command_that_replaces_it(bundle_tiny: Bundle) -> None:
     text = talk(plain(bundle_tiny), "MUC2=1", "MUC2=0", "fix MUC2 0")
     assert (
-        "feature MUC2: found the earlier value 1; expected a feature without a value. Next step: write fix MUC2 0"
+        "feature MUC2: found the earlier value high; expected a feature without a value. Next step: write fix MUC2 and"
         in text
     )
+
+
+def test_json_takes_codes_words_and_what_was_typed_and_says_how_each_was_read() -> None:
+    planner = TopKPlanner(load_bundle(ROOT / "afa/examples/cooling/bundle"))
+    values, typed, corrected, words = ask(
+        planner,
+        {"do": "observe", "values": {"superheat": 1, "subcooling": "low", "frost_on_coil": "yes"}},
+        {"do": "observe", "typed": {"air_drop": "0", "sight_glass_bubbles": "no"}, "numbers": {"air_rise": 1}},
+        {"do": "correct", "feature": "superheat", "typed": "5,5 K"},
+        {"do": "correct", "feature": "subcooling", "value": "normal"},
+    )
+    assert [row["value"] for row in values["read"]] == [1, -1, 1]
+    assert [row["words"] for row in typed["read"]] == [
+        "air_rise: 1 K is low",
+        "air_drop: 0 K is low",
+        "sight_glass_bubbles: no",
+    ]
+    assert corrected["read"][0]["number"] == 5.5
+    assert words["ok"]
+    assert planner.observed["superheat"] == planner.observed["subcooling"] == 0
+    for wrong in (
+        {"do": "observe", "values": {"discharge_temperature": "yes"}},
+        {"do": "observe", "values": {"discharge_temperature": "1"}},
+        {"do": "correct", "feature": "superheat"},
+        {"do": "correct", "feature": "superheat", "value": 0, "number": 5},
+    ):
+        assert not ask(planner, wrong)[0]["ok"]
+
+
+def test_the_screen_shows_one_order_and_says_by_what() -> None:
+    # Four features that a and b expect high; c expects one alone, and all else usual: S ranks c last, P(x | v) first
+    unary = [[1.0, 3.0, 3.0, 3.0], [0.9, 3.0, 3.0, 3.0], [0.8, 0.0, 0.0, 0.0]]
+    planner = plain(bundle_of(unary, [[[0.0] * 4] * 4] * 3, entities=("a", "b", "c"), features=("f", "g", "h", "i")))
+    planner.observe_all({"f": 1, "g": 0})
+    assert planner.ordered_by == "score"
+    assert planner.posterior().argmax() == 2, "the posterior has another order"
+    text = talk(planner, "ranking")
+    assert "Ordered by preference score" in text
+    assert "a (ahead by 0.10)" in text
+    assert "probability" not in text.replace("no probability", "")
+    rows = [line.split()[0] for line in text.splitlines() if "█" in line or line.startswith("  c ")]
+    assert rows == ["a", "b", "c"]
+    (answer,) = ask(planner, {"do": "show"})
+    assert answer["answer"]["ordered_by"] == "score"
+    assert answer["answer"]["ahead"] == pytest.approx(0.1)
+    assert answer["answer"]["undecided"] == []
+
+
+def test_the_first_lines_say_where_all_start_and_when_it_ends(tmp_path: Path) -> None:
+    cooling = load_bundle(ROOT / "afa/examples/cooling/bundle")
+    for options, words in (
+        ({}, "each of the 7 entities has probability 1/7; priors.csv can say otherwise."),
+        ({"holds": "several"}, "each of the 7 entities has probability 1/2; priors.csv can say otherwise."),
+        ({"holds": "one or none"}, "probability 1/8, as has none of them; priors.csv can say otherwise."),
+        ({"stop": Stop(certain=True, posterior=0.8)}, "Asks until nothing left to measure can change the answer or"),
+        ({"patient": "P7"}, "12 features can be measured; patient P7"),
+    ):
+        assert words in talk(TopKPlanner(cooling, k=1, **options))
+    assert "Before anything is measured overfilled has probability 0.5; priors.csv can say otherwise." in talk(
+        BinaryPlanner(cooling, entity="overfilled")
+    )
+
+
+def test_why_an_entity_names_each_findings_share() -> None:
+    planner = TopKPlanner(load_bundle(ROOT / "afa/examples/cooling/bundle"), panels={})
+    assert "0 measured" in talk(planner, "why overfilled")
+    text = talk(planner, "superheat=3", "subcooling=9", "why Overfilled", "why nobody")
+    (row,) = [line for line in text.splitlines() if line.startswith("subcooling  9 K (high)")]
+    assert row.split()[4].startswith("+")
+    assert "entity 'nobody': found an unknown name" in text

@@ -42,9 +42,9 @@ def said(planner: Planner, *lines: str) -> str:
 
 def test_the_terminal_says_that_none_is_likelier(folder: Path) -> None:
     text = said(TopKPlanner(load_bundle(folder), k=1), "cough=0")
-    assert "cold (probability 0.27); none is likelier than not" in text
+    assert "none is likely (most: cold, 0.27)" in text
     several = said(TopKPlanner(load_bundle(folder), k=1, holds="several"), "cough=1 red=1")
-    assert "flu (probability 0.90, certain)  2 measured" in several
+    assert "flu (probability 0.90; nothing left to measure can change this)  2 measured" in several
 
 
 def test_json_answers_hold_what_none_has(folder: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -111,3 +113,22 @@ def test_the_citation_prefers_the_paper_of_the_method() -> None:
     assert citation["license"] == PROJECT["license"]
     assert citation["preferred-citation"]["identifiers"][0]["value"] == "arXiv:2606.18933"
     assert len(citation["preferred-citation"]["authors"]) == 6
+
+
+def test_make_builds_its_environment_below_a_path_with_blanks_and_quotes(tmp_path: Path) -> None:
+    folder = tmp_path / "path with space's"
+    (folder / "envs").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", folder)
+    for name in ("envs/requirements.lock", "envs/bootstrap.lock", "pyproject.toml"):
+        (folder / name).touch()
+    python = tmp_path / "python"
+    python.write_text(  # stands for `python -m venv .venv`; its uv notes the environment that it is to fill
+        "#!/bin/sh\nmkdir -p .venv/bin\nprintf '#!/bin/sh\\n' > .venv/bin/python\n"
+        "printf '#!/bin/sh\\necho \"$VIRTUAL_ENV\" >> uv.txt\\n' > .venv/bin/uv\nchmod +x .venv/bin/*\n"
+    )
+    python.chmod(0o755)
+    ran = subprocess.run(
+        ["make", ".venv/.ready", f"PYTHON={python}"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (folder / "uv.txt").read_text().splitlines() == [str(folder / ".venv")] * 2

@@ -125,10 +125,10 @@ def test_a_wrong_rule_of_stopping_is_named(option: str) -> None:
 def test_the_reason_names_the_entities_that_it_tells_apart(three: Bundle) -> None:
     item = TopKPlanner(three, k=1).suggest()
     assert item is not None
-    assert (item.name, item.reason) == ("a", "tells cold from rust and fever; most information")
+    assert (item.name, item.reason) == ("a", "best separates cold from rust and fever")
     item = TopKPlanner(three, k=1, costs={"a": 9}).suggest()
     assert item is not None
-    assert (item.name, item.reason) == ("b", "tells fever from cold and rust; most information per cost")
+    assert (item.name, item.reason) == ("b", "best separates fever from cold and rust for its cost")
     drawn = TopKPlanner(three, k=1, allocation="random").suggest()
     assert drawn is not None
     assert drawn.reason == "next of the random order of seed 0"

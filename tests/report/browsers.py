@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 SCREENSHOTS = Path(__file__).parents[2] / "results" / "screenshots"
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -64,3 +66,25 @@ def screenshot(browser, name):
     """Keep what is seen among the results."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     assert browser.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
+
+
+def assert_works(browser, path, width=1280):
+    """The page opens, unfolds, and opens every page inside it; every link within it leads somewhere; all is quiet."""
+    open_page(browser, path, width)
+    for number in range(len(browser.find_elements(By.CSS_SELECTOR, "details"))):
+        browser.execute_script("document.querySelectorAll('details')[arguments[0]].open = true", number)
+    lost = browser.execute_script(
+        "return [...document.querySelectorAll('a[href^=\"#\"]')].map(a => a.getAttribute('href').slice(1))"
+        ".filter(id => id && !document.getElementById(decodeURIComponent(id)))"
+    )
+    assert lost == []
+    for button in browser.find_elements(By.CSS_SELECTOR, "button.open"):
+        browser.execute_script("arguments[0].click()", button)
+        WebDriverWait(browser, 60, 0.05).until(
+            lambda b: b.execute_script(
+                "const inside = document.getElementById('inside');"
+                "return document.getElementById('reader').open && Boolean(inside.srcdoc)"
+            )
+        )
+        browser.execute_script("document.getElementById('close').click()")
+    assert_quiet(browser)

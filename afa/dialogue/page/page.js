@@ -2,9 +2,8 @@
 // Shows what the server says and sends what is clicked; nothing of the planner is computed here.
 const token = new URLSearchParams(location.search).get("token") || "";
 const at = (id) => document.getElementById(id);
-const NAMES = { "-1": "low", 0: "as usual", 1: "high" };
-const SHOWN = 12;
-let greeting = null, state = null, chosen = {}, typed = {}, busy = false;
+const NAMES = { "-1": "low", 0: "usual", 1: "high" };
+let greeting = null, state = null, chosen = {}, typed = {}, busy = false, asking = null;
 
 async function ask(path, body) {
   const options = { headers: { "X-Token": token } };
@@ -21,6 +20,9 @@ function make(tag, content, properties = {}) {
   return element;
 }
 
+// A name that may break after each underscore.
+const named = (name) => name.split(/(?<=_)/).flatMap((part, i) => (i ? [make("wbr", []), part] : [part]));
+
 function tell(words) {
   at("message").textContent = words || "";
   at("message").hidden = !words;
@@ -33,8 +35,10 @@ async function say(request) {
   try {
     const { answer, state: now } = await ask("say", { step: state.step, request });
     const error = answer.ok ? null : answer.error;
-    tell(error ? `${error.where}: ${error.found}; expected ${error.expected}. Next step: ${error.next_step}.` : "");
-    show(now);
+    tell(error ? `${error.where}: found ${error.found}; expected ${error.expected}. Next step: ${error.next_step}.` : "");
+    if (answer.ok) at("echo").textContent = (answer.read || []).map((one) => one.words).join("; ");
+    if (answer.ok || now.step !== state.step) show(now);
+    else values(state.view);  // a correction that was refused shows the value that holds; what was typed elsewhere stays
     return answer.ok;
   } catch (error) {
     lost(error);
@@ -64,18 +68,25 @@ async function follow() {
   }
 }
 
-const signed = (value) => (value > 0 ? `+${value}` : `${value}`);
-
-function meaning(feature, value) {
+function word(feature, value) {
   const scale = greeting.scales[feature];
-  if (!scale) return NAMES[value];
-  if (scale.kind === "binary") return value ? "yes" : "no";
-  const unit = scale.unit ? ` ${scale.unit}` : "";
-  if (value < 0 && scale.low !== null) return `below ${scale.low}${unit}`;
-  if (value > 0 && scale.high !== null) return `above ${scale.high}${unit}`;
-  if (value === 0 && scale.low !== null && scale.high !== null) return `${scale.low} to ${scale.high}${unit}`;
-  return NAMES[value];
+  return scale && scale.kind === "binary" ? (value ? "yes" : "no") : NAMES[value];
 }
+
+const hasRange = (feature) => Boolean(greeting.scales[feature] && greeting.scales[feature].usual);
+
+// The range that a code stands for, after its word; empty where there is none.
+function range(feature, value) {
+  const scale = greeting.scales[feature];
+  if (!hasRange(feature)) return "";
+  const unit = scale.unit ? ` ${scale.unit}` : "";
+  if (value < 0) return `: below ${scale.low}${unit}`;
+  if (value > 0) return `: above ${scale.high}${unit}`;
+  if (scale.low !== null && scale.high !== null) return `: ${scale.low} to ${scale.high}${unit}`;
+  return scale.low !== null ? `: from ${scale.low}${unit}` : `: up to ${scale.high}${unit}`;
+}
+
+const meaning = (feature, value) => word(feature, value) + range(feature, value);
 
 function possible(feature) {
   const scale = greeting.scales[feature];
@@ -95,21 +106,22 @@ function choose(feature, value) {
 const isTyped = (feature) => (typed[feature] || "").trim() !== "";
 const nothing = () => !state.suggestion.features.some((feature) => feature in chosen || isTyped(feature));
 
+// What was typed goes to the server as it is: the same reader takes it as at the prompt of `afa plan`.
 function take() {
-  const values = {}, numbers = {};
+  const values = {}, texts = {};
   for (const feature of state.suggestion.features) {
-    if (isTyped(feature)) numbers[feature] = Number(typed[feature].trim().replace(",", "."));
+    if (isTyped(feature)) texts[feature] = typed[feature].trim();
     else if (feature in chosen) values[feature] = chosen[feature];
-    if (feature in numbers && !Number.isFinite(numbers[feature])) return tell(`${feature}: '${typed[feature]}' is no number. Write for example 12.5.`);
   }
-  if (nothing()) return tell("Write a number, for example 12.5.");
+  if (nothing()) return tell("Write a number, for example 12.5, or choose one of the buttons.");
   const some = (name, given) => (Object.keys(given).length ? { [name]: given } : {});
-  say({ do: "observe", ...some("values", values), ...some("numbers", numbers) });
+  say({ do: "observe", ...some("values", values), ...some("typed", texts) });
 }
 
 function row(feature) {
   const scale = greeting.scales[feature], parts = [], several = state.suggestion.features.length > 1;
-  if (scale && scale.kind !== "binary" && (scale.low !== null || scale.high !== null)) {
+  if (several && scale && scale.definition) parts.push(make("p", scale.definition, { className: "definition" }));
+  if (hasRange(feature)) {
     const field = make("input", [], { type: "text", inputMode: "decimal", autocomplete: "off", id: `number-${state.suggestion.features.indexOf(feature)}`, value: typed[feature] || "" });
     field.addEventListener("input", () => {
       typed[feature] = field.value;
@@ -130,14 +142,14 @@ function row(feature) {
     const then = outcomes.find((one) => one.value === value);
     const words = then ? `then ${then.words}` : null;
     const has = state.patient[feature] === value ? " (this case)" : "";
-    const button = make("button", [make("strong", `${signed(value)}: ${meaning(feature, value)}${has}`), words && make("small", words)], { type: "button" });
+    const button = make("button", [make("strong", `${meaning(feature, value)}${has}`), words && make("small", words)], { type: "button" });
     button.dataset.value = value;
     button.setAttribute("aria-pressed", String(chosen[feature] === value));
     button.addEventListener("click", () => choose(feature, value));
     return button;
   });
   parts.push(make("div", buttons, { className: "choice" }));
-  return make("fieldset", [make("legend", several ? feature : ""), ...parts]);
+  return make("fieldset", [make("legend", several ? named(feature) : ""), ...parts]);
 }
 
 function rows() {
@@ -152,9 +164,10 @@ function rows() {
 function show(now) {
   if (!state || state.step !== now.step) chosen = {}, typed = {};
   state = now;
+  at("question").textContent = greeting.question + (state.named ? ` Patient ${state.named}.` : "");
   const item = state.suggestion, answer = state.answer, view = state.view;
   at("next-label").textContent = item ? "Measure next" : "Done";
-  at("asked").textContent = item ? item.name + (view.priced ? ` (cost ${item.cost})` : "") : answer.words;
+  at("asked").replaceChildren(...(item ? [...named(item.name), view.priced ? ` (cost ${item.cost})` : ""] : [answer.words]));
   const scale = item && greeting.scales[item.features[0]];
   at("definition").textContent = (item && item.features.length === 1 && scale && scale.definition) || "";
   at("reason").textContent = item ? item.reason : state.stopped;
@@ -170,40 +183,88 @@ function show(now) {
   at("kept").textContent = state.kept ? `Kept in ${state.kept} after every step.` : "";
   at("keep").hidden = Boolean(state.kept);
   at("features").replaceChildren(...view.open.map((name) => make("option", [], { value: name })));
+  if (asking) why(asking);
+  else at("why").hidden = true;
   document.body.dataset.step = state.step;
   document.body.dataset.ready = "true";
 }
 
 function bars(view, answer) {
-  at("of").textContent = view.of;
+  at("of").textContent = `${view.assumption} A click on a name shows why.`;
   const inside = new Set(answer.top_k || []);
-  const order = Object.entries(view.posterior).sort((one, other) => other[1] - one[1]).slice(0, SHOWN);
   const body = at("bars").tBodies[0];
   const known = new Map([...body.rows].map((line) => [line.dataset.entity, line]));
-  const lines = order.map(([name, share]) => {
-    const line = known.get(name) || make("tr", [make("th", name, { scope: "row" }), make("td", make("span", [], { className: "bar" })), make("td", "")]);
-    line.dataset.entity = name;
-    line.className = inside.has(name) && state.observed && !answer.undecided.length ? "inside" : "";
-    line.querySelector(".bar").style.width = `${Math.max(100 * share, 0.5)}%`;
-    line.cells[2].textContent = share.toFixed(2);
+  const lines = view.order.map(({ entity, number, bar }) => {
+    let line = known.get(entity);
+    if (!line) {
+      const button = make("button", named(entity), { type: "button", className: "entity", title: "why" });
+      button.addEventListener("click", () => why(entity));
+      line = make("tr", [make("th", button, { scope: "row" }), make("td", make("span", [], { className: "bar" })), make("td", "")]);
+    }
+    line.dataset.entity = entity;
+    line.className = inside.has(entity) && state.observed && !answer.undecided.length ? "inside" : "";
+    line.querySelector(".bar").style.width = `${Math.max(100 * bar, 0.5)}%`;
+    line.cells[2].textContent = number.toFixed(2);
     return line;
   });
   body.replaceChildren(...lines);
+}
+
+// What each finding says for and against one entity; asked for again after every step.
+async function why(entity) {
+  asking = entity;
+  at("why").hidden = !entity;
+  if (!entity) return;
+  let found;
+  try {
+    found = (await ask("say", { step: state.step, request: { do: "why", entity } })).answer;
+  } catch (error) {
+    return lost(error);
+  }
+  if (!found.ok || asking !== entity) return;
+  const of = found.ordered_by === "probability" ? "log-odds" : "score";
+  at("why-title").textContent = `Why ${entity}`;
+  at("why-of").textContent = found.findings.length
+    ? `What each finding adds to its ${of}, in nats: to the right for it, to the left against it.`
+    : "Nothing has been measured yet.";
+  const most = Math.max(1e-12, ...found.findings.map((one) => Math.abs(one.share)));
+  const lines = found.findings.map(({ feature, share }) => {
+    const bar = make("span", [], { className: share < 0 ? "bar against" : "bar for" });
+    bar.style.width = `${(50 * Math.abs(share)) / most}%`;
+    const said = make("small", state.view.said[feature]);
+    const signed = `${share < 0 ? "−" : "+"}${Math.abs(share).toFixed(2)}`;
+    return make("tr", [make("th", [...named(feature), " ", said], { scope: "row" }), make("td", bar, { className: "both" }), make("td", signed)]);
+  });
+  at("shares").tBodies[0].replaceChildren(...lines);
 }
 
 function values(view) {
   const reasons = {};
   for (const step of view.history) reasons[step.feature] = step.reason;
   const lines = Object.entries(view.values).map(([feature, value]) => {
-    const select = make("select", possible(feature).map((one) => make("option", `${signed(one)}: ${meaning(feature, one)}`, { value: one, selected: one === value })));
-    select.setAttribute("aria-label", `correct ${feature}`);
-    select.addEventListener("change", () => say({ do: "correct", feature, value: Number(select.value) }));
-    return make("tr", [make("th", feature, { scope: "row" }), make("td", select), make("td", reasons[feature])]);
+    const control = hasRange(feature) ? rewriting(feature) : choosing(feature, value);
+    control.setAttribute("aria-label", `correct ${feature}`);
+    const said = make("span", view.said[feature], { className: hasRange(feature) ? "said" : "said printed" });
+    return make("tr", [make("th", named(feature), { scope: "row" }), make("td", [said, control]), make("td", reasons[feature])]);
   });
-  for (const feature of view.skipped) lines.push(make("tr", [make("th", feature, { scope: "row" }), make("td", "skipped"), make("td", "cannot be measured")]));
+  for (const feature of view.skipped) lines.push(make("tr", [make("th", named(feature), { scope: "row" }), make("td", "skipped"), make("td", "cannot be measured")]));
   at("values").tBodies[0].replaceChildren(...lines);
   at("values").hidden = !lines.length;
   at("nothing").hidden = Boolean(lines.length);
+}
+
+function choosing(feature, value) {
+  const select = make("select", possible(feature).map((one) => make("option", meaning(feature, one), { value: one, selected: one === value })));
+  select.addEventListener("change", () => say({ do: "correct", feature, value: Number(select.value) }));
+  return select;
+}
+
+function rewriting(feature) {
+  const field = make("input", [], { type: "text", autocomplete: "off", placeholder: "correct it" });
+  field.addEventListener("change", async () => {
+    if (field.value.trim()) await say({ do: "correct", feature, typed: field.value.trim() });
+  });
+  return field;
 }
 
 const skip = () => state.suggestion && say({ do: "skip", feature: state.suggestion.name });
@@ -213,9 +274,50 @@ at("undo").addEventListener("click", undo);
 at("print").addEventListener("click", () => print());
 at("known").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const ok = await say({ do: "observe", values: { [at("feature").value.trim()]: Number(at("value").value) } });
-  if (ok) at("feature").value = "";
+  const feature = at("feature").value.trim(), text = at("value").value.trim();
+  if (!feature) return tell("Write the name of what is known.");
+  if (!text) return tell(`Write the value of ${feature}: ${takes(feature)}.`);
+  if (await say({ do: "observe", typed: { [feature]: text } })) at("feature").value = at("value").value = "";
 });
+function takes(feature) {
+  const scale = greeting.scales[feature];
+  const words = scale ? scale.words : ["low", "usual", "high"];
+  return words.join(", ") + (hasRange(feature) ? ` or a number (${scale.usual})` : "");
+}
+at("feature").addEventListener("input", () => {
+  const feature = at("feature").value.trim(), scale = greeting.scales[feature];
+  at("value").placeholder = scale ? takes(feature) : "low, usual, high or a number";
+  at("words").replaceChildren(...(scale ? scale.words : ["low", "usual", "high"]).map((one) => make("option", [], { value: one })));
+});
+at("why-close").addEventListener("click", () => why(null));
+at("new").addEventListener("click", () => leaving() && another({ do: "new" }));
+at("open").addEventListener("click", () => leaving() && at("opened").click());
+at("opened").addEventListener("change", async () => {
+  const [file] = at("opened").files;
+  if (!file) return;
+  const text = await file.text();
+  at("opened").value = "";
+  another({ do: "open", text });
+});
+at("download").addEventListener("click", async () => {
+  try {
+    const answer = await fetch("session", { headers: { "X-Token": token } });
+    if (!answer.ok) throw new Error(answer.status === 403 ? "token" : "server");
+    const link = make("a", [], { href: URL.createObjectURL(await answer.blob()), download: `${state.named || "patient"}.yaml` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  } catch (error) {
+    lost(error);
+  }
+});
+// Whether what has been done may be left: it is kept in a file, or the user says so.
+function leaving() {
+  return Boolean(state) && (!state.view.history.length || Boolean(state.kept) || confirm("Leave this patient? Its steps are lost unless you have downloaded or saved them."));
+}
+async function another(request) {
+  asking = null;
+  if (await say(request)) tell("");
+}
 at("keep").addEventListener("submit", async (event) => {
   event.preventDefault();
   if (await say({ do: "save", file: at("file").value.trim() })) tell(`Saved as ${at("file").value.trim()}.`);
@@ -239,8 +341,8 @@ document.addEventListener("keydown", (event) => {
 ask("start").then((start) => {
   greeting = start.greeting;
   const { name, version } = greeting.bundle;
+  at("start").textContent = greeting.start;
   document.title = at("title").textContent = `${name} ${version}`;
-  at("question").textContent = greeting.question;
   show(start.state);
   follow();
 }, lost);

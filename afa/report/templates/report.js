@@ -10,7 +10,8 @@ function entry(id, heading) {
 for (const chapter of document.querySelectorAll("main > section")) {
   const item = entry(chapter.id, chapter.querySelector("h2"));
   document.getElementById("contents").append(item);
-  const figures = [...chapter.querySelectorAll("details h3")].map((h3) => entry(h3.closest("article").id, h3));
+  const articles = [...chapter.querySelectorAll("article")].filter((article) => article.querySelector("details h3"));
+  const figures = articles.map((article) => entry(article.id, article.querySelector("details h3")));
   if (figures.length) item.appendChild(document.createElement("ul")).append(...figures);
 }
 
