@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from afa.planner import BinaryPlanner as BinaryPlanner
     from afa.planner import Stop as Stop
     from afa.planner import TopKPlanner as TopKPlanner
+    from afa.report.predict import predict_proba as predict_proba
     from afa.report.simulation import simulate as simulate
     from afa.session import load_session as load_session
     from afa.session import save_session as save_session
@@ -40,6 +41,7 @@ _NAMES = {
     "afa.inference.meanfield": ("Solver", "mean_field"),
     "afa.mrf": ("Evidence", "PairwiseMRF"),
     "afa.planner": ("BinaryPlanner", "Stop", "TopKPlanner"),
+    "afa.report.predict": ("predict_proba",),
     "afa.report.simulation": ("simulate",),
     "afa.session": ("load_session", "save_session"),
 }

@@ -359,7 +359,11 @@ def _header_is_usable(
     missing = [column for column in required if column not in header]
     repeated = [name for name, count in Counter(header).items() if count > 1]
     for column in repeated[:SHOWN_PER_KIND]:
-        faults.add(1, visible(column), f"{header.count(column)} columns of this name", "one", "remove the others")
+        found, step = f"{header.count(column)} columns of this name", "remove the others"
+        if not visible(column):
+            places = [str(place) for place, name in enumerate(header, 1) if name == column]
+            found, step = f"{len(places)} columns without a name, the columns {few(places)}", "name or remove them"
+        faults.add(1, visible(column), found, "one", step)
     for column in missing:
         faults.add(1, column, "no such column", "the column", f"add it; the header is {','.join(known)}")
     unknown = [name for name in dict.fromkeys(header) if name not in known]

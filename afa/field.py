@@ -23,6 +23,7 @@ from afa.bundle.rates import SCOPES
 from afa.cohort.encode import Coding
 from afa.cohort.encode_table import read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
+from afa.cohort.tables import by_entity, read_names
 from afa.csvfile import few, name_column, number_column, quoted, read_table
 from afa.elicit.consensus import SHARES, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
 from afa.elicit.study import (
@@ -60,14 +61,14 @@ TELLING = 0.6
 def import_field(
     folder: str | Path, out: str | Path, *, holds: Holds = "several", address: str | None = None
 ) -> list[str]:
-    """Make a field of a folder with `dictionary.csv`, `entities.csv`, `elicited/`, `values.csv[.gz]` and `labels.csv`.
+    """Make a field of a folder with `dictionary.csv`, `entities.csv`, `elicited/` and `values.csv[.gz]`.
 
     Parameters
     ----------
     folder
         `elicited/` holds `cuts_<voter>.csv`, `unary_<voter>.csv` and `pairs.csv` or `pairs_<voter>.csv`; beside it
-        may stand `groups.csv` and `SOURCE.md`. Features of the kind `categorical-as-binary` that come from one
-        measurement are the values of one variable: at most one of them is +1.
+        may stand `labels.csv`, `groups.csv` and `SOURCE.md`. Features of the kind `categorical-as-binary` that come
+        from one measurement are the values of one variable: at most one of them is +1.
     out
         The field's folder, whose name is the field's; it appears whole or not at all.
     holds
@@ -92,11 +93,8 @@ def import_field(
     cuts = pool_cuts(record["cuts"], dictionary.names, dictionary.kinds)
     features = features_of(dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
     encoded = read_and_encode(values, features, Coding("cohort"), dictionary=DICTIONARY_FILE)
-    labels = read_table_labels(source / LABELS_FILE, list(encoded.values.index))
-    known = list(entities["entity"])
-    if sorted(labels.columns) != sorted(known):
-        found, step = f"the columns {', '.join(labels.columns)}", "name one column for each entity"
-        raise CohortError(Fault(str(source / LABELS_FILE), found, f"the entities {', '.join(known)}", step))
+    known, patients = list(entities["entity"]), list(encoded.values.index)
+    labels = _labels(source / LABELS_FILE, known, patients) if (source / LABELS_FILE).is_file() else None
     remarks = [*encoded.notes, *cuts_apart(cuts)]
     if by_cohort := list(encoded.cuts.loc[encoded.cuts["by"] == "cohort", "feature"]):
         remarks.append(f"no cut point, so cut by the table itself: {few(by_cohort)}")
@@ -111,7 +109,7 @@ def import_field(
         table = Table(
             file=values.name if address else TABLE_FILE,
             sha256=sha256_of(values if address else made / TABLE_FILE),
-            labels_sha256=sha256_of(source / LABELS_FILE) if address else None,
+            labels_sha256=sha256_of(source / LABELS_FILE) if address and labels is not None else None,
             carried=address is None,
             licence=_stated(text, "licence") or "not stated",
             citation=_stated(text, "citation"),
@@ -142,7 +140,7 @@ def import_field(
         write_csv(entities, made / ENTITIES_FILE)
         if groups is not None:
             write_csv(groups, made / GROUPS_FILE)
-        if table.carried:
+        if table.carried and labels is not None:
             shutil.copyfile(source / LABELS_FILE, made / LABELS_FILE)
         (made / RECORD_FOLDER).mkdir()
         for name, answers in record.items():
@@ -327,13 +325,15 @@ def _answers(
     return pd.DataFrame(values, columns=["voter", *COLUMNS[kind]])
 
 
-def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame) -> list[str]:
+def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -> list[str]:
     """Rows that are alike, patients without a label, and missing values that tell a label."""
     lines = _plain(path).decode("utf-8-sig").splitlines()[1:]
     rows = [line.partition(",")[2] for line in lines if line.strip()]
     remarks = []
     if twice := len(rows) - len(set(rows)):
         remarks.append(f"{twice:,} of {len(rows):,} rows equal an earlier one: count distinct rows, not patients")
+    if labels is None:
+        return [*remarks, f"no {LABELS_FILE}: nothing will say how often an answer is right"]
     if unlabelled := int(labels.isna().all(axis=1).sum()):
         remarks.append(f"{unlabelled:,} of {len(labels):,} patients have no label: they are not scored")
     for entity in labels.columns:
@@ -345,6 +345,15 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame) -> list[
                 told = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
                 remarks.append(f"{told}: no method should learn from what is missing")
     return remarks
+
+
+def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
+    """(patients, entities) The labels of a field, which has a column for each entity."""
+    columns = read_names(path)[1:]
+    if sorted(columns) != sorted(entities):
+        found, expected = f"the columns {', '.join(columns)}", f"the entities {', '.join(entities)}"
+        raise CohortError(Fault(str(path), found, expected, by_entity(columns)))
+    return read_table_labels(path, patients)
 
 
 def _stated(text: str, key: str) -> str:

@@ -30,6 +30,7 @@ from afa.elicit.consensus import pool_answers
 from afa.errors import AfaError, CohortError, ConfigError
 from afa.features import read_features
 from afa.field import build_field_bundle, import_field, read_record
+from afa.stages.league.entrants import read_entrant
 
 ROOT = Path(__file__).parent.parent
 CARRIED, FETCHED = ("dermatology", "kidney", "pima"), ("diabetes_symptoms", "breast", "thyroid", "icu")
@@ -386,3 +387,28 @@ def test_a_cohort_file_of_a_table_names_its_wrong_keys(tmp_path: Path) -> None:
     path.write_text("name: mine\ntitle: x\norigin: table\ntable: v.csv\nfeature: f.csv\n")
     with pytest.raises(ConfigError, match="rename it to features"):
         load_cohort_file(path)
+
+
+def test_a_field_needs_no_labels(pumps, tmp_path):
+    (pumps / "labels.csv").unlink()
+    remarks = import_field(pumps, tmp_path / "pumps")
+    assert remarks[-1] == "no labels.csv: nothing will say how often an answer is right"
+    assert not (tmp_path / "pumps" / "labels.csv").exists()
+    bundle = build_field_bundle(tmp_path / "pumps", tmp_path / "bundle", how_often=True)
+    config = field_cohort(tmp_path / "pumps")
+    files = find_table(config)
+    assert files.labels is None
+    assert build_table_cohort(config, files, encode_cohort(config, files), bundle.entities, tmp_path / "cohort") == 9
+    assert read_entrant(tmp_path / "pumps", None) == "no labels.csv, with which answers could be compared"
+
+
+def test_a_column_of_diagnoses_is_turned_around_by_what_the_error_says(pumps, tmp_path):
+    path = pumps / "labels.csv"
+    path.write_text("pump,diagnosis\n" + "".join(f"p{n},{('leak', 'worn')[n % 2]}\n" for n in range(9)))
+    with pytest.raises(CohortError, match=r"found the columns diagnosis; expected the entities leak, worn") as caught:
+        import_field(pumps, tmp_path / "pumps")
+    step = caught.value.faults[0].next_step
+    assert "pandas.get_dummies(labels['diagnosis'], dtype=int)" in step
+    labels = pd.read_csv(path, index_col=0)
+    pd.get_dummies(labels["diagnosis"], dtype=int).to_csv(path)
+    assert not any("no label" in remark for remark in import_field(pumps, tmp_path / "pumps"))

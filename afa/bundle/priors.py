@@ -115,24 +115,22 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
 
     >>> from afa.bundle import load_bundle
     >>> starting_point(load_bundle("tests/data/bundle_tiny"), "one")
-    'Before anything is measured, by priors.csv: bleeding 0.45, diarrhea 0.45, fistula 0.1.'
+    'Before any measurement, by priors.csv: bleeding 0.45, diarrhea 0.45, fistula 0.1.'
     """
     if entity is not None:
         chance = float(expit(bundle.log_odds[bundle.index(entity)]))
         by = ", as priors.csv says" if bundle.priors.any() else "; priors.csv can say otherwise"
-        return f"Before anything is measured {entity} has probability {chance:.3g}{by}."
+        return f"Before any measurement {entity} has probability {chance:.3g}{by}."
     each, n = starting(bundle, holds), len(bundle.entities)
     if bundle.priors.any():
         order = np.argsort(-each, kind="stable")
         named = few(f"{bundle.entities[v]} {each[v]:.3g}" for v in order)
-        return f"Before anything is measured, by priors.csv: {named}."
+        return f"Before any measurement, by priors.csv: {named}."
     holds = holds or bundle.holds
     if holds == "several":
         chance = "1/2"
         if not bundle.says_how_often:
-            chance += f" by itself, and 1/{n} where exactly one of them holds"
+            chance += f" (1/{n} where exactly one holds)"
     else:
         chance = f"1/{n}" if holds == "one" else f"1/{n + 1}, as has none of them"
-    return (
-        f"Before anything is measured each of the {n} entities has probability {chance}; priors.csv can say otherwise."
-    )
+    return f"Before any measurement each of {n} entities has probability {chance}; priors.csv can say otherwise."

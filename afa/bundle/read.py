@@ -221,10 +221,8 @@ def assembled(
     costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
     aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features)
     parents = parent_rows(rows["implies.csv"], columns("implies.csv", "feature", "parent"), features)
-    table, table_faults = None, list[Fault]()
-    if "features.csv" in tables:
-        columns("features.csv", "feature")
-        table, table_faults = feature_rows(rows["features.csv"], features)
+    columns("features.csv", "feature")
+    table, table_faults = feature_rows(rows["features.csv"], features) if "features.csv" in tables else (None, [])
     rates = Rates(
         len(features),
         table,
@@ -237,7 +235,9 @@ def assembled(
     )
     stated = stated_rows(rows["unary.csv"], unary, rates)
 
-    faults = [*faults, *_sound_faults(rows, table_faults), *digest_faults]
+    if table_faults:  # what the other files say of a feature that is not known would only repeat them
+        return Reading(faults=first_of([*faults, *table_faults], place, "check again"))
+    faults = [*faults, *_sound_faults(rows), *digest_faults]
     if not faults:
         faults += group_faults(rows["groups.csv"], rows["pairwise.csv"], rates, features, pairwise)
     if not faults and "costs.csv" in tables:
@@ -282,9 +282,9 @@ def _no_rows(file: str) -> CsvTable:
     return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in columns}, RowFaults(file))
 
 
-def _sound_faults(rows: Mapping[str, CsvTable], table_faults: list[Fault]) -> list[Fault]:
+def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
     """The faults of all tables, but for names that potentials in faulty rows may have had."""
-    listed = {name: read.faults.listed() for name, read in rows.items()} | {"features.csv": table_faults}
+    listed = {name: read.faults.listed() for name, read in rows.items()}
     lost = any(listed[name] for name in USED_IN)
     return [
         fault

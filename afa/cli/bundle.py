@@ -48,6 +48,7 @@ def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
 @app.command("validate")
 def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
     """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
+    from afa.bundle.priors import starting_point
     from afa.bundle.read import read_folder
 
     read = read_folder(bundle)
@@ -58,6 +59,7 @@ def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False
         typer.echo(f"note: {note}")
     if read.bundle is None:
         raise BundleError(read.faults)
+    typer.echo(starting_point(read.bundle))
     counts = f"{len(read.bundle.entities)} entities, {len(read.bundle.features)} features"
     typer.echo(f"{bundle}: no faults; {counts}")
 
@@ -94,6 +96,7 @@ def bundle_show(
 ) -> None:
     """Show a bundle by entity or feature: potentials up and down, couplings same and opposite, log-odds, how often."""
     from afa.bundle import load_bundle
+    from afa.bundle.priors import starting_point
     from afa.report.tables import bundle_table, feature_table
 
     model = load_bundle(bundle)
@@ -102,6 +105,7 @@ def bundle_show(
         typer.echo(options.as_json(table, name=model.name, version=model.version, digest=model.digest))
         return
     typer.echo(f"{model.name} {model.version}, digest {model.digest[:16]}")
+    typer.echo(starting_point(model))
     if (rates := model.rates) is not None:
         encoding = f", encoded by {rates.encoding}" if rates.encoding else ""
         beside = f"floor {rates.floor:g}; holds: {rates.holds}"

@@ -269,7 +269,9 @@ def cohort_new(
 
 @fields.command("import")
 def field_import(
-    folder: Annotated[Path, typer.Argument(help="dictionary.csv, entities.csv, elicited/, values.csv, labels.csv")],
+    folder: Annotated[
+        Path, typer.Argument(help="dictionary.csv, entities.csv, elicited/, values.csv; labels.csv if there are any")
+    ],
     out: options.Out,
     holds: Annotated[
         Literal["several", "one", "one or none"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -68,6 +68,7 @@ def simulate(
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.bundle import load_bundle
+    from afa.bundle.priors import starting_point
     from afa.cli.plan import LOADING, prepare
     from afa.cohort.tables import read_labels, read_patients
     from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
@@ -140,10 +141,48 @@ def simulate(
     if json:
         typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
+    asked_of_one = task.holds or ("one" if entity is None and not setting.explicit else None)
+    typer.echo(starting_point(given.bundle, asked_of_one, entity))
     typer.echo(f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}")
     if against := labels_text(made.curves):
         typer.echo(against)
     typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
+
+
+def score(
+    bundle: options.BundleArgument,
+    cohort: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="measured patients: a .csv or .parquet table of -1, 0, 1, or a cohort folder"
+        ),
+    ],
+    out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
+    holds: Annotated[
+        Literal["several", "one", "one or none"] | None,
+        typer.Option(help="how many entities hold; as the bundle says unless given"),
+    ] = None,
+    inference: Annotated[Literal["mean_field", "exact"], typer.Option(help="exact is slow")] = "mean_field",
+    drop_missing: Annotated[bool, typer.Option(help="take features that the table lacks as not measured")] = False,
+    threads: options.Threads = 1,
+) -> None:
+    """Write the probability of each entity for each patient of a table, given all that was measured."""
+    from afa.bundle import load_bundle
+    from afa.bundle.priors import starting_point
+    from afa.cohort.tables import read_cells, read_patients
+    from afa.report.predict import predict_proba, write_probabilities
+
+    model = load_bundle(bundle)
+    given = read_patients(cohort, model, drop_missing=drop_missing)
+    _tell(given, typer.echo)
+    found = predict_proba(model, given.frame(), holds=holds, inference=inference, threads=threads)
+    if cohort.is_file():  # in the order of the table
+        found = found.loc[list(read_cells(cohort, "feature", ()).names)]
+    write_probabilities(found, out)
+    typer.echo(starting_point(model, holds or ("one" if not model.says_how_often else None)))
+    if not model.says_how_often:
+        typer.echo("The bundle states directions alone: probabilities assume that exactly one entity holds.")
+    typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
 
 
 def _simulate_implied(
@@ -183,6 +222,8 @@ def _tell(given: Given, say: Callable[[str], None]) -> None:
     """Say aloud what of the input is not used, or not there."""
     from afa.csvfile import visible
 
+    if given.doubt:
+        say(given.doubt)
     if not given.measured.all():
         share = 100 * (1 - given.measured.mean())
         say(f"{share:.{2 if share < 99 else 3}g} % of the values were not measured: they are not asked for")

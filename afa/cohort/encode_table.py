@@ -236,7 +236,7 @@ def encode_cells(
     for name, number in (("down", -1), ("zero", 0), ("up", 1)):
         cuts[name] = (code == number).sum().to_numpy()
     cuts["missing"] = code.isna().sum().to_numpy()
-    return Encoded(code, cuts, healthy, tuple(cells.unknown), tuple(doubts))
+    return Encoded(code, cuts, healthy, tuple(cells.unknown), (*filter(None, [cells.doubt]), *doubts))
 
 
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:

@@ -98,16 +98,17 @@ def load_field(folder: str | Path) -> tuple[Settings, Table]:
 
 
 def field_cohort(folder: str | Path) -> TableCohort:
-    """The cohort of a field: its table, cut by its ranges, with its labels."""
+    """The cohort of a field: its table, cut by its ranges, with its labels if it has any."""
     root = Path(folder)
     study, table = load_field(root)
+    labels = root / LABELS_FILE
     return TableCohort(
         name=study.name,
         title=study.title,
         origin="table",
         table=root / table.file,
         features=root / FEATURES_FILE,
-        labels=root / LABELS_FILE,
+        labels=labels if labels.is_file() or table.labels_sha256 is not None else None,
         address=None if table.carried else table.address or f"its source, see {root / SOURCE_FILE}",
         sha256=table.sha256,
         labels_sha256=table.labels_sha256,

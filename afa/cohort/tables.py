@@ -6,6 +6,7 @@ is brought onto the features of a bundle.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -51,13 +52,20 @@ MOST_COLUMNS = 20
 ENCODE = "encode it first, with `afa encode`"
 MOST_HEADERS = 2
 """Rows of words alone that are taken for units or a second header; where there are more, the columns are in words."""
+_NAMES = re.compile(
+    r"(?:^|[^a-z])(?:ids?|names?|patients?|subjects?|samples?|cases?|participants?|persons?|records?|codes?|keys?|mrn|"
+    r"numbers?|no|nr|index|rows?|who)(?:$|[^a-z])|[a-z]ID$",
+    re.IGNORECASE,
+)
+"""What columns are called that name a row."""
 YES_OR_NO = ("yes", "no", "y", "n", "true", "false", "positive", "negative", "present", "absent")
 
 
 class Cells(NamedTuple):
     """A table as texts: `names` (P,) of its column `first`, the other `columns` that were asked for, by name.
 
-    unknown : columns that are not known. table : where faults are noted.
+    unknown : columns that are not known. table : where faults are noted. doubt : why the names may be none, if they
+    may.
     """
 
     first: str
@@ -65,13 +73,15 @@ class Cells(NamedTuple):
     columns: Mapping[str, Sequence[str]]
     unknown: Sequence[str]
     table: CsvTable
+    doubt: str = ""
 
 
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
     """The first column of a table, and those that are known or named by `others`, in the order of the file.
 
-    `path` has one of the `ENDINGS`; `kind` is what a column is called in messages, such as `feature`. A table that
-    cannot be read, or names a patient twice, is a `CohortError` with every such fault.
+    `path` has one of the `ENDINGS`; `kind` is what a column is called in messages, such as `feature`. The first column
+    of a Parquet file is the index that pandas noted in it, if it did. A table that cannot be read, or names a patient
+    twice, is a `CohortError` with every such fault.
     """
     if not path.name.endswith(ENDINGS) and path.exists():
         expected, step = "a CSV, TSV or Parquet table", f"save it with one of the endings {', '.join(ENDINGS)}"
@@ -94,7 +104,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
     cells = _cells_of(table, (header or [PATIENT])[0], [name for name in header[1:] if name not in known_names])
     if not cells.names:
         raise CohortError(Fault(str(path), "no row", "a row for each patient", "add the patients"))
-    return cells
+    return cells._replace(doubt=_doubt_of_names(path, cells))
 
 
 def _cells_of(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
@@ -149,9 +159,17 @@ def numbers_of(
 
 def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
     """Labels by patient and entity, 0, 1 or missing; faults are noted."""
-    step = "code the label as 0 and 1"
+    step = "code the label as 0 and 1, in a column for each entity"
     values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
     return pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(columns))
+
+
+def by_entity(columns: Sequence[str]) -> str:
+    """The next step where the columns of labels are not those of the entities; one column may hold their names."""
+    if len(columns) != 1:
+        return "name one column for each entity"
+    turned = f"pandas.get_dummies(labels[{columns[0]!r}], dtype=int)"
+    return f"write a column for each entity, 1 where {quoted(columns[0])} names it and 0 elsewhere, as {turned} does"
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
@@ -166,9 +184,39 @@ def read_names(path: Path) -> list[str]:
     """The names of a table's columns; none where `read_cells` will say why there are none."""
     if path.suffix != ".parquet":
         return read_header(path)
-    with suppress(OSError, ArrowException):
-        return list(pq.read_schema(path).names)
-    return []
+    names: list[str] = []
+    index: list[str] = []
+    with suppress(OSError, ArrowException, TypeError, AttributeError):
+        schema = pq.read_schema(path)
+        names = list(schema.names)
+        noted = (schema.pandas_metadata or {}).get("index_columns", [])  # an index that counts rows is no column
+        index = [name for name in noted if isinstance(name, str) and name in names]
+    if len(index) > 1:
+        step = "make one of them the index, or reset_index() and put the patients' names first"
+        raise CohortError(Fault(str(path), f"an index of {few(index)}", "one column that names the patients", step))
+    return [*index, *(name for name in names if name not in index)]
+
+
+def _doubt_of_names(path: Path, cells: Cells) -> str:
+    """Why the first column may not name the patients: it is of numbers, and is not called as names are.
+
+    A `CohortError` where another column is, or where the numbers have decimals.
+    """
+    numbers = np.array([number(text) for text in cells.names])
+    nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
+    named = not nameless and _NAMES.search(cells.first) is not None
+    if named or not np.isfinite(numbers).all() or numbers.size < 2:
+        return ""
+    called = "a column without a name" if nameless else f"the column {visible(cells.first)}"
+    better = next((name for name in cells.unknown if _NAMES.search(name)), None)
+    if better is not None or (numbers % 1 != 0).any():
+        found = f"numbers in {called}, such as {cells.names[0]}, as the patients' names"
+        step = f"put the column {visible(better)} first" if better else "put their names in the first column"
+        step += "; pandas writes its index first, unless to_csv or to_parquet has index=False"
+        raise CohortError(Fault(str(path), found, "the column that names the patients", step))
+    if nameless or (np.diff(numbers) == 1).all():
+        return ""
+    return f"patients are named by {called}, which holds numbers ({few(cells.names[:3])}); is that their name?"
 
 
 def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
@@ -203,7 +251,7 @@ class Given(NamedTuple):
 
     measured : (P, M) which values of the cohort were; the others are 0 there. digests : SHA-256 by file name, that of a
     file of labels by `labels/` and its name. ignored : columns that the bundle does not know. dropped : features of the
-    bundle that the table lacks. left_out : labelled patients that the table lacks.
+    bundle that the table lacks. left_out : labelled patients that the table lacks. doubt : of `Cells`.
     """
 
     bundle: Bundle
@@ -213,6 +261,12 @@ class Given(NamedTuple):
     ignored: Sequence[str]
     dropped: Sequence[str]
     left_out: Sequence[str] = ()
+    doubt: str = ""
+
+    def frame(self) -> pd.DataFrame:
+        """(P, M) The code of each patient by name, missing where nothing was measured."""
+        values = np.where(self.measured, self.cohort.values, np.nan)
+        return pd.DataFrame(values, index=list(self.cohort.patients), columns=list(self.cohort.features))
 
 
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> Given:
@@ -229,7 +283,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
     """
     if path.is_dir():
         cohort = load_cohort(path)
-        gaps = np.zeros(cohort.values.shape, dtype=np.bool_)
+        gaps, doubt = np.zeros(cohort.values.shape, dtype=np.bool_), ""
         known = set(bundle.features)
         unknown = [name for name in cohort.features if name not in known]
         told = set(cohort.provenance.get("dropped_features") or ())
@@ -246,7 +300,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
             step = "fill in what was measured: -1, 0 or 1"
             raise CohortError(Fault(str(path), "no value of any feature", "one or more", step))
         cohort = Cohort(path.stem, tuple(cells.columns), names, np.where(gaps, 0, values).astype(np.int8), nothing)
-        unknown, told, files = list(cells.unknown), set[str](), [path]
+        unknown, told, files, doubt = list(cells.unknown), set[str](), [path], cells.doubt
     have = set(cohort.features)
     missing = [name for name in bundle.features if name not in have]
     unsaid = [name for name in missing if name not in told]
@@ -265,7 +319,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
     by_name = np.argsort(np.array(cohort.patients, dtype=object))
     columns = [cohort.features.index(name) for name in model.features]
     measured = ~gaps[by_name][:, columns]
-    return Given(model, _ordered(cohort, model.features), measured, digests, unknown, missing)
+    return Given(model, _ordered(cohort, model.features), measured, digests, unknown, missing, doubt=doubt)
 
 
 def read_labels(path: Path, given: Given) -> Given:
@@ -276,6 +330,7 @@ def read_labels(path: Path, given: Given) -> Given:
     cells = read_cells(path, "entity", given.bundle.entities)
     if not cells.columns:
         step = "name the columns as `afa bundle show` does"
+        step = by_entity(cells.unknown) if len(cells.unknown) == 1 else step
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
     table = labels_of(cells, list(cells.columns))
     CohortError.raise_for(cells.table.faults.listed())

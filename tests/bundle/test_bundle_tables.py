@@ -221,3 +221,40 @@ def test_damaged_potentials_are_not_blamed_on_the_tables_beside_them(folder: Pat
     (folder / "unary.csv").write_text("entity,feature,potential\nble")
     faults, _ = validate_bundle(folder)
     assert {Path(fault.where.split(",")[0]).name for fault in faults} == {"unary.csv"}
+
+
+FEATURES = """feature,kind,unit,low,high
+heat,continuous,degrees C,36,70
+noise,binary,,,
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (b"degrees C", "°C".encode("latin-1"), "line 2: found bytes that are not UTF-8"),
+        (b"heat,continuous", b"heat,Continuous", "line 2, column kind: found 'Continuous'"),
+        (b"36,70", b"70,36", "line 2, column low: found 70, above high (36)"),
+        (b"noise,binary", b"heat,binary", "line 3, column feature: found 'heat', as in line 2"),
+    ],
+)
+def test_one_wrong_cell_of_features_csv_is_one_fault(tmp_path, old, new, words):
+    (tmp_path / "bundle.yaml").write_text('name: pump\nversion: "1"\n')
+    rows = "leak,heat,,0.1,0.6,0.1,0.2\nleak,noise,,,0.6,,0.2\nworn,heat,,0.1,0.6,0.1,0.2\nworn,noise,,,0.6,,0.2\n"
+    shares = "p_low_with,p_high_with,p_low_without,p_high_without"
+    (tmp_path / "unary.csv").write_text(f"entity,feature,potential,{shares}\n{rows}")
+    (tmp_path / "pairwise.csv").write_text("entity,feature_a,feature_b,potential\nleak,heat,noise,1\n")
+    (tmp_path / "features.csv").write_bytes(FEATURES.encode())
+    assert validate_bundle(tmp_path)[0] == []
+    (tmp_path / "features.csv").write_bytes(FEATURES.encode().replace(old, new))
+    faults, _ = validate_bundle(tmp_path)
+    assert len(faults) == 1
+    assert str(faults[0]).startswith(f"{tmp_path / 'features.csv'}, {words}")
+
+
+def test_columns_without_a_name_are_told_by_their_places(folder: Path) -> None:
+    (folder / "costs.csv").write_text("feature,cost,,\nCXCL8,1,,\n")
+    assert (
+        "found 2 columns without a name, the columns 3, 4; expected one. Next step: name or remove them"
+        in "\n".join(map(str, validate_bundle(folder)[0]))
+    )

@@ -158,29 +158,29 @@ def test_a_graph_keeps_log_odds_between_0_and_1():
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
-        ("several", "each of the 3 entities has probability 1/2; priors.csv can say otherwise."),
-        ("one", "each of the 3 entities has probability 1/3; priors.csv can say otherwise."),
+        ("several", "each of 3 entities has probability 1/2; priors.csv can say otherwise."),
+        ("one", "each of 3 entities has probability 1/3; priors.csv can say otherwise."),
         (
             "one or none",
-            "each of the 3 entities has probability 1/4, as has none of them; priors.csv can say otherwise.",
+            "each of 3 entities has probability 1/4, as has none of them; priors.csv can say otherwise.",
         ),
     ],
 )
 def test_without_priors_it_is_said_where_each_entity_starts(tmp_path, holds, words):
     bundle = afa.load_bundle(chest(tmp_path / "b", None, holds))
-    assert starting_point(bundle) == f"Before anything is measured {words}"
+    assert starting_point(bundle) == f"Before any measurement {words}"
     start = afa.TopKPlanner(bundle, k=1).posterior()
     np.testing.assert_allclose(start, starting(bundle), atol=1e-12)
 
 
 def test_with_priors_the_probabilities_are_said(tmp_path):
     bundle = afa.load_bundle(chest(tmp_path / "b", stated(0.19, 0.3, 0.05)))
-    said = "Before anything is measured, by priors.csv: infarction 0.3, embolism 0.19, pneumonia 0.05."
+    said = "Before any measurement, by priors.csv: infarction 0.3, embolism 0.19, pneumonia 0.05."
     assert starting_point(bundle) == said
     alone = starting_point(bundle, entity="embolism")
-    assert alone == "Before anything is measured embolism has probability 0.19, as priors.csv says."
+    assert alone == "Before any measurement embolism has probability 0.19, as priors.csv says."
 
 
 def test_directions_alone_say_both_starting_points():
     unary = pd.DataFrame({"spots": [1.0, -1.0]}, index=["rust", "wilt"])
-    assert "probability 1/2 by itself, and 1/2 where exactly one" in starting_point(afa.Bundle.from_frame(unary))
+    assert "probability 1/2 (1/2 where exactly one holds)" in starting_point(afa.Bundle.from_frame(unary))

@@ -109,12 +109,14 @@ def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entran
         if table.carried or not all("no such file" in fault.found for fault in error.faults):
             raise
         return f"not fetched: {config.address}"
+    if files.labels is None:
+        return "no labels.csv, with which answers could be compared"
     encoded = encode_cohort(config, files)
     patients = tuple(encoded.values.index)
     with TemporaryDirectory() as temporary:
         bundle = build_field_bundle(root, Path(temporary) / "bundle", how_often=True)
         directions = build_field_bundle(root, Path(temporary) / "directions")
-    labels = read_table_labels(files.labels or config.labels or root, patients)
+    labels = read_table_labels(files.labels, patients)
     known = labels.reindex(columns=list(bundle.entities)).astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
     cells, names = read_cells(files.table, "feature", bundle.features), list(bundle.features)
     texts = pd.DataFrame({name: cells.columns[name] for name in names}, index=list(cells.names))
