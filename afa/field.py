@@ -40,7 +40,7 @@ from afa.elicit.study import (
 )
 from afa.errors import AfaError, CohortError, ConfigError, Fault
 from afa.features import FEATURE_COLUMNS, Features, features_of, read_features
-from afa.files import atomic_folder, read_text, sha256_of, write_csv
+from afa.files import atomic_folder, read_text, read_unpacked, sha256_of, write_csv
 
 GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
 UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
@@ -105,7 +105,7 @@ def import_field(
     with atomic_folder(target, PARTS, STUDY_FILE) as made:
         if address is None:
             packed = made / TABLE_FILE
-            packed.write_bytes(gzip.compress(_plain(values), compresslevel=9, mtime=0))
+            packed.write_bytes(gzip.compress(read_unpacked(values), compresslevel=9, mtime=0))
         table = Table(
             file=values.name if address else TABLE_FILE,
             sha256=sha256_of(values if address else made / TABLE_FILE),
@@ -327,7 +327,7 @@ def _answers(
 
 def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -> list[str]:
     """Rows that are alike, patients without a label, and missing values that tell a label."""
-    lines = _plain(path).decode("utf-8-sig").splitlines()[1:]
+    lines = read_unpacked(path).decode("utf-8-sig").splitlines()[1:]  # as `read_and_encode` has read it by now
     rows = [line.partition(",")[2] for line in lines if line.strip()]
     remarks = []
     if twice := len(rows) - len(set(rows)):
@@ -359,8 +359,3 @@ def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.
 def _stated(text: str, key: str) -> str:
     found = re.search(rf"^- {key}: (.+)$", text, re.MULTILINE)
     return found.group(1).strip() if found else ""
-
-
-def _plain(path: Path) -> bytes:
-    data = path.read_bytes()
-    return gzip.decompress(data) if path.suffix == ".gz" else data

@@ -10,12 +10,15 @@ from __future__ import annotations
 import difflib
 import errno
 import fcntl
+import gzip
 import hashlib
+import io
 import math
 import os
 import shutil
 import stat
 import tempfile
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
+"""The environment variable that says how much a compressed file may unpack to, in GB, if not `DEFAULT_GB`."""
+DEFAULT_GB = 2.0
+GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+_BLOCK = 1 << 20
 
 _OURS = ".afa-"
 _RANDOM_PART = "[a-z0-9_]" * 8  # what `tempfile` puts between prefix and suffix
@@ -261,3 +269,33 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
     if status.st_size > largest:
         raise OSError(errno.EFBIG, f"{status.st_size} bytes, of which at most {largest:.0f} are read")
     return path.read_bytes()
+
+
+def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
+    """The bytes of a regular file, unpacked where its name ends in `.gz`; errors are those of `read_whole` and of gzip.
+
+    An `OSError` too where it unpacks to more than `largest_unpacked`, of which no more is read.
+    """
+    data = read_whole(path, largest)
+    if path.suffix != ".gz":
+        return data
+    most, found = largest_unpacked(), bytearray()
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+        while block := packed.read1(_BLOCK):
+            found += block
+            if len(found) > most * 1e9:
+                raise OSError(errno.EFBIG, f"more than {most:g} GB unpacked, the most that {LARGEST_UNPACKED} allows")
+    return bytes(found)
+
+
+def largest_unpacked() -> float:
+    """How many GB a compressed file may unpack to; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
+    text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
+    try:
+        gigabytes = float(text)
+    except ValueError:
+        gigabytes = math.nan
+    if not 0 < gigabytes < math.inf:
+        where = f"environment variable {LARGEST_UNPACKED}"
+        raise ConfigError(Fault(where, repr(text), "a number of GB above 0", "correct it, or unset it"))
+    return gigabytes

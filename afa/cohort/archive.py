@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import math
-import os
 import tarfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,16 +12,13 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from afa.errors import CohortError, ConfigError, Fault
+from afa.errors import CohortError, Fault
+from afa.files import GZIP_ERRORS, LARGEST_UNPACKED, largest_unpacked
 from afa.yamlfile import first_error
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
-"""The environment variable that says how much a compressed file may unpack to, in GB, if not `DEFAULT_GB`."""
-DEFAULT_GB = 2.0
-GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
 _HTML_STARTS = (b"<!doctype html", b"<html", b"<head", b"<body", b"<!doctype>", b"<?xml", b"<!--")
 _BLOCK = 1 << 20
@@ -119,19 +113,6 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
         stream.writelines(line.encode() for line in lines)
-
-
-def largest_unpacked() -> float:
-    """How many GB a compressed file may unpack to; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
-    text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
-    try:
-        gigabytes = float(text)
-    except ValueError:
-        gigabytes = math.nan
-    if not 0 < gigabytes < math.inf:
-        where = f"environment variable {LARGEST_UNPACKED}"
-        raise ConfigError(Fault(where, repr(text), "a number of GB above 0", "correct it, or unset it"))
-    return gigabytes
 
 
 def damage_of(path: Path) -> Damage | None:

@@ -30,7 +30,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from afa.cohort.archive import damage_of, largest_unpacked, open_binary, reading, tar_damage, unpacked
+from afa.cohort.archive import damage_of, open_binary, reading, tar_damage, unpacked
 from afa.cohort.config import ExpressionSource
 from afa.cohort.counters import (
     COUNTERS,
@@ -49,6 +49,7 @@ from afa.cohort.counters import (
 from afa.csvfile import few, quoted
 from afa.csvfile import number as number_of
 from afa.errors import CohortError, Fault
+from afa.files import largest_unpacked
 
 Opened = Callable[[], BinaryIO]
 Floats = npt.NDArray[np.float64]

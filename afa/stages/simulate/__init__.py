@@ -134,7 +134,7 @@ def simulate(
         for way, seed in runs_of(ways, setting.seeds):
             sums[way].add(task.walk(seen, way, seed, tick), weights[:, rows], seed)
         sums[CONSTANT].add(task.constant(seen), weights[:, rows])
-    axes: dict[str, Floats] = {FEATURES: np.arange(len(bundle.features) + 1)}
+    axes: dict[str, NDArray[Any]] = {FEATURES: np.arange(len(bundle.features) + 1)}
     if budgets is not None:
         axes[COST] = budgets
     return Simulation(curves(sums, weights, asked, axes, setting.confidence), features_needed(sums))
@@ -185,7 +185,7 @@ class Sums:
 
 
 def curves(
-    sums: Mapping[Way, Sums], weights: Floats, labels: Floats, axes: Mapping[str, Floats], confidence: float
+    sums: Mapping[Way, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
 ) -> pd.DataFrame:
     """`CURVES`, by the number of features, and where costs differ by what is spent on them.
 
