@@ -329,7 +329,8 @@ def _text_of(path: Path, faults: RowFaults) -> str | None:
     try:
         data = read_unpacked(path)
         rows = max(data.count(b"\n"), data.count(b"\r")) + 1
-        columns = re.split(rb"[\r\n]", data, maxsplit=1)[0].count(separator_of(path).encode()) + 1
+        first = min(end if end >= 0 else len(data) for end in map(data.find, (b"\n", b"\r")))
+        columns = data.count(separator_of(path).encode(), 0, first) + 1
         if rows * columns > MOST_CELLS:
             found = f"{rows:,} lines of {columns:,} fields"
             wrong = found, f"at most {MOST_CELLS:,} cells", "split the table, or leave out columns"

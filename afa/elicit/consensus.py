@@ -254,7 +254,7 @@ def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Seq
     doubted = [f"{row.entity} {row.feature} ({row.voter})" for row in against.itertuples()]
     kinds = {
         "no answer, taken as no shift": silent,
-        "a direction says higher or lower, and its probabilities the opposite": doubted,
+        "direction and probabilities say opposite things": doubted,
     }
     return [
         f"{words}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" for words, names in kinds.items() if names
