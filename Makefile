@@ -83,8 +83,9 @@ lint: $(VENV)/.ready ## formatting, lint, types, import rules, workflow lint
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
-wheel: $(VENV)/.ready ## the package by itself, dist/afa-*.whl, without the workflow
-	python -m hatchling build -t wheel
+wheel: ## the package by itself, dist/afa-*.whl, without the workflow and without building its environment
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" \
+	  && "$$folder/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 api: $(VENV)/.ready ## the reference of the Python interface, build/api/index.html
 	python tools/reference.py build/api

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
-import io
+import errno
 import math
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from afa.errors import Fault
-from afa.files import read_unpacked
+from afa.files import GZIP_ERRORS, read_unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,12 +30,15 @@ SHOWN_PER_KIND = 50
 SHOWN_TOGETHER = 20
 MOST_TEXTS = 5
 """Rows, and different texts in them, that the one line of a brief list of faults shows at most."""
+MOST_CELLS = 100_000_000
+"""Cells of a table, which are texts in memory: 8 bytes each where they repeat, and about 60 where they do not."""
 LONGEST_NAME = 200
 MOST_FAULTS = 1_000
 LARGEST = 1e100
 """Of larger numbers neither sums nor squares are sure to be finite."""
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that steer a terminal, or turn the direction of what is written around them."""
+_LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _LONGEST_SHOWN = 60
 _MOST_COMPARED = 5_000  # names that a wrong one is compared with: more would take seconds for each
 
@@ -156,7 +157,7 @@ def read_header(path: str | Path) -> list[str]:
     """The names of the columns; none where `read_table` will say why there are none."""
     text = _text_of(Path(path), RowFaults(path))
     with suppress(csv.Error):
-        return next(csv.reader(io.StringIO(text or "", newline=""), delimiter=separator_of(path), strict=True), [])
+        return next(csv.reader(_lines(text or ""), delimiter=separator_of(path), strict=True), [])
     return []
 
 
@@ -187,7 +188,7 @@ def read_table(
         line, step = len(text[: control.start()].splitlines()) or 1, "remove it"
         faults.add(line, "", f"the control character U+{ord(control[0]):04X}", "texts that can be shown", step)
     separator = separator_of(path)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    reader = csv.reader(_lines(text), delimiter=separator, strict=True)
     try:
         header = next(reader, None)
         if not header:
@@ -327,19 +328,32 @@ def _text_of(path: Path, faults: RowFaults) -> str | None:
     line = 0
     try:
         data = read_unpacked(path)
-        if b"\0" in data:
+        rows = max(data.count(b"\n"), data.count(b"\r")) + 1
+        first = min(end if end >= 0 else len(data) for end in map(data.find, (b"\n", b"\r")))
+        columns = data.count(separator_of(path).encode(), 0, first) + 1
+        if rows * columns > MOST_CELLS:
+            found = f"{rows:,} lines of {columns:,} fields"
+            wrong = found, f"at most {MOST_CELLS:,} cells", "split the table, or leave out columns"
+        elif b"\0" in data:
             wrong = "binary data", "a text file with comma-separated values", "save it as CSV in UTF-8"
         else:
             return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         wrong = f"bytes that are not UTF-8 ({error.reason})", "UTF-8 text", "save it as UTF-8"
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except GZIP_ERRORS as error:
         wrong = f"what gzip refuses ({error})", "a packed text", "pack or fetch it again"
     except OSError as error:
         wrong = error.strerror or "an error", "a readable file", "check the path"
+        if error.errno == errno.EFBIG:
+            wrong = str(error.strerror), "a smaller table", "split it, or allow more if it is the right one"
     faults.add(line, "", *wrong)
     return None
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text with their ends, LF, CR or both, without a second copy of all of it."""
+    return (line[0] for line in _LINES.finditer(text))
 
 
 def _header_is_usable(

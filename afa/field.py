@@ -105,7 +105,7 @@ def import_field(
     with atomic_folder(target, PARTS, STUDY_FILE) as made:
         if address is None:
             packed = made / TABLE_FILE
-            packed.write_bytes(gzip.compress(_plain(values), compresslevel=9, mtime=0))
+            packed.write_bytes(gzip.compress(read_unpacked(values), compresslevel=9, mtime=0))
         table = Table(
             file=values.name if address else TABLE_FILE,
             sha256=sha256_of(values if address else made / TABLE_FILE),
@@ -327,7 +327,7 @@ def _answers(
 
 def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -> list[str]:
     """Rows that are alike, patients without a label, and missing values that tell a label."""
-    lines = _plain(path).decode("utf-8-sig").splitlines()[1:]
+    lines = read_unpacked(path).decode("utf-8-sig").splitlines()[1:]  # as `read_and_encode` has read it by now
     rows = [line.partition(",")[2] for line in lines if line.strip()]
     remarks = []
     if twice := len(rows) - len(set(rows)):
@@ -359,12 +359,3 @@ def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.
 def _stated(text: str, key: str) -> str:
     found = re.search(rf"^- {key}: (.+)$", text, re.MULTILINE)
     return found.group(1).strip() if found else ""
-
-
-def _plain(path: Path) -> bytes:
-    """The content of a table that was read before; a `CohortError` where it has changed since or is too large."""
-    try:
-        return read_unpacked(path)
-    except OSError as error:
-        found = error.strerror or "an error"
-        raise CohortError(Fault(str(path), found, "the table", "check the path and the size")) from None

@@ -18,6 +18,7 @@ import os
 import shutil
 import stat
 import tempfile
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -31,10 +32,12 @@ from afa.errors import ConfigError, Fault
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
-"""The environment variable that says how much a file may hold, unpacked, in GB, if not `DEFAULT_GB`."""
-DEFAULT_GB = 2.0
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
+"""The environment variable that says how much a compressed file may unpack to, in GB, if not `DEFAULT_GB`."""
+DEFAULT_GB = 2.0
+GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+_BLOCK = 1 << 20
 
 _OURS = ".afa-"
 _RANDOM_PART = "[a-z0-9_]" * 8  # what `tempfile` puts between prefix and suffix
@@ -268,8 +271,25 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
     return path.read_bytes()
 
 
+def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
+    """The bytes of a regular file, unpacked where its name ends in `.gz`; errors are those of `read_whole` and of gzip.
+
+    An `OSError` too where it unpacks to more than `largest_unpacked`, of which no more is read.
+    """
+    data = read_whole(path, largest)
+    if path.suffix != ".gz":
+        return data
+    most, found = largest_unpacked(), bytearray()
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+        while block := packed.read1(_BLOCK):
+            found += block
+            if len(found) > most * 1e9:
+                raise OSError(errno.EFBIG, f"more than {most:g} GB unpacked, the most that {LARGEST_UNPACKED} allows")
+    return bytes(found)
+
+
 def largest_unpacked() -> float:
-    """How many GB a file may hold, unpacked; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
+    """How many GB a compressed file may unpack to; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
     text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
     try:
         gigabytes = float(text)
@@ -279,24 +299,3 @@ def largest_unpacked() -> float:
         where = f"environment variable {LARGEST_UNPACKED}"
         raise ConfigError(Fault(where, repr(text), "a number of GB above 0", "correct it, or unset it"))
     return gigabytes
-
-
-def read_unpacked(path: Path) -> bytes:
-    """The content of a regular file, unpacked where its name ends in .gz, of at most `largest_unpacked` GB.
-
-    Raises
-    ------
-    OSError : as of `read_whole`; EOFError, gzip.BadGzipFile, zlib.error : what gzip refuses.
-
-    """
-    gigabytes = largest_unpacked()
-    most, told = round(gigabytes * 1e9), f"more than {gigabytes:g} GB unpacked, the most that {LARGEST_UNPACKED} allows"
-    if path.is_file() and path.stat().st_size > most:
-        raise OSError(errno.EFBIG, told)
-    data = read_whole(path)
-    if path.suffix == ".gz":
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-            data = packed.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, told)
-    return data

@@ -326,7 +326,7 @@ def test_what_nobody_answered_is_said(pumps: Path, tmp_path: Path) -> None:
     remarks = import_field(pumps, tmp_path / "pumps")
     assert "no cut point, so cut by the table itself: pressure" in remarks
     assert any(said.startswith("no answer, taken as no shift: leak noise, leak site_a") for said in remarks)
-    assert "a direction against its own probabilities: leak pressure (ann)" in remarks
+    assert "direction and probabilities say opposite things: leak pressure (ann)" in remarks
     assert "1 of 9 patients have no label: they are not scored" in remarks
 
 

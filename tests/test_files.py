@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import os
-import resource
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from afa.cohort.tables import read_cells
+from afa.csvfile import read_table
+from afa.errors import CohortError
 from afa.files import LARGEST_UNPACKED, atomic_file, atomic_folder, read_unpacked, sha256_of
 
 Writer = Callable[[Path], AbstractContextManager[Path]]
@@ -114,26 +117,43 @@ def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
     assert sha256_of(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-@pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])
-def test_a_file_is_read_up_to_the_limit_of_the_project_and_one_beyond_it_is_refused_by_the_variables_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    content = b"a,b\n" * 250
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+def test_a_packed_file_is_read_up_to_what_the_setting_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = tmp_path / "t.csv.gz"
+    packed.write_bytes(gzip.compress(b"a" * 1_000))
     monkeypatch.setenv(LARGEST_UNPACKED, "1e-6")
-    assert read_unpacked(tmp_path / name) == content
-    monkeypatch.setenv(LARGEST_UNPACKED, "0.999e-6")
-    with pytest.raises(OSError) as told:  # noqa: PT011 (its words are compared below)
-        read_unpacked(tmp_path / name)
-    assert LARGEST_UNPACKED in str(told.value.strerror)
+    assert read_unpacked(packed) == b"a" * 1_000
+    packed.write_bytes(gzip.compress(b"a" * 1_001))
+    with pytest.raises(OSError, match=LARGEST_UNPACKED):
+        read_unpacked(packed)
+    (fault,) = read_table(packed, required=["a"]).faults.listed()
+    assert str(fault).startswith(
+        f"{packed}: found more than 1e-06 GB unpacked, the most that {LARGEST_UNPACKED} allows"
+    )
 
 
-def test_a_small_file_that_unpacks_to_gigabytes_is_not_unpacked_to_its_end(
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_table_of_more_cells_than_are_read_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("afa.csvfile.MOST_CELLS", 12)
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(end.join(["p,a,b", "x,0,1", "y,1,0", "z,0,0"]).encode()))
+    assert list(read_table(path, required=["p", "a", "b"]).columns["p"]) == ["x", "y", "z"]
+    path.write_bytes(gzip.compress(end.join(["p,a,b", "x,0,1", "y,1,0", "z,0,0", "w,0,0"]).encode()))
+    (fault,) = read_table(path, required=["p", "a", "b"]).faults.listed()
+    assert (fault.found, fault.expected) == ("5 lines of 3 fields", "at most 12 cells")
+
+
+def test_a_parquet_table_of_more_cells_or_bytes_than_are_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(bytes(1 << 26)) * 64)  # 4 GB
-    monkeypatch.setenv(LARGEST_UNPACKED, "0.1")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(OSError, match=r"more than 0\.1 GB unpacked"):
-        read_unpacked(tmp_path / "bomb.csv.gz")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600_000
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"patient": ["p", "q"], "a": [0, 1]}).to_parquet(path, index=False)
+    assert list(read_cells(path, "feature", ["a"]).columns["a"]) == ["0", "1"]
+    monkeypatch.setenv(LARGEST_UNPACKED, "1e-9")
+    with pytest.raises(CohortError, match=LARGEST_UNPACKED):
+        read_cells(path, "feature", ["a"])
+    monkeypatch.delenv(LARGEST_UNPACKED)
+    monkeypatch.setattr("afa.cohort.tables.MOST_CELLS", 3)
+    with pytest.raises(CohortError, match="2 patients x 2 columns; expected at most 3 cells"):
+        read_cells(path, "feature", ["a"])

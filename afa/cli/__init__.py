@@ -10,6 +10,7 @@ import codecs
 import gc
 import io
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -27,31 +28,31 @@ NEW_OBJECTS = 50_000
 """New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""
 
 app = typer.Typer(
-    help="Says which measurement to take next, from what you know (zero-shot active feature acquisition).",
+    help="Says which measurement to take next, from what you know.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-USE, WORKFLOW = "Use", "Workflow"
-for command in (
-    plan.demo,
-    plan.plan,
-    plan.serve,
-    simulate.simulate,
-    simulate.score,
-    cohort.encode,
-    simulate.phenotypes,
-):
-    app.command(rich_help_panel=USE)(command)
-app.add_typer(bundle.app, name="bundle", rich_help_panel=USE)
-app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)
-app.add_typer(cohort.app, name="cohort", rich_help_panel=USE)
-app.add_typer(cohort.fields, name="field", rich_help_panel=USE)
-app.add_typer(cohort.league, name="league", rich_help_panel=WORKFLOW)
-app.add_typer(stage.experiments, name="experiment", rich_help_panel=WORKFLOW)
-app.add_typer(stage.summaries, name="summary", rich_help_panel=WORKFLOW)
+for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, simulate.score, cohort.encode):
+    app.command()(command)
+app.add_typer(bundle.app, name="bundle")
+app.add_typer(elicit.app, name="elicit")
+
+# The other commands are for building fields and for the rules of the workflow: the help names them in one line.
+OTHERS = {
+    "field": cohort.fields,
+    "cohort": cohort.app,
+    "league": cohort.league,
+    "experiment": stage.experiments,
+    "summary": stage.summaries,
+}
+for name, others in OTHERS.items():
+    app.add_typer(others, name=name, hidden=True)
+app.command(hidden=True)(simulate.phenotypes)
+named = [inner.name for inner in report.app.registered_commands]
+app.info.epilog = f"Other commands, for fields and the workflow: {', '.join([*OTHERS, *map(str, named)])}."
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):
-    inner.rich_help_panel = WORKFLOW
+    inner.hidden = True
     app.registered_commands.append(inner)
 for group in (app, *(each.typer_instance for each in app.registered_groups if each.typer_instance)):
     for inner in group.registered_commands:
@@ -111,6 +112,7 @@ def main() -> None:
             raise
         with suppress(OSError):  # the log may be on the disk that is full
             for fault in told.faults:
-                said = str(fault)
-                typer.echo(said if said.startswith("afa: ") else f"afa: {said}", err=True)
+                # Where a command line is at fault, the fault begins with the program's name already.
+                said = re.sub(r"^afa(: | )", "", str(fault))
+                typer.echo(f"afa: {said}", err=True)
         sys.exit(2)

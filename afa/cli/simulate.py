@@ -45,7 +45,9 @@ def simulate(
         str | None,
         typer.Option(help="scores to compare; default linearity; with --entity or --coupling explicit two_elbo"),
     ] = None,
-    gain: Annotated[str, typer.Option(help="gains to compare, comma-separated: cmi, f_target, wald_magnitude")] = "cmi",
+    gain: Annotated[
+        str, typer.Option(help="gains to compare, comma-separated: cmi, f_target, wald_magnitude, information")
+    ] = "cmi",
     costs: options.Costs = None,
     labels: Annotated[
         Path | None, typer.Option(help="CSV: a column of patients, then one of 0, 1 or nothing for each entity")
@@ -69,11 +71,19 @@ def simulate(
     from afa.bundle import load_bundle
     from afa.bundle.priors import starting_point
     from afa.cohort.tables import read_labels, read_patients
-    from afa.planner import ALL_DUELS_UP_TO, DUEL_GAINS, SCORES
+    from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
     from afa.planner.options import gauge_of, question_of, tau_of
-    from afa.report.simulation import CARD, FILES, explore_simulation, labels_text, needed_text, write_simulation
+    from afa.report.simulation import (
+        CARD,
+        FILES,
+        cost_text,
+        explore_simulation,
+        labels_text,
+        needed_text,
+        write_simulation,
+    )
     from afa.stages.inputs import words
-    from afa.stages.simulate import runs_of, simulate, some_patients, ways_of
+    from afa.stages.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
     from afa.stages.simulate.walks import Setting
 
     model, costs = load_bundle(bundle), costs or "own"
@@ -98,12 +108,13 @@ def simulate(
         confidence=confidence,
         threads=threads,
     )
-    gains = words("--gain", gain, DUEL_GAINS)
+    gains = words("--gain", gain, GAINS)
     scores = words("--score", score or ("two_elbo" if entity or setting.explicit else "linearity"), SCORES)
     usual = COMPARED_BINARY if entity else COMPARED
     if len(model.entities) > ALL_DUELS_UP_TO:
         usual = usual.replace("priority_all", "priority_clusters")
-    ways = ways_of(_distinct("--allocation", allocation or usual), gains, scores)
+    rules = _distinct("--allocation", allocation) if allocation else usual_rules(usual, gains)
+    ways = ways_of(rules, gains, scores)
     given = read_patients(cohort, model, drop_missing=drop_missing)
     given = given if labels is None else read_labels(labels, given)
     say = partial(typer.echo, err=json)  # what is no JSON, to where people read it
@@ -138,11 +149,14 @@ def simulate(
         typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
     asked_of_one = task.holds or ("one" if entity is None and not setting.explicit else None)
-    typer.echo(starting_point(given.bundle, asked_of_one, entity))
-    typer.echo(f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}")
-    if against := labels_text(made.curves):
-        typer.echo(against)
-    typer.echo(f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}")
+    said = (
+        starting_point(given.bundle, asked_of_one, entity),
+        f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}",
+        cost_text(made.curves),
+        labels_text(made.curves),
+        f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}",
+    )
+    typer.echo("\n".join(filter(None, said)))
 
 
 def score(

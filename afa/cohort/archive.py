@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +13,12 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from afa.errors import CohortError, Fault
-from afa.files import LARGEST_UNPACKED, largest_unpacked
+from afa.files import GZIP_ERRORS, LARGEST_UNPACKED, largest_unpacked
 from afa.yamlfile import first_error
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
 _HTML_STARTS = (b"<!doctype html", b"<html", b"<head", b"<body", b"<!doctype>", b"<?xml", b"<!--")
 _BLOCK = 1 << 20

@@ -18,7 +18,7 @@ from pyarrow import ArrowException
 
 from afa.csvfile import LONGEST_NAME, few, first_of, is_name, quoted, visible
 from afa.errors import AfaError, CohortError, Fault
-from afa.files import atomic_file, atomic_folder, digest_faults, sha256_of
+from afa.files import LARGEST_UNPACKED, atomic_file, atomic_folder, digest_faults, largest_unpacked, sha256_of
 from afa.yamlfile import read_mapping
 
 FEATURES_FILE = "features.parquet"
@@ -200,17 +200,26 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
     return table.set_axis(table.index.map(str), axis=0)
 
 
-def parquet_table(path: Path, step: str, wanted: Collection[str] | None = None) -> pd.DataFrame:
-    """The columns of a Parquet file, all unless named; a `CohortError` where it is not one of numbers and texts."""
+def parquet_table(
+    path: Path, step: str, wanted: Collection[str] | None = None, most: int = LARGEST_TABLE
+) -> pd.DataFrame:
+    """The columns of a Parquet file, all unless named; a `CohortError` where it is not one of numbers and texts.
+
+    most : cells that it may have. It may not unpack to more than `largest_unpacked` either, by what it says itself.
+    """
     wrong: Fault | None = None
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
+            size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
             columns = [column for column in schema if wanted is None or column.name in wanted]
             strange = [one for one in columns if not any(getattr(pa.types, f"is_{kind}")(one.type) for kind in _KINDS)]
-            if rows * max(1, len(schema)) > LARGEST_TABLE:
-                found, expected = f"{rows} patients x {len(schema)} columns", f"at most {LARGEST_TABLE:,} cells"
+            if rows * max(1, len(schema)) > most:
+                found, expected = f"{rows} patients x {len(schema)} columns", f"at most {most:,} cells"
                 wrong = Fault(str(path), found, expected, "split the cohort")
+            elif size > largest_unpacked() * 1e9:
+                found, expected = f"{size / 1e9:.3g} GB unpacked", f"at most what {LARGEST_UNPACKED} allows"
+                wrong = Fault(str(path), found, expected, "set it higher if the file is the right one")
             elif twice := [name for name, count in Counter(schema.names).items() if count > 1]:
                 wrong = Fault(str(path), f"columns {few(twice)} more than once", "each column once", "rename them")
             elif strange:

@@ -29,6 +29,7 @@ from afa.cohort.cohort import (
     parquet_table,
 )
 from afa.csvfile import (
+    MOST_CELLS,
     CsvTable,
     few,
     name_column,
@@ -93,7 +94,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
         raise CohortError(Fault(str(path), found, "the patients' names in the first column", "put them there"))
     wanted = {*header[:1], *known, *others}
     if path.suffix == ".parquet":
-        table = _table_of(parquet_table(path, "write it again, or save it as CSV", wanted), str(path))
+        table = _table_of(parquet_table(path, "write it again, or save it as CSV", wanted, MOST_CELLS), str(path))
     elif len(header) == 1 and not any(mark in header[0] for mark in ";\t|,"):
         step = f"put commas between the fields, the patients' names first, then one column per {kind}"
         raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))

@@ -252,7 +252,10 @@ def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Seq
     high, low = (unary[f"p_{side}_with"] - unary[f"p_{side}_without"] for side in ("high", "low"))
     against = unary[unary["direction"] * (high - low).round(9) < 0]
     doubted = [f"{row.entity} {row.feature} ({row.voter})" for row in against.itertuples()]
-    kinds = {"no answer, taken as no shift": silent, "a direction against its own probabilities": doubted}
+    kinds = {
+        "no answer, taken as no shift": silent,
+        "direction and probabilities say opposite things": doubted,
+    }
     return [
         f"{words}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" for words, names in kinds.items() if names
     ]

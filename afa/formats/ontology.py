@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from afa.errors import BundleError, Fault
-from afa.files import read_whole
+from afa.files import GZIP_ERRORS, read_unpacked
 
 TERM = re.compile(r"HP:\d{7}")
 COLUMNS = ("hpo_id", "name", "parents", "alt_ids")
@@ -125,9 +123,8 @@ def read_ontology(path: str | Path) -> Ontology:
 def text_of(path: Path) -> str:
     """The text of a file, packed or not; Latin-1 where it is not UTF-8, as some of the older tables are."""
     try:
-        data = read_whole(path, 1 << 30)
-        data = gzip.decompress(data) if path.suffix == ".gz" else data
-    except (OSError, EOFError, zlib.error) as error:
+        data = read_unpacked(path, 1 << 30)
+    except (OSError, *GZIP_ERRORS) as error:
         found = getattr(error, "strerror", None) or str(error)
         raise BundleError(Fault(str(path), found, "a readable file", "check the path")) from None
     try:

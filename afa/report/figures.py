@@ -242,8 +242,9 @@ def save_figure(figure: Shown, path: str | Path = "") -> Shown:
 
 
 def curves_figure(curves: pd.DataFrame, title: str) -> Shown:
-    """Each way with its intervals: one panel a metric."""
-    shown = [metric for metric in CURVES if (curves["metric"] == metric).any()]
+    """Each way with its intervals: a panel a metric, and where costs differ another by what was spent."""
+    found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
+    shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
     figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)
     keys = ["allocation", "gain", "score"]
     several = [name for name in keys[1:] if len(set(curves[name]) - {""}) > 1]
@@ -252,11 +253,13 @@ def curves_figure(curves: pd.DataFrame, title: str) -> Shown:
         parts = {"gain": str(gain), "score": str(score)}
         label = ", ".join([str(rule), *(parts[name] for name in several if parts[name])])
         style = PLAIN.get(str(rule)) or next(styles)
-        for panel, metric in zip(axes, shown, strict=False):
-            rows = lines[lines["metric"] == metric].rename(columns={"score": "method"})
+        for panel, (metric, counted) in zip(axes, shown, strict=False):
+            rows = lines[(lines["metric"] == metric) & (lines["counted"] == counted)]
+            rows = rows.rename(columns={"score": "method"})
             draw_accuracy(panel, rows, label=label, style=style)
-    for panel, metric in zip(axes, shown, strict=False):
-        panel.set(title=CURVES[metric], xlabel="features observed", ylim=(-0.02, 1.02))
+    for panel, (metric, counted) in zip(axes, shown, strict=False):
+        spent = "cost of the features observed"
+        panel.set(title=CURVES[metric], xlabel=spent if counted == "cost" else "features observed", ylim=(-0.02, 1.02))
     for panel in axes[len(shown) :]:
         panel.set_axis_off()
     shared_legend(figure, columns=6)

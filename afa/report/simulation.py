@@ -27,11 +27,11 @@ from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_csv
 from afa.orders import random_orders
 from afa.planner import TopKPlanner
-from afa.planner.options import EXPLICIT_SCORES, bundle_given, gauge_of
+from afa.planner.options import EXPLICIT_SCORES, INFORMATION, bundle_given, gauge_of
 from afa.report.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of, write_explorer
 from afa.rulenames import COMPARED, COMPARED_BINARY
 from afa.spreadsheet import marked_table
-from afa.stages.simulate import Simulation, ways_of
+from afa.stages.simulate import COST, FEATURES, Simulation, usual_rules, ways_of
 from afa.stages.simulate import simulate as followed
 from afa.stages.simulate.walks import Setting, Way, is_compiled, measured_first, planned, planner_of, ranked
 
@@ -85,11 +85,12 @@ def explore_simulation(
 
 def _by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
     """B patients, values (B, M), as planners ask, one each."""
-    weighs = bool(way.gain) and ":" not in way.allocation
+    weighs = bool(way.gain) and way.gain != INFORMATION and ":" not in way.allocation
 
     def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
         view, asked = planner._view(), planner.suggest()
         ahead = view.total_gain(view.resolved) if way.gain else view.largest_unary
+        ahead = view.information() if way.gain == INFORMATION else ahead
         worth = ahead[view.features.index(asked.features[0])] if asked else 0.0
         fallback = weighs and asked is not None and asked.over is None
         found = [ranked(planner, score) for score in scores]
@@ -156,19 +157,37 @@ def labels_text(curves: pd.DataFrame) -> str:
     if not found:
         return ""
     rows = curves[curves["metric"] == found[0]].rename(columns=HEADS)
-    last = int(rows["t"].max())
     ways = [name for name in ("rule", "gain", "score") if name == "rule" or rows[name].nunique() > 2]
-    at = rows.set_index([*ways, "t"])["value"].unstack("t", sort=False)
-    at = at[[*(t for t in SHOWN_ROUNDS if t < last), last]].rename_axis(columns=None).reset_index()
-    title = f"Against the labels: {LABELLED[found[0]]}, by the number of features"
-    return f"{title}\n{at.to_string(index=False, float_format='{:.2f}'.format)}"
+    tables = []
+    for counted, said in ((FEATURES, "by the number of features"), (COST, "by what these cost")):
+        of = rows[rows["counted"] == counted]
+        if of.empty:
+            continue
+        every = of["t"].unique()
+        shown = [*(every[place] for place in SHOWN_ROUNDS if place < len(every) - 1), every[-1]]
+        at = of.set_index([*ways, "t"])["value"].unstack("t", sort=False)[shown]
+        at = at.rename(columns="{:.6g}".format).rename_axis(columns=None).reset_index()
+        title = f"Against the labels: {LABELLED[found[0]]}, {said}"
+        tables.append(f"{title}\n{at.to_string(index=False, float_format='{:.2f}'.format)}")
+    return "\n".join(tables)
+
+
+def cost_text(curves: pd.DataFrame) -> str:
+    """Which of the tables to read where costs differ; empty where they do not."""
+    if not (curves["counted"] == COST).any():
+        return ""
+    return (
+        "Costs differ: read the lines and tables by cost. Rules that weigh the gain by its cost take cheap features "
+        "first, so by the number of features they look worse than they are."
+    )
 
 
 @dataclass(frozen=True, repr=False)
 class Simulated:
     """What came of a simulation.
 
-    curves : the share of patients that is right by the number of features observed, with intervals; by rule.
+    curves : the share of patients that is right by the number of features observed, with intervals; by rule. Where
+        costs differ also by what was spent: the column `counted` says `features` or `cost`, and `t` how many or much.
     features_needed : quantiles of how many were needed, by rule and criterion. patients : whom it was about.
     left_out : patients of whom nothing was measured, by name. gaps : the share of values that were not measured; they
     are never asked for, and what is right is what all that was measured says. title : what was asked.
@@ -269,7 +288,7 @@ def simulate(
         labels = labelled.reindex(columns=[name for name in model.entities if name in y.columns]).astype("Int8")
     cohort = Cohort("table X", model.features, names, np.nan_to_num(values).astype(np.int8), labels)
     usual = "two_elbo" if entity or gauge_of(model, coupling) == "explicit" else "linearity"
-    rules = rules or (COMPARED_BINARY if entity else COMPARED).split(",")
+    rules = rules or usual_rules(COMPARED_BINARY if entity else COMPARED, [gain])
     ways = ways_of(rules, [gain], [score or usual])
     setting = Setting(
         k=k,

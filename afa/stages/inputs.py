@@ -201,7 +201,9 @@ def words(option: str, text: str, known: Sequence[str]) -> list[str]:
     """Words from a comma-separated text, each one of `known`, at least one and none twice."""
     parts = [part.strip() for part in text.split(",")]
     if not set(parts) <= set(known) or len(set(parts)) < len(parts):
-        raise ConfigError(Fault(option, repr(text), f"distinct words of {', '.join(known)}", f"pass e.g. {known[0]}"))
+        raise ConfigError(
+            Fault(option, repr(text), f"a choice from {', '.join(known)}, each once", f"pass e.g. {known[0]}")
+        )
     return parts
 
 

@@ -232,7 +232,7 @@ def test_one_thing_is_spelled_and_explained_alike_in_all_commands():
         "field": "field folder",
         "run": "folder of a finished",
     }
-    other = {("simulate", "cohort")}
+    other = {("simulate", "cohort"), ("score", "cohort")}
     found = set()
     for words, command in leaves(get_command(app)):
         for place, parameter in enumerate(command.params):

@@ -33,14 +33,30 @@ print(json.dumps(said))
 """
 
 
-def test_help_has_two_groups_and_users_come_first() -> None:
+def test_help_lists_what_a_user_needs_and_names_the_other_commands_in_one_line() -> None:
     shown = afa("-h").stdout
-    use, workflow = shown.index("Use"), shown.index("Workflow")
-    for command in ("demo", "plan", "simulate", "encode", "bundle"):
-        assert use < re.search(rf"│ {command} ", shown).start() < workflow
-    for command in ("notebook", "publish", "summary", "experiment"):
-        assert re.search(rf"│ {command} ", shown).start() > workflow
+    assert "Says which measurement to take next, from what you know." in shown
+    listed = re.findall(r"^│ ([a-z]+) ", shown.partition("Commands")[2], re.MULTILINE)
+    assert listed == ["demo", "plan", "serve", "simulate", "score", "encode", "bundle", "elicit"]
+    others = " ".join(shown.partition("Other commands")[2].split())
+    for command in ("field", "cohort", "league", "experiment", "summary", "notebook", "publish", "report"):
+        assert re.search(rf"\b{command}[,.]", others)
+        assert afa(command, "-h").returncode == 0
     assert afa("plan", "-h").stdout == afa("plan", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("frob", "afa: found no such command 'frob'"),
+        ("bundle frob", "afa: bundle: found no such command 'frob'"),
+        ("plan", "afa: plan: found no BUNDLE"),
+        ("plan --frob", "afa: plan: found the unknown option --frob"),
+        ("plan x --k no", "afa: plan, --k: found 'no'"),
+    ],
+)
+def test_an_error_names_the_program_once(typed: str, said: str) -> None:
+    assert afa(*typed.split()).stderr.startswith(said)
 
 
 def test_the_version_is_told_by_the_program_and_by_the_module() -> None:

@@ -128,12 +128,12 @@ def test_a_mistake_on_the_command_line_is_named_by_what_was_typed(words: str, fo
 @pytest.mark.parametrize(
     ("words", "found", "step"),
     [
-        ("plan", "afa plan: found no BUNDLE", "run `afa plan -h`"),
+        ("plan", "afa: plan: found no BUNDLE", "run `afa plan -h`"),
         ("plann plants", "afa: found no such command 'plann'", "did you mean 'plan'?"),
-        ("bundle valdate plants", "afa bundle: found no such command 'valdate'", "did you mean 'validate'?"),
+        ("bundle valdate plants", "afa: bundle: found no such command 'valdate'", "did you mean 'validate'?"),
         ("plan plants --kk 1", "found the unknown option --kk", "did you mean --k?"),
-        ("plan plants --k two", "afa plan, --k: found 'two'; expected a valid integer.", "run `afa plan -h`"),
-        ("plan plants --k 0", "afa plan, --k: found '0'; expected greater than or equal to 1.", "run `afa plan -h`"),
+        ("plan plants --k two", "afa: plan, --k: found 'two'; expected a valid integer.", "run `afa plan -h`"),
+        ("plan plants --k 0", "afa: plan, --k: found '0'; expected greater than or equal to 1.", "run `afa plan -h`"),
         (
             "plan plants --holds all",
             "found 'all'; expected one of 'several', 'one', 'one or none'.",

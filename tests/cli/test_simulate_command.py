@@ -19,11 +19,12 @@ from afa.bundle import save_bundle
 from afa.cli import app
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
+from afa.orders import random_orders
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.report.simulation import write_simulation
 from afa.rulenames import COMPARED_BINARY
-from afa.stages.simulate import areas_of, simulate, some_patients, ways_of
-from afa.stages.simulate.walks import Setting, Way, rounds_until
+from afa.stages.simulate import areas_of, simulate, some_patients, usual_rules, ways_of
+from afa.stages.simulate.walks import Setting, Way, budgets_of, rounds_until
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 
@@ -49,7 +50,7 @@ def order_of(planner):
 
 def share(curves, way, metric):
     chosen = curves[(curves["allocation"] == way.allocation) & (curves["gain"] == way.gain)]
-    chosen = chosen[(chosen["score"] == way.score) & (chosen["metric"] == metric)]
+    chosen = chosen[(chosen["score"] == way.score) & (chosen["metric"] == metric) & (chosen["counted"] == "features")]
     assert list(chosen["t"]) == list(range(len(FEATURES) + 1))
     return chosen["value"].to_numpy()
 
@@ -180,7 +181,8 @@ def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny)
     assert share(made.curves, way, "label_p_at_k")[-1] == pytest.approx(np.mean(right))
     rows = made.curves[made.curves["metric"] == "label_p_at_k"]
     assert set(rows["n"]) == {3}
-    assert rows[rows["allocation"] == "constant"]["value"].tolist() == pytest.approx([2 / 3] * 6)
+    rows = rows[(rows["allocation"] == "constant") & (rows["counted"] == "features")]
+    assert rows["value"].tolist() == pytest.approx([2 / 3] * 6)
 
 
 def test_the_constant_answers_are_the_usual_winner_and_the_usual_top_k(bundle_tiny):
@@ -303,7 +305,7 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
     assert card["cohort"]["simulated_on"] == 4
     rows = pd.read_csv(first / "curves.csv", keep_default_na=False)
     assert set(rows["allocation"]) == {"priority_all", "greedy", "largest_unary", "random", "constant"}
-    assert set(rows["t"]) == set(range(6))
+    assert set(rows.loc[rows["counted"] == "features", "t"]) == set(range(6))
 
 
 def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, monkeypatch):
@@ -382,12 +384,135 @@ def test_labels_are_compared_with_the_answers_in_a_table_of_their_own(table, tmp
     options = ("--entity", "bleeding", "--out", tmp_path / "o", "--resamples", 20, "--seeds", 1)
     assert "Against the labels" not in run(TINY, table, *options).output
     told = run(TINY, table, *options, "--labels", tmp_path / "labels.csv").output
-    rows = told.partition("Against the labels: AUROC, by the number of features")[2].splitlines()
+    rows = (
+        told.partition("Against the labels: AUROC, by the number of features")[2].partition("Against")[0].splitlines()
+    )
     shown = {row.split()[0]: row.split()[1:] for row in rows if row.split()}
-    curves = pd.read_csv(tmp_path / "o/curves.csv")
+    curves = pd.read_csv(tmp_path / "o/curves.csv").query("counted == 'features'")
     greedy = curves[(curves["metric"] == "label_auroc") & (curves["allocation"] == "greedy")].set_index("t")["value"]
     assert shown["rule"] == ["0", "1", "2", "3", "5"]
     assert shown["greedy"] == [f"{greedy[t]:.2f}" for t in (0, 1, 2, 3, 5)]
+
+
+PRICED = {"cheap": (1.0, 1.0), "dear": (1.7, 4.0), "middle": (0.9, 2.0)}
+"""Potential and price. By potential for its price the order is cheap, middle, dear: 1, 0.45, 0.425."""
+
+
+@pytest.fixture
+def priced():
+    """A bundle of the features `PRICED` that speak for `a` and against `b`, and three patients, one misled by cheap."""
+    unary = np.array([potential for potential, _ in PRICED.values()])
+    named = {"features": list(PRICED), "entities": ["a", "b"]}
+    bundle = bundle_of([unary, -unary], np.zeros((2, 3, 3)), **named)
+    bundle = replace(bundle, costs=np.array([price for _, price in PRICED.values()]))
+    labels = {"a": [1, 0, 0], "b": [0, 1, 1]}
+    return bundle, cohort(bundle, labels, p=(1, 1, 1), q=(-1, 1, 1), r=(-1, -1, -1))
+
+
+def test_curves_by_cost_say_what_was_right_for_the_money(priced):
+    """By hand: q looks like b by cheap (-1) and cheap and middle (-0.1), and is a by all (+1.6); p is a, r is b.
+
+    For 1 or 2 cheap is known, for 3 to 6 cheap and middle, for 7 all.
+    """
+    way = Way("largest_unary", "", "linearity")
+    curves = simulate(*priced, [way], Setting(k=1, resamples=100)).curves
+    curves = curves[curves["allocation"] == way.allocation]
+    by_cost = {
+        metric: dict(zip(part["t"], part["value"], strict=True))
+        for metric, part in curves[curves["counted"] == "cost"].groupby("metric")
+    }
+    assert list(by_cost["p_at_k"]) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert list(by_cost["p_at_k"].values())[1:] == pytest.approx([2 / 3] * 6 + [1])
+    assert list(by_cost["sign_accuracy"].values()) == pytest.approx([0.5] + [2 / 3] * 6 + [1])
+    assert list(by_cost["settled"].values())[1:] == pytest.approx([2 / 3] * 6 + [1])
+    assert list(by_cost["label_p_at_k"].values())[1:] == pytest.approx([1] * 6 + [2 / 3])
+    np.testing.assert_allclose(share_of_three(curves, "p_at_k"), [2 / 3, 2 / 3, 1])
+
+
+def share_of_three(curves, metric):
+    rows = curves[(curves["counted"] == "features") & (curves["metric"] == metric)]
+    return rows.set_index("t").loc[[1, 2, 3], "value"].to_numpy()
+
+
+def test_curves_by_cost_of_random_orders_follow_each_order(priced):
+    bundle, patients = priced
+    made = simulate(bundle, patients, [Way("random", "", "linearity")], Setting(k=1, seeds=(0, 1, 2), resamples=100))
+    rows = made.curves[(made.curves["counted"] == "cost") & (made.curves["allocation"] == "random")]
+    shown = rows[rows["metric"] == "sign_accuracy"].set_index("t")["value"]
+    expected = {budget: [] for budget in range(8)}
+    for order, budget in product(random_orders(bundle.features, patients.patients, [0, 1, 2]).swapaxes(0, 1), expected):
+        for values, features in zip(patients.values, order, strict=True):
+            within = np.cumsum(bundle.costs[features]) <= budget
+            lead = np.sign(values[features][within] @ bundle.unary[0][features][within])
+            expected[budget].append((1 + lead * np.sign(values @ bundle.unary[0])) / 2)
+    assert shown.to_dict() == pytest.approx({budget: np.mean(right) for budget, right in expected.items()})
+
+
+def test_equal_costs_have_no_curves_by_cost(priced):
+    way = Way("random", "", "linearity")
+    assert set(simulate(*priced, [way], Setting(costs="equal", resamples=100)).curves["counted"]) == {"features"}
+
+
+@pytest.mark.parametrize(
+    ("prices", "budgets"),
+    [
+        ([1, 2, 1, 0, 0.5], [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5]),
+        ([3, 0, 5], [0, 3, 6, 8]),
+        ([0.1, 0.2], [0, 0.1, 0.2, 0.3]),
+        ([1, 299], [*range(0, 300, 3), 300]),
+    ],
+)
+def test_budgets_are_multiples_of_the_smallest_price_up_to_the_whole(prices, budgets):
+    assert budgets_of(np.array(prices, dtype=float)).tolist() == pytest.approx(budgets)
+
+
+def test_where_costs_differ_the_terminal_has_a_table_by_cost_and_says_so(priced, tmp_path):
+    bundle, patients = priced
+    save_bundle(bundle, tmp_path / "priced")
+    table = pd.DataFrame(patients.values, columns=list(PRICED), index=pd.Index(patients.patients, name="who"))
+    table.to_csv(tmp_path / "t.csv")
+    patients.labels.to_csv(tmp_path / "labels.csv")
+    options = (tmp_path / "priced", tmp_path / "t.csv", "--resamples", 20, "--seeds", 1, "--explorer", 0)
+    options += ("--labels", tmp_path / "labels.csv", "--allocation", "largest_unary,random")
+    told = run(*options, "--out", tmp_path / "own").output
+    assert "Costs differ: read the lines and tables by cost." in told
+    rows = told.partition("have the label, by what these cost\n")[2].splitlines()
+    assert rows[0].split() == ["rule", "0", "1", "2", "3", "5", "7"]
+    assert rows[1].split()[2:] == ["1.00", "1.00", "1.00", "1.00", "0.67"]
+    equal = run(*options, "--costs", "equal", "--out", tmp_path / "equal").output
+    assert "Costs differ" not in equal
+    assert "by what these cost" not in equal
+
+
+@pytest.mark.parametrize("entity", [None, "a"])
+def test_the_gain_information_is_followed_as_its_planner_goes(priced, entity, tmp_path):
+    bundle, patients = priced
+    ways = ways_of(["greedy", "random"], ["cmi", "information"], ["two_elbo" if entity else "linearity"])
+    assert [way[:2] for way in ways] == [("information",) * 2, ("greedy", "cmi"), ("random", "")]
+    made = simulate(bundle, patients, ways[:1], Setting(k=1, entity=entity, costs="own", resamples=20))
+    calls = []
+    for values in patients.values.tolist():
+        planner = (
+            BinaryPlanner(bundle, entity=entity, gain="information")
+            if entity
+            else TopKPlanner(bundle, k=1, gain="information")
+        )
+        read = (lambda one: one.decision()) if entity else (lambda one: one.top_k())
+        calls.append(last_away(walked(planner, values, read)))
+    rows = made.features_needed.query("criterion == 'settled' and counted == 'features'")
+    assert rows["median"].item() == quantile(calls, 0.5)
+    assert rows["p90"].item() == quantile(calls, 0.9)
+    assert usual_rules("greedy,largest_unary,random", ["information"]) == ["information", "largest_unary", "random"]
+    with pytest.raises(PlannerError, match="information"):
+        simulate(bundle, patients, ways_of(["lucb"], ["information"], ["linearity"])[1:], Setting(resamples=20))
+
+
+def test_the_gain_information_alone_leaves_out_the_rules_that_weigh_duels(table, tmp_path):
+    done = run(TINY, table, "--gain", "information", "--out", tmp_path / "o", "--resamples", 20, "--seeds", 1)
+    assert done.exit_code == 0, done.output
+    rows = pd.read_csv(tmp_path / "o/curves.csv", keep_default_na=False)
+    assert list(dict.fromkeys(rows["allocation"])) == ["information", "largest_unary", "random", "constant"]
+    assert (tmp_path / "o/explorer.html").is_file()
 
 
 def test_the_only_entity_of_a_bundle_needs_no_option(tmp_path):

@@ -68,7 +68,7 @@ def test_a_command_without_the_memory_it_needs_says_so_in_one_line_and_leaves_no
     ended = limited(small_run(tmp_path / "many", MANY), limit, *simulate(tmp_path / "out/many"))
     assert ended.returncode == 2, ended.stderr
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("afa: afa cohort simulate: found no memory left (")
+    assert line.startswith("afa: cohort simulate: found no memory left (")
     assert f"under a limit of {limit * 1024 / 1e6:.0f} MB" in line
     assert "; expected memory for what it computes. Next step: give it more memory" in line
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["few"]
@@ -111,7 +111,7 @@ def test_a_run_whose_job_lacks_memory_says_so_and_goes_on_when_there_is_more(tmp
     run = small_run(tmp_path / "checkout", MANY)
     attempt = run.start(SIMULATED, before=f"ulimit -v {limit};")
     assert attempt.wait() != 0
-    assert "afa: afa cohort simulate: found no memory left (" in attempt.said()
+    assert "afa: cohort simulate: found no memory left (" in attempt.said()
     assert not (run.folder / GEO).exists()
     assert run.leftovers() == []
     run.finish(SIMULATED)

@@ -21,12 +21,23 @@ from afa.engine.course import MISSING
 from afa.errors import BundleError, Fault
 from afa.mrf import Floats
 from afa.orders import random_order
-from afa.planner.options import gauge_of
+from afa.planner.options import INFORMATION, gauge_of
 from afa.stages.allocation.cubes import UNIT
 from afa.stages.inputs import check_encoding, check_possible, labels_of
 from afa.stages.labels.tasks import settled
 from afa.stages.simulate.binary import BinaryTask
-from afa.stages.simulate.walks import CHOOSES_WITHOUT_GAIN, DRAWN, IN_UNITS, Setting, TopKTask, Walk, Way
+from afa.stages.simulate.walks import (
+    CHOOSES_WITHOUT_GAIN,
+    DRAWN,
+    IN_UNITS,
+    Setting,
+    TopKTask,
+    Walk,
+    Way,
+    budgets_of,
+    prices_of,
+    within,
+)
 from afa.stats.accuracy import ranking, share_of
 from afa.stats.resampling import patient_weights, with_interval
 
@@ -39,9 +50,24 @@ class Simulation(NamedTuple):
 
 
 def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
-    """Every rule with every gain and score; a rule that looks at no gain once for each score."""
-    gains_of = {rule: ("",) if rule in CHOOSES_WITHOUT_GAIN else tuple(gains) for rule in allocations}
-    return [Way(rule, gain, score) for score, rule in product(scores, allocations) for gain in gains_of[rule]]
+    """Every rule with every gain and score; a rule that looks at no gain once for each score.
+
+    The gain `information` is of entities, not of duels: its rule has the same name, and no other rule goes with it.
+    """
+    duels = tuple(gain for gain in gains if gain != INFORMATION)
+    by_entity = [INFORMATION] if INFORMATION in gains and INFORMATION not in allocations else []
+    gains_of: dict[str, tuple[str, ...]] = {rule: duels or tuple(gains) for rule in allocations}
+    gains_of |= {rule: ("",) for rule in allocations if rule in CHOOSES_WITHOUT_GAIN}
+    gains_of[INFORMATION] = (INFORMATION,)
+    rules = [*by_entity, *allocations]
+    return [Way(rule, gain, score) for score, rule in product(scores, rules) for gain in gains_of[rule]]
+
+
+def usual_rules(rules: str, gains: Sequence[str]) -> list[str]:
+    """The rules, of a text with commas, that go with any of these gains."""
+    if list(gains) != [INFORMATION]:
+        return rules.split(",")
+    return [INFORMATION, *(rule for rule in rules.split(",") if rule in CHOOSES_WITHOUT_GAIN)]
 
 
 def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
@@ -100,17 +126,22 @@ def simulate(
         task.check(way)
     resampled = patient_weights(n_patients, resamples=setting.resamples, purpose="simulate")
     weights = np.concatenate([np.ones((1, n_patients)), resampled])
-    sums = {way: Sums() for way in (*ways, CONSTANT)}
+    prices = prices_of(bundle, setting)
+    budgets = None if prices is None else budgets_of(prices)
+    sums = {way: Sums(budgets) for way in (*ways, CONSTANT)}
     for rows in task.blocks:
         seen: Any = task.look(rows)
         for way, seed in runs_of(ways, setting.seeds):
             sums[way].add(task.walk(seen, way, seed, tick), weights[:, rows], seed)
         sums[CONSTANT].add(task.constant(seen), weights[:, rows])
-    n_rounds = len(bundle.features) + 1
-    return Simulation(curves(sums, weights, asked, n_rounds, setting.confidence), features_needed(sums))
+    axes: dict[str, NDArray[Any]] = {FEATURES: np.arange(len(bundle.features) + 1)}
+    if budgets is not None:
+        axes[COST] = budgets
+    return Simulation(curves(sums, weights, asked, axes, setting.confidence), features_needed(sums))
 
 
-CURVES = ("allocation", "gain", "score", "t", "metric", "value", "low", "high", "n")
+FEATURES, COST = "features", "cost"
+CURVES = ("allocation", "gain", "score", "counted", "t", "metric", "value", "low", "high", "n")
 QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75, "p90": 0.9}
 NEEDED = ("allocation", "gain", "score", "criterion", "counted", *QUANTILES, "never", "n", "left_out")
 CONSTANT = Way("constant", "", "")
@@ -120,48 +151,64 @@ CONSTANT = Way("constant", "", "")
 class Sums:
     """What is known of one way, all its seeds together, once all blocks of patients have been added, in their order.
 
-    right : by metric, (R + 1, M + 1) weighted sums over patients, the first row unweighted; total : the same, or
-    (R + 1, 1).
-    needed : by criterion and what is counted, features or cost, one array a block and seed. scores : by seed, one
-    (B, M + 1) a block.
+    T is M + 1 where features are counted and C where cost is, which is looked at by `budgets` (C,) if there are any.
+
+    right : by what is counted and metric, (R + 1, T) weighted sums over patients, the first row unweighted.
+    total : the same, or (R + 1, 1). needed : by criterion and what is counted, one array a block and seed.
+    scores : by what is counted and seed, one (B, T) a block.
     """
 
-    right: dict[str, Any] = field(default_factory=lambda: defaultdict(float))
-    total: dict[str, Any] = field(default_factory=lambda: defaultdict(float))
+    budgets: Floats | None = None
+    right: dict[tuple[str, str], Any] = field(default_factory=lambda: defaultdict(float))
+    total: dict[tuple[str, str], Any] = field(default_factory=lambda: defaultdict(float))
     needed: dict[tuple[str, str], list[Floats]] = field(default_factory=lambda: defaultdict(list))
-    scores: dict[int, list[Floats]] = field(default_factory=lambda: defaultdict(list))
+    scores: dict[tuple[str, int], list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
         """Add a block of B patients; weights (R + 1, B) whole numbers, so that no order of adding up shows."""
-        for metric, (right, total) in walk.parts.items():
-            self.right[metric] += weights @ right
-            self.total[metric] += weights @ total
+        last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
+
+        def by(counted: str, numbers: Floats) -> Floats:
+            """Numbers (B, M + 1) by what is counted; those of (B, 1) are the same at all t."""
+            if counted == FEATURES or last is None or numbers.shape[1] == 1:
+                return numbers
+            return np.take_along_axis(numbers, last, axis=1)
+
+        for counted in (FEATURES,) if self.budgets is None else (FEATURES, COST):
+            for metric, (right, total) in walk.parts.items():
+                self.right[counted, metric] += weights @ by(counted, right)
+                self.total[counted, metric] += weights @ by(counted, total)
+            if walk.scores is not None:
+                self.scores[counted, seed].append(by(counted, walk.scores))
         for criterion, numbers in walk.needed.items():
             self.needed[criterion].append(numbers)
-        if walk.scores is not None:
-            self.scores[seed].append(walk.scores)
 
 
-def curves(sums: Mapping[Way, Sums], weights: Floats, labels: Floats, n_rounds: int, confidence: float) -> pd.DataFrame:
-    """`CURVES`, t from 0 to M.
+def curves(
+    sums: Mapping[Way, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
+) -> pd.DataFrame:
+    """`CURVES`, by the number of features, and where costs differ by what is spent on them.
 
     weights : (R + 1, P) as the walks were added with. labels : (P,) in {0, 1, NaN}, which their scores are held
-    against. n_rounds : M + 1.
+    against. axes : by what is counted, (T,) the column t.
     """
-    tables, rounds, known = [], range(n_rounds), ~np.isnan(labels)
-    for way, of_way in sums.items():
-        named = way._asdict()
-        for metric, right in of_way.right.items():
-            total = of_way.total[metric]
+    tables, known = [], ~np.isnan(labels)
+    for (counted, t), (way, of_way) in product(axes.items(), sums.items()):
+        named = {**way._asdict(), "counted": counted, "t": t}
+        for (by, metric), right in of_way.right.items():
+            if by != counted:
+                continue
+            total = of_way.total[counted, metric]
             scale = UNIT if metric in IN_UNITS else 1
-            share = np.broadcast_to(share_of(right, total * scale), (len(right), n_rounds))
+            share = np.broadcast_to(share_of(right, total * scale), (len(right), len(t)))
             table = with_interval(share, confidence=confidence)
-            tables.append(table.assign(t=rounds, **named, metric=metric, n=int(total[0, 0])))
-        if of_way.scores and known.any():
-            scores = [np.concatenate(blocks)[known] for blocks in of_way.scores.values()]
+            tables.append(table.assign(**named, metric=metric, n=int(total[0, 0])))
+        of_seeds = [blocks for (by, _), blocks in of_way.scores.items() if by == counted]
+        if of_seeds and known.any():
+            scores = [np.concatenate(blocks)[known] for blocks in of_seeds]
             areas = np.mean([areas_of(each, labels[known] > 0, weights[:, known]) for each in scores], axis=0)
             table = with_interval(areas, confidence=confidence)
-            tables.append(table.assign(t=rounds, **named, metric="label_auroc", n=int(known.sum()) * len(scores)))
+            tables.append(table.assign(**named, metric="label_auroc", n=int(known.sum()) * len(scores)))
     return pd.concat(tables, ignore_index=True)[list(CURVES)]
 
 

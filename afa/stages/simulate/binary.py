@@ -25,6 +25,7 @@ from afa.errors import ConfigError, Fault
 from afa.mrf import Floats
 from afa.orders import random_orders
 from afa.planner import BinaryPlanner
+from afa.planner.options import INFORMATION
 from afa.rulenames import COMPARED_BINARY
 from afa.stages.simulate.walks import (
     DRAWN,
@@ -35,6 +36,7 @@ from afa.stages.simulate.walks import (
     measured_first,
     planned,
     prices_of,
+    spent_along,
     told,
     weighs_items,
     with_costs,
@@ -117,7 +119,7 @@ class BinaryTask(Asked):
 
     def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
-        if self.task is None or weighs_items(self.bundle, way, self.setting):
+        if self.task is None or way.gain == INFORMATION or weighs_items(self.bundle, way, self.setting):
             order, scores, certified = self._planned(seen, way, seed, tick)
         else:
             order, scores, certified = self._compiled(self.task, seen, way, seed)
@@ -130,7 +132,8 @@ class BinaryTask(Asked):
             parts["label_accuracy"] = right_of(signs[:, None], label, label != 0)
             parts["label_sensitivity"] = right_of(signs[:, None], label, label > 0)
             parts["label_specificity"] = right_of(signs[:, None], label, label < 0)
-        return Walk(parts, with_costs(needed, order, prices_of(self.bundle, self.setting)), scores)
+        spent = spent_along(order, prices_of(self.bundle, self.setting))
+        return Walk(parts, with_costs(needed, spent), scores, spent)
 
     def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> Paths:
         orders, drawn = self._orders(seen, way, seed), way.allocation in DRAWN
@@ -177,7 +180,7 @@ class BinaryTask(Asked):
     def check(self, way: Way) -> None:
         """A `ConfigError`, or the `PlannerError` of a planner, where the binary setting has no such way."""
         explicit = self.setting.explicit
-        if way.allocation not in COMPARED_BINARY.split(","):
+        if way.allocation not in (*COMPARED_BINARY.split(","), INFORMATION):
             expected, step = f"with --entity one of {COMPARED_BINARY}", "greedy stands for the others"
             raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
         scores = METHODS if way.gain == "f_target" or explicit else (DECIDES,)
@@ -189,7 +192,7 @@ class BinaryTask(Asked):
         if self.setting.holds is not None:
             found, expected = repr(self.setting.holds), "none where one entity is asked for"
             raise ConfigError(Fault("holds", found, expected, "leave it out"))
-        if explicit or self.setting.tau is not None:
+        if explicit or self.setting.tau is not None or INFORMATION in way:
             self._planner(way)
 
     def _orders(self, seen: Shown, way: Way, seed: int) -> NDArray[np.int64]:

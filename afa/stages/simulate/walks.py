@@ -42,6 +42,8 @@ DRAWN = ("random", "random_own")
 IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
 """Metrics whose sums are in whole numbers of 1 / `UNIT`, so that they are exact in any order of adding up."""
 
+MOST_BUDGETS = 100
+"""Budgets at which curves by cost are read, at most, beside 0 and the whole cost."""
 BLOCK = 128
 """Patients that are followed at a time."""
 NEARLY = (19, 20)
@@ -91,11 +93,13 @@ class Walk(NamedTuple):
     needed : by criterion and what is counted, (B,) the features, or where they differ in cost the units of cost too,
     after which it holds for good; inf where never, NaN where it has no meaning.
     scores : (B, M + 1) the score itself where there is one number a patient.
+    spent : (B, M + 1) what the features up to t cost; None where costs do not differ.
     """
 
     parts: Mapping[str, tuple[Floats, Floats]]
     needed: Mapping[tuple[str, str], Floats]
     scores: Floats | None = None
+    spent: Floats | None = None
 
 
 Paths = tuple[NDArray[np.int64], Floats, NDArray[np.int64], NDArray[np.bool_]]
@@ -190,7 +194,8 @@ class TopKTask(Asked):
         part, whole = NEARLY
         below = whole * right < part * right[:, -1:]
         needed["sign_95"] = np.where(won[:, 0] > 0, rounds_until(below), np.nan)
-        return Walk(parts, with_costs(needed, order, prices_of(self.bundle, self.setting)))
+        spent = spent_along(order, prices_of(self.bundle, self.setting))
+        return Walk(parts, with_costs(needed, spent), spent=spent)
 
     def _compiled(self, seen: Seen, way: Way, seed: int) -> Paths:
         bundle, orders = self.bundle, None
@@ -335,19 +340,43 @@ def prices_of(bundle: Bundle, setting: Setting) -> Floats | None:
     return bundle.costs
 
 
-def with_costs(
-    needed: Mapping[str, Floats], order: NDArray[np.int64], prices: Floats | None
-) -> dict[tuple[str, str], Floats]:
-    """What each criterion needs, (B,) rounds, and along orders (B, M) the cost of these unless all prices are equal."""
-    every = {(criterion, "features"): rounds for criterion, rounds in needed.items()}
+def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | None:
+    """(B, M + 1) what the first t features of orders (B, M) cost, -1 standing for none; None without prices."""
     if prices is None:
+        return None
+    paid = np.where(order == NONE, 0.0, prices[order])
+    return np.concatenate([np.zeros((len(order), 1)), np.cumsum(paid, axis=1)], axis=1)
+
+
+def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
+    """What each criterion needs, (B,) rounds, and if there is what was spent by t, (B, M + 1), the cost of these."""
+    every = {(criterion, "features"): rounds for criterion, rounds in needed.items()}
+    if spent is None:
         return every
-    spent = np.concatenate([np.zeros((len(order), 1)), np.cumsum(prices[order], axis=1)], axis=1)
     for criterion, rounds in needed.items():
         reached = np.isfinite(rounds)
         last = np.where(reached, rounds, 0).astype(np.int64)
-        every[criterion, "cost"] = np.where(reached, spent[np.arange(len(order)), last], rounds)
+        every[criterion, "cost"] = np.where(reached, spent[np.arange(len(spent)), last], rounds)
     return every
+
+
+def budgets_of(prices: Floats) -> Floats:
+    """(C,) the budgets that curves by cost have: 0, multiples of the smallest price, and the price of all features.
+
+    Where these would be more than `MOST_BUDGETS`, every second one, or third, and so on.
+    """
+    total, smallest = float(prices.sum()), float(prices[prices > 0].min())
+    step = smallest * np.ceil(total / (smallest * MOST_BUDGETS))
+    found = step * np.arange(np.floor(total / step) + 1)
+    found = found if np.isclose(found[-1], total) else np.append(found, total)
+    found[-1] = total
+    return found
+
+
+def within(budgets: Floats, spent: Floats) -> NDArray[np.int64]:
+    """(B, C) the last t at which what was spent, (B, M + 1), is within each budget (C,)."""
+    slack = 1e-9 * budgets[-1]  # of sums in different orders
+    return np.stack([(spent <= budget + slack).sum(axis=1) - 1 for budget in budgets], axis=1)
 
 
 def ends(
