@@ -56,7 +56,6 @@ def write_bundle(
     licence: str | None = None,
     table: Features | None = None,
     groups: pd.DataFrame | None = None,
-    implies: pd.DataFrame | None = None,
     encoding: str | None = None,
     probability_floor: float | None = None,
     holds: str | None = None,
@@ -66,7 +65,7 @@ def write_bundle(
     `unary` and `pairwise` have the columns of their files; all but the names and the potential may be missing, and
     the probabilities and the scope are written only where a row has one. `priors` (log-odds) or in their place
     `probabilities` are by entity, `costs` by feature or measurement, `aliases` by feature; `table` is features.csv,
-    `groups` and `implies` have the columns of their files; `name`, `version`, `provenance`, `licence`, `encoding`,
+    `groups` has the columns of its file; `name`, `version`, `provenance`, `licence`, `encoding`,
     `probability_floor` and `holds` go into bundle.yaml. The same content gives the same bytes, and more than
     `LISTED` names are not repeated in bundle.yaml. Nothing is written, and a `BundleError` raised, where the result
     would not be a valid bundle; a `ConfigError` where `path` is something else than a bundle, or holds other files.
@@ -88,10 +87,9 @@ def write_bundle(
         tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
     if table is not None:
         tables["features.csv"] = _texts(table.to_frame(), features)
-    for file, frame in (("groups.csv", groups), ("implies.csv", implies)):
-        if frame is not None and len(frame):
-            names = [*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ())]
-            tables[file] = _texts(frame.reindex(columns=names), features)
+    if groups is not None and len(groups):
+        names = [*REQUIRED_COLUMNS["groups.csv"], *OPTIONAL_COLUMNS["groups.csv"]]
+        tables["groups.csv"] = _texts(groups.reindex(columns=names), features)
     header: dict[str, Any] = {"name": name, "version": version}
     said = {"licence": licence, "encoding": encoding, "probability_floor": probability_floor, "holds": holds}
     header |= {key: value for key, value in said.items() if value is not None}
@@ -142,10 +140,9 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
             for name, group in groups:
                 for j in group:
                     members.setdefault(bundle.features[j], {"feature": bundle.features[j]})[column] = name
-        parents = [(bundle.features[child], bundle.features[parent]) for child, parent in rates.parents]
         beside = {"table": rates.table, "encoding": rates.encoding, "probability_floor": rates.floor}
         beside["groups"] = pd.DataFrame(members.values(), columns=["feature", "measurement", "exclusive"])
-        beside |= {"implies": pd.DataFrame(parents, columns=["feature", "parent"]), "holds": rates.holds}
+        beside["holds"] = rates.holds
     write_bundle(
         path,
         name=bundle.name,

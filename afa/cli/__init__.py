@@ -32,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 USE, WORKFLOW = "Use", "Workflow"
-for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, cohort.encode, simulate.phenotypes):
+for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, cohort.encode):
     app.command(rich_help_panel=USE)(command)
 app.add_typer(bundle.app, name="bundle", rich_help_panel=USE)
 app.add_typer(elicit.app, name="elicit", rich_help_panel=USE)

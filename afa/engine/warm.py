@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from scipy import sparse
 
 from afa.bundle import Bundle, PackedCouplings
 from afa.closure import COUPLINGS
@@ -36,8 +35,6 @@ from afa.engine.sharing import model_distances, sharing_of
 from afa.engine.state import new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
-from afa.inference.answers import Answers
-from afa.inference.hierarchy import Hierarchy
 
 N, M = 3, 4
 ITERATION = Iteration(0.5, 1e-4, 200, False)
@@ -107,16 +104,7 @@ def _planners() -> None:
         patient.gain_of([1], np.arange(N))
 
 
-def _implications() -> None:
-    none, table = sparse.csr_array((2, 2)), sparse.csr_array(np.array([[0.8, 0.4], [0.5, 0.1]]))
-    implied = sparse.csr_array(np.array([[0.0, 0.0], [1.0, 0.0]]))
-    for parents in (none, implied):
-        model = Hierarchy(("u", "v"), ("a", "b"), table, np.array([0.3, 0.1]), parents, 1e-4)
-        Answers.of(model, [0], []).most_informative([1])
-        Answers.of(model, [], [1]).most_informative([0])
-
-
-PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks, _implications)
+PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _tasks)
 
 
 def compile_all(processes: int | None = None) -> None:

@@ -252,11 +252,11 @@ def to_markov_network(
     States are named -1, 0 and 1, so that evidence is given as in a bundle. holds : of a bundle that says how often,
     True for the class with the entity, which has the prior, False for the class without it; of others None. Raises a
     `BundleError` for a feature that is left out though it has a potential, for potentials beyond `LARGEST_POTENTIAL`,
-    for another `holds`, and for exclusive groups and implications, which no factor of two features can hold.
+    for another `holds`, and for exclusive groups, which no factor of two features can hold.
     """
     where = f"bundle {bundle.name}, {entity}"
-    if bundle.exclusive or bundle.implies:
-        found, step = "exclusive groups or implications", "leave groups.csv and implies.csv out"
+    if bundle.exclusive:
+        found, step = "exclusive groups", "leave them out of groups.csv"
         raise BundleError(Fault(where, found, "features that factors of two can hold", step))
     if bundle.says_how_often and holds is None:
         raise BundleError(Fault(where, "one that says how often", "which class", "give holds=True, or holds=False"))
