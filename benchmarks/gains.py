@@ -4,7 +4,7 @@
     python benchmarks/gains.py resources/fields/dermatology --out results/bench/gains.csv
 
 On patients that a bundle draws from its own models, where the gain alone is compared, since the bundle is right about
-them; or on those of a field with real labels. docs/phenotypes.md has the numbers.
+them; or on those of a field with real labels. benchmarks/README.md has the numbers.
 """
 
 from __future__ import annotations

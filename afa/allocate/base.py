@@ -189,7 +189,7 @@ def view_of(
 ) -> View:
     """The view of one patient now; it is good until the next observation, and holds no value that is unobserved.
 
-    What need not be measured, since what is observed implies it, counts as observed.
+    A feature that cannot be +1, since another one of its exclusive group is, counts as observed.
     score : the guiding score. find_clusters : makes the clusters of the present round when a rule asks for them.
     """
     return View(
