@@ -22,7 +22,7 @@ from afa.planner.menu import (
     Offer,
     Suggestion,
     action_of,
-    check_together,
+    check_exclusive,
     chosen_item,
     excluded_by,
     given_values,
@@ -247,7 +247,7 @@ class Planner(ABC):
         for feature in readings.keys() & self._log.observed.keys():
             step = "correct the earlier value, or undo"
             raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
-        check_together(self.bundle, self._log.observed | {name: each.code for name, each in readings.items()})
+        check_exclusive(self.bundle, self._log.observed | {name: each.code for name, each in readings.items()})
         if cost is None:
             cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in readings})].sum())
         else:
@@ -264,7 +264,7 @@ class Planner(ABC):
         if feature not in self._log.observed:
             step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
-        check_together(self.bundle, self._log.observed | {feature: reading.code})
+        check_exclusive(self.bundle, self._log.observed | {feature: reading.code})
         self._take(action_of("correct", {feature: reading}, 0.0, f"{self._said(feature)} was wrong"))
         self._replay()
 
@@ -314,7 +314,7 @@ class Planner(ABC):
                     step = "start anew from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
             self._take(action)
-            check_together(self.bundle, self._log.observed)
+            check_exclusive(self.bundle, self._log.observed)
         self._replay()
 
     def copy(self) -> Self:

@@ -180,7 +180,7 @@ def excluded_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
     return set().union(*hit) - observed.keys()
 
 
-def check_together(bundle: Bundle, values: Mapping[str, float]) -> None:
+def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
     """Refuse two features of one exclusive group that are both +1."""
     for name, members in bundle.exclusive:
         present = [bundle.features[j] for j in members if values.get(bundle.features[j]) == 1]
