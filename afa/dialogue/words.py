@@ -90,8 +90,8 @@ def start_of(planner: Planner) -> str:
     if planner.ordered_by == "probability":
         return starting_point(bundle, cast(Holds | None, planner.holds))
     if bundle.priors.any():
-        return "Before anything is measured the scores are those of priors.csv."
-    return "Before anything is measured all scores are level; priors.csv can say otherwise."
+        return "Before anything is measured all are as probable as priors.csv says."
+    return "Before anything is measured all are equally probable; priors.csv can say otherwise."
 
 
 def ending_of(planner: Planner) -> str:

@@ -186,15 +186,14 @@ class TopKPlanner(Planner):
     def undecided(self) -> list[str]:
         """The entities that tie for the last places of `top_k`, the most probable first, then as ranked; [] for no tie.
 
-        A tie of what `ordered_by` names: equal scores, or posteriors within 0.005 of each other.
+        A tie of what `ordered_by` names: equal scores, or posteriors within 0.005 of each other; of both before
+        anything is measured.
         """
         tied = self._tied_by_score()
-        if self.ordered_by == "probability":
+        if self.ordered_by == "probability" or not self._log.observed:
             tied |= self._as_probable()
         order, posterior = np.argsort(self._view().rank), self.posterior()
-        chosen = list(order[tied[order]])
-        if self.ordered_by == "probability":
-            chosen.sort(key=lambda v: -round(float(posterior[v]), 2))
+        chosen = sorted(order[tied[order]], key=lambda v: -round(float(posterior[v]), 2))
         return [self.bundle.entities[v] for v in chosen]
 
     def settled_probability(self) -> float:
