@@ -75,7 +75,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
     and 1. The logarithm of a factor must be a constant and a sum of terms in x_j and x_j x_l; factors on the same
     variables add up. A `BundleError` names every factor that is of another form.
     """
-    unary, pairwise = dict[tuple[str, str], float](), dict[tuple[str, str, str], float]()
+    potentials = dict[tuple[str, ...], float]()  # by entity and one or two features
     faults, features = list[Fault](), dict[str, None]()
     for entity, network in networks.items():
         if not isinstance(network, library("pgmpy.models").DiscreteMarkovNetwork):
@@ -90,16 +90,15 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
                 faults.append(terms)
                 continue
             for scope, value in terms.items():
-                into, key = (unary, (entity, *scope)) if len(scope) == 1 else (pairwise, (entity, *scope))
-                into[key] = into.get(key, 0.0) + value
+                potentials[entity, *scope] = potentials.get((entity, *scope), 0.0) + value
     BundleError.raise_for(faults)
     priors = {entity: network.graph.get(LOG_ODDS, 0.0) for entity, network in networks.items()}
     return bundle_of_rows(
         f"networks of {name}",
         {"name": name, "version": version, "entities": list(networks), "features": list(features)},
         {
-            "unary.csv": [(*key, value) for key, value in unary.items()],
-            "pairwise.csv": [(*key, value) for key, value in pairwise.items()],
+            "unary.csv": [(*key, value) for key, value in potentials.items() if len(key) == 2],
+            "pairwise.csv": [(*key, value) for key, value in potentials.items() if len(key) == 3],
             "priors.csv": list(signed(priors).items()),
         },
     )
