@@ -18,14 +18,9 @@ SNAKEMAKE := snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) $
 help: ## what the targets do
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
-reproduce: $(VENV)/.ready ## the whole workflow on a real cohort, also after a crash; COHORT= BUNDLE= RUN= SOURCE= GEO_MIRROR= PROFILE= choose what and where; COHORT=hpo is docs/phenotypes.md
-ifeq ($(COHORT),hpo)
-	snakemake $(if $(PROFILE),--profile workflow/profiles/$(PROFILE)) phenotypes
-	@echo "tables and figure: results/phenotypes/tables"
-else
+reproduce: $(VENV)/.ready ## the whole workflow on a real cohort, also after a crash; COHORT= BUNDLE= RUN= SOURCE= GEO_MIRROR= PROFILE= choose what and where
 	$(SNAKEMAKE)
 	@echo "report: results/$(or $(RUN),$(COHORT),gse109142)/report.html"
-endif
 
 league: $(VENV)/.ready ## every field with real labels on one page; TABLES= names a folder with those that are not carried
 	$(SNAKEMAKE) -- league

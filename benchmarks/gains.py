@@ -4,7 +4,7 @@
     python benchmarks/gains.py resources/fields/dermatology --out results/bench/gains.csv
 
 On patients that a bundle draws from its own models, where the gain alone is compared, since the bundle is right about
-them; or on those of a field with real labels. docs/phenotypes.md has the numbers.
+them; or on those of a field with real labels. benchmarks/README.md has the numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from afa.bundle import Bundle
+from afa.bundle import Bundle, load_bundle
 from afa.engine.course import MISSING
 from afa.engine.patient import Patient
 from afa.errors import ConfigError, Fault
@@ -30,7 +30,6 @@ from afa.mrf import Floats
 from afa.orders import generator_of
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.sides import sides_for
-from afa.stages.inputs import load_stage_bundle
 from afa.stages.league.entrants import Entrant, read_entrant
 from afa.stats.accuracy import Resampled
 
@@ -131,7 +130,7 @@ def main() -> None:
             parser.error(f"{asked.folder}: {entrant}; name the folder with the field's table: --tables")
         table = gains_of_field(entrant, seed=asked.seed)
     else:
-        table = gains_of_drawn(load_stage_bundle(asked.folder), asked.patients, seed=asked.seed)
+        table = gains_of_drawn(load_bundle(asked.folder), asked.patients, seed=asked.seed)
     write_csv(table, asked.out, float_format="%.6g")
     first = table.pivot_table(index="gain", columns="t", values="first", sort=False)
     sys.stdout.write(first.round(3).to_string() + "\n")

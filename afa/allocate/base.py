@@ -53,9 +53,8 @@ class View:
     weighted_gain : maps (Q,) weights, or `DuelWeights`, to the sum of all gains, each times its duel's weight, (M,).
     find_scores : makes `scores`. find_rank : makes `rank` where it is known without a look at all duels, else None.
     find_lead, find_resolved : map the places of some duels, (q,), each once and ascending, to `lead` and `resolved` of
-    those. find_intervals, find_clusters : make `intervals` and `clusters`. find_information : what each feature on
-    offer, (M,) bool, tells about which entity holds, (M,); unless all of them are wanted, 0 of some that tell less than
-    the most; None where only duels count.
+    those. find_intervals, find_clusters : make `intervals` and `clusters`. find_information : makes what each
+    feature tells about which entity holds, (M,), before those observed are set to 0; None where only duels count.
     k : size of the top set. patient : its name. seed : of rules that draw at random.
     """
 
@@ -76,7 +75,7 @@ class View:
     k: int
     patient: str
     seed: int
-    find_information: Callable[[NDArray[np.bool_], bool], Floats] | None = None
+    find_information: Callable[[], Floats] | None = None
 
     @property
     def n_duels(self) -> int:
@@ -155,11 +154,11 @@ class View:
         """Entity indices by cluster, made anew every 50 observations (decisions.md A1)."""
         return self.find_clusters()
 
-    def information(self, *, every: bool = False) -> Floats:
-        """(M,) what a feature tells about which entity holds, in nats; `every`: not only where it could be the most."""
+    def information(self) -> Floats:
+        """Return what each feature tells about which entity holds, (M,), in nats; 0 at observed features."""
         if self.find_information is None:
             return np.zeros(len(self.features))
-        return self.find_information(~self.observed, every)
+        return np.where(self.observed, 0.0, self.find_information())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
         """Some entities, best first, by the duels among themselves alone (decisions.md S6)."""
@@ -190,7 +189,7 @@ def view_of(
 ) -> View:
     """The view of one patient now; it is good until the next observation, and holds no value that is unobserved.
 
-    What need not be measured, since what is observed implies it, counts as observed.
+    A feature that cannot be +1, since another one of its exclusive group is, counts as observed.
     score : the guiding score. find_clusters : makes the clusters of the present round when a rule asks for them.
     """
     return View(
@@ -211,7 +210,7 @@ def view_of(
         k=k,
         patient=patient,
         seed=seed,
-        find_information=state.information_among,
+        find_information=state.information,
     )
 
 

@@ -9,7 +9,6 @@
     aliases.csv    feature,alias          (optional; several rows a feature are allowed)
     features.csv   feature,kind,unit,low,high,values,missing,p_low,p_high,definition (optional; all features)
     groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
-    implies.csv    feature,parent         (optional; who has the feature has its parent too)
 
 Where `bundle.yaml` lists `entities` or `features`, a row that names another is a fault. Where it does not, entities
 come in the order of their first appearance in unary.csv and then pairwise.csv, and features in that of features.csv
@@ -27,7 +26,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -47,7 +45,6 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "aliases.csv": ("feature", "alias"),
     "features.csv": FEATURE_COLUMNS[:2],
     "groups.csv": ("feature",),
-    "implies.csv": ("feature", "parent"),
 }
 ANNOTATIONS = ("confidence", "evidence")
 SHARES = ("p_low_with", "p_high_with", "p_low_without", "p_high_without")
@@ -283,25 +280,6 @@ def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
     neither = table.empty("measurement") & table.empty("exclusive")
     table.wrong(neither, "measurement", "a measurement or an exclusive group", "name one, or remove the row")
     return groups
-
-
-def parent_rows(
-    table: CsvTable, codes: list[NDArray[np.int64]], features: Sequence[str]
-) -> tuple[tuple[int, int], ...]:
-    """(child, parent) pairs, each once, without a circle."""
-    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415 (most bundles have no such file)
-
-    child, parent = codes
-    sound = (child >= 0) & (parent >= 0)
-    table.once(np.where(sound, child * max(len(features), 1) + parent, -1), "each feature and parent once")
-    pairs = np.unique(np.column_stack([child, parent])[sound], axis=0)
-    graph = sp.coo_array((np.ones(len(pairs)), pairs.T), shape=(len(features), len(features)))
-    ring = connected_components(graph, connection="strong")[1] if len(pairs) else child
-    names = table.columns["feature"]
-    circle = np.flatnonzero(sound)[ring[child[sound]] == ring[parent[sound]]]
-    step = "remove a row of the circle"
-    table.wrong(circle, "parent", "no circle", step, lambda row: f"{names[row]}, which is above itself then")
-    return tuple((c, p) for c, p in pairs.tolist())
 
 
 def group_faults(

@@ -94,7 +94,7 @@ class Bundle:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str | None = None
     rates: Rates | None = None
-    """How often, what can occur, groups and implications; None where the bundle says nothing of them."""
+    """How often, what can occur, and groups; None where the bundle says nothing of them."""
     shares: NDArray[np.float64] | None = None
     """(N,), the probabilities before anything is measured, where priors.csv states those and no log-odds."""
     digest: str = field(init=False)
@@ -233,11 +233,6 @@ class Bundle:
     def exclusive(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Groups of features of which at most one is +1, by name."""
         return () if self.rates is None else self.rates.exclusive
-
-    @property
-    def implies(self) -> bool:
-        """Whether some features imply others (`implies.csv`)."""
-        return self.rates is not None and bool(self.rates.parents)
 
     @property
     def holds(self) -> Holds:

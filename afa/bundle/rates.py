@@ -120,8 +120,6 @@ class Rates:
         The probabilities, by entity and feature.
     measurements, exclusive
         `groups.csv`: features by the measurement that they come from; features of which at most one is +1.
-    parents
-        `implies.csv`: (child, parent) features by index.
     encoding
         The one that the probabilities hold for: `ranges`, `controls` or `cohort`; None where not said (F10a).
     floor
@@ -136,7 +134,6 @@ class Rates:
     stated: Stated = NONE_STATED
     measurements: Group = ()
     exclusive: Group = ()
-    parents: tuple[tuple[int, int], ...] = ()
     encoding: str | None = None
     floor: float = FLOOR
     holds: Holds = "several"
@@ -202,7 +199,8 @@ class Rates:
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [stated.entity, stated.feature, stated.directed.astype(np.int64)]
-        words = repr((self.measurements, self.exclusive, self.parents, self.holds)).encode()
+        # The empty tuple stands where version 0.2 had implications, so that a bundle keeps its digest.
+        words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
             *((array + 0.0).astype("<f8").tobytes() for array in numbers),
@@ -238,9 +236,6 @@ class Rates:
             ),
             measurements=tuple(group for group in groups[0] if group[1]),
             exclusive=tuple(group for group in groups[1] if len(group[1]) > 1),
-            parents=tuple(
-                (int(features[a]), int(features[b])) for a, b in self.parents if min(features[a], features[b]) >= 0
-            ),
         )
 
 

@@ -30,7 +30,6 @@ from afa.bundle.format import (
     group_faults,
     group_rows,
     lacking_faults,
-    parent_rows,
     potential_rows,
     stated_rows,
 )
@@ -54,6 +53,8 @@ from afa.yamlfile import check_model, read_mapping
 if TYPE_CHECKING:
     import pandas as pd
 
+IMPLICATIONS = "implies.csv"
+"""The file by which bundles of version 0.2 could say that a feature implies another."""
 USED_IN = ("unary.csv", "pairwise.csv")
 USED = f"used in {' or '.join(USED_IN)}"
 
@@ -126,6 +127,9 @@ def read_folder(path: str | Path) -> Reading:
 
 
 def _read_folder(folder: Path) -> Reading:
+    if (folder / IMPLICATIONS).exists():
+        step = "remove the file, or use afa 0.2 (commit cab3b14), the last version that reads it"
+        return Reading(faults=[Fault(str(folder / IMPLICATIONS), "implications", "a bundle without them", step)])
     tables, faults = dict[str, CsvTable](), list[Fault]()
     for name, required in REQUIRED_COLUMNS.items():
         optional, path = OPTIONAL_COLUMNS.get(name, ()), folder / name
@@ -220,15 +224,15 @@ def assembled(
     item = name_column(rows["costs.csv"], "feature", items, features_from)
     costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
     aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features)
-    parents = parent_rows(rows["implies.csv"], columns("implies.csv", "feature", "parent"), features)
-    columns("features.csv", "feature")
-    table, table_faults = feature_rows(rows["features.csv"], features) if "features.csv" in tables else (None, [])
+    table, table_faults = None, list[Fault]()
+    if "features.csv" in tables:
+        columns("features.csv", "feature")
+        table, table_faults = feature_rows(rows["features.csv"], features)
     rates = Rates(
         len(features),
         table,
         measurements=groups[0],
         exclusive=groups[1],
-        parents=parents,
         encoding=header.encoding,
         floor=header.probability_floor,
         holds=header.holds,
@@ -253,7 +257,7 @@ def assembled(
     if faults:
         return Reading(faults=first_of(faults, place, "check again"))
     rates = replace(rates, stated=stated)
-    beside = table is not None, len(stated), *groups, parents
+    beside = table is not None, len(stated), *groups
     potentials = np.zeros((len(entities), len(features)))
     potentials[unary.entity, unary.features[:, 0]] = unary.value
     bare = ~stated.directed

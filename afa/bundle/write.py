@@ -35,9 +35,6 @@ from afa.features import Features
 from afa.files import atomic_folder, write_text
 from afa.yamlfile import read_mapping
 
-LISTED = 5_000
-"""Entities and features that bundle.yaml lists at most, where unary.csv and features.csv have them in order anyway."""
-
 
 def write_bundle(
     path: str | Path,
@@ -56,7 +53,6 @@ def write_bundle(
     licence: str | None = None,
     table: Features | None = None,
     groups: pd.DataFrame | None = None,
-    implies: pd.DataFrame | None = None,
     encoding: str | None = None,
     probability_floor: float | None = None,
     holds: str | None = None,
@@ -66,10 +62,9 @@ def write_bundle(
     `unary` and `pairwise` have the columns of their files; all but the names and the potential may be missing, and
     the probabilities and the scope are written only where a row has one. `priors` (log-odds) or in their place
     `probabilities` are by entity, `costs` by feature or measurement, `aliases` by feature; `table` is features.csv,
-    `groups` and `implies` have the columns of their files; `name`, `version`, `provenance`, `licence`, `encoding`,
-    `probability_floor` and `holds` go into bundle.yaml. The same content gives the same bytes, and more than
-    `LISTED` names are not repeated in bundle.yaml. Nothing is written, and a `BundleError` raised, where the result
-    would not be a valid bundle; a `ConfigError` where `path` is something else than a bundle, or holds other files.
+    `groups` has the columns of its file; all else goes into bundle.yaml. The same content gives the same bytes.
+    Nothing is written, and a `BundleError` raised, where the result would not be a valid bundle; a `ConfigError` where
+    `path` is something else than a bundle, or holds other files.
     """
     tables = {
         "unary.csv": _potential_rows(unary, entities, features, ["feature"], SHARES),
@@ -88,17 +83,14 @@ def write_bundle(
         tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
     if table is not None:
         tables["features.csv"] = _texts(table.to_frame(), features)
-    for file, frame in (("groups.csv", groups), ("implies.csv", implies)):
-        if frame is not None and len(frame):
-            names = [*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ())]
-            tables[file] = _texts(frame.reindex(columns=names), features)
+    if groups is not None and len(groups):
+        names = [*REQUIRED_COLUMNS["groups.csv"], *OPTIONAL_COLUMNS["groups.csv"]]
+        tables["groups.csv"] = _texts(groups.reindex(columns=names), features)
     header: dict[str, Any] = {"name": name, "version": version}
     said = {"licence": licence, "encoding": encoding, "probability_floor": probability_floor, "holds": holds}
     header |= {key: value for key, value in said.items() if value is not None}
     header |= {"provenance": dict(provenance)} if provenance else {}
-    header |= {"value_domain": VALUE_DOMAIN}
-    if table is None or len(entities) + len(features) <= LISTED or set(entities) != set(unary["entity"]):
-        header |= {"entities": list(entities), "features": list(features)}
+    header |= {"value_domain": VALUE_DOMAIN, "entities": list(entities), "features": list(features)}
     with atomic_folder(path, [HEADER, *REQUIRED_COLUMNS], HEADER) as folder:
         for file, rows_of_file in tables.items():
             rows_of_file.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
@@ -142,10 +134,9 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
             for name, group in groups:
                 for j in group:
                     members.setdefault(bundle.features[j], {"feature": bundle.features[j]})[column] = name
-        parents = [(bundle.features[child], bundle.features[parent]) for child, parent in rates.parents]
         beside = {"table": rates.table, "encoding": rates.encoding, "probability_floor": rates.floor}
         beside["groups"] = pd.DataFrame(members.values(), columns=["feature", "measurement", "exclusive"])
-        beside |= {"implies": pd.DataFrame(parents, columns=["feature", "parent"]), "holds": rates.holds}
+        beside["holds"] = rates.holds
     write_bundle(
         path,
         name=bundle.name,

@@ -48,7 +48,6 @@ OTHERS = {
 }
 for name, others in OTHERS.items():
     app.add_typer(others, name=name, hidden=True)
-app.command(hidden=True)(simulate.phenotypes)
 named = [inner.name for inner in report.app.registered_commands]
 app.info.epilog = f"Other commands, for fields and the workflow: {', '.join([*OTHERS, *map(str, named)])}."
 for inner in (*report.app.registered_commands, *stage.app.registered_commands):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -149,29 +149,3 @@ def bundle_from_graph(
     bundle = read_graph(graph, name=name, version=version, entity=entity)
     save_bundle(bundle, out)
     typer.echo(f"{bundle.name}: {len(bundle.entities)} entities, {len(bundle.features)} features into {out}")
-
-
-@app.command("from-hpo")
-def bundle_from_hpo(
-    annotations: Annotated[Path, typer.Argument(help="phenotype.hpoa, or the older .tab tables or their folder")],
-    ontology: Annotated[Path, typer.Argument(help="hp.obo of the annotations' time; .gz or not")],
-    date: Annotated[str, typer.Option(help="date or release of the annotations, for citation")],
-    out: options.Out,
-    unstated: options.Unstated = 0.5,
-    costs: Annotated[
-        Literal["equal", "depth", "organ"],
-        typer.Option(help="of asking for a sign: equal, by depth, or by organ: what can be seen costs less"),
-    ] = "equal",
-    panels: Annotated[
-        Path | None,
-        options.written(".yaml", to="--panels", about="where to write panels by organ system, for afa plan --panels"),
-    ] = None,
-) -> None:
-    """Write the bundle of the Human Phenotype Ontology's diseases and signs (docs/phenotypes.md)."""
-    from afa.formats.hpo import bundle_from_hpo
-
-    known = bundle_from_hpo(annotations, ontology, date, out, unstated=unstated, costs=costs, panels=panels)
-    lost = sum(known.unknown.values())
-    typer.echo(f"{len(known.entities)} diseases, {len(known.features)} signs into {out}")
-    if lost:
-        typer.echo(f"note: {lost} annotations name a term that the ontology lacks")

@@ -69,9 +69,6 @@ MinAgree = Annotated[int, typer.Option(min=1, help="voters that must name a gene
 DroppedFile = Annotated[
     Path | None, written(".csv", to="--dropped", about="where to write the genes left out, and why")
 ]
-Unstated = Annotated[
-    float, typer.Option("--unstated", help="probability of a sign that is annotated without a frequency")
-]
 Shard = Annotated[str, typer.Option(help="I/N: the I-th of N parts of the patients, from 1")]
 Threads = Annotated[int, typer.Option(min=1, help="number of threads; results do not depend on it")]
 Resamples = Annotated[int, typer.Option(min=1, help="bootstrap resamples of the patients")]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from afa.cli import options
-from afa.errors import CohortError, Fault, PlannerError
+from afa.errors import CohortError, Fault
 from afa.files import atomic_folder
 
 if TYPE_CHECKING:
@@ -68,9 +68,6 @@ class Question(options.Task):
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when no remaining feature has a gain above this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, kept in the session")] = None
-    phenopacket: Annotated[
-        Path | None, typer.Option(help="JSON file of signs that are known already; they cost nothing")
-    ] = None
 
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper) -> Planner:
         """The planner of the session where there is one, else a new one, whose session is kept from now on."""
@@ -81,9 +78,6 @@ class Question(options.Task):
         asked = vars(self) | {"panels": read_panels(self.panels) if self.panels else None, "tau": tau_of(self.tau)}
         asked["first"] = [name.strip() for name in self.first.split(",")] if self.first else None
         if session is not None and keeper.found:
-            if self.phenopacket is not None:
-                found, step = f"{session}, which has its own steps", "leave it out, or name another session"
-                raise PlannerError(Fault("option --phenopacket", found, "a new session", step))
             return resumed_planner(session, bundle, asked)
         names = (
             "k",
@@ -102,8 +96,6 @@ class Question(options.Task):
         planner = new_planner(
             bundle, patient=self.patient, stop=stop, **{name: asked[name] for name in (*names, "panels")}
         )
-        if self.phenopacket is not None:
-            _take_over(planner, self.phenopacket)
         keeper.keep(planner)
         return planner
 
@@ -207,20 +199,6 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
             planner = question.planner(bundle, session, keeper)
             planner.suggest()
         yield planner, keeper
-
-
-def _take_over(planner: Planner, path: Path) -> None:
-    """Observe what a phenopacket says, and tell what of it is not used."""
-    from afa.formats.patients import read_phenopacket, values_of
-
-    said = values_of(read_phenopacket(path), planner.asked_of)
-    if not said.values:
-        expected = "terms that are names or aliases of its features"
-        raise PlannerError(Fault(str(path), "no sign that the bundle knows", expected, "take the bundle of its terms"))
-    planner.observe_all(said.values, cost=0.0)
-    for words, terms in (("not in the bundle", said.unknown), ("excluded, but implied by what is seen", said.implied)):
-        if terms:
-            typer.echo(f"note: {words}: {', '.join(terms)}", err=True)
 
 
 def _talk(planner: Planner, keeper: Keeper, patient: Values | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`afa simulate` and `afa phenotypes`: how many measurements each way of choosing would need, on measured patients."""
+"""`afa simulate`: how many measurements each way of choosing would need, on measured patients."""
 
 from __future__ import annotations
 
@@ -10,19 +10,15 @@ import typer
 
 from afa.cli import options
 from afa.errors import ConfigError, Fault
-from afa.files import atomic_folder, check_place
+from afa.files import check_place
 from afa.rulenames import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from pandas import DataFrame
-
-    from afa.bundle import Bundle
     from afa.cohort.tables import Given
 
 LISTED = 5
-WALKS = ("full.parquet", "walks.parquet", "summary.csv", "phenotypes.png")
 
 
 def simulate(
@@ -31,8 +27,7 @@ def simulate(
         Path,
         typer.Argument(
             metavar="COHORT",
-            help="measured patients: a .csv or .parquet table, or a cohort folder; "
-            "for a bundle with implications a phenopacket as JSON, or a folder of them",
+            help="measured patients: a .csv or .parquet table, or a cohort folder",
         ),
     ],
     out: options.Out,
@@ -87,10 +82,6 @@ def simulate(
     from afa.stages.simulate.walks import Setting
 
     model, costs = load_bundle(bundle), costs or "own"
-    if model.implies:
-        asked = {"--k": task.k, "--entity": task.entity, "--allocation": allocation, "--score": score}
-        _simulate_implied(model, cohort, out, patients, seed, asked | {"--labels": labels})
-        return
     check_place(out, FILES, CARD)
     drawn = tuple(range(seed, seed + seeds))
     if not 0 < confidence < 1:
@@ -195,31 +186,6 @@ def score(
     typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
 
 
-def _simulate_implied(
-    model: Bundle, packets: Path, out: Path, n: int | None, seed: int, asked: Mapping[str, object]
-) -> None:
-    """Rank of each patient's disease after each question, by the tables of `afa phenotypes`; no option of `asked`."""
-    from afa.formats.patients import packet_patients
-    from afa.inference.hierarchy import hierarchy_of
-    from afa.orders import random_order
-    from afa.phenotypes import acquisition, at_full_observation, summary
-
-    if given := [name for name, value in asked.items() if value is not None]:
-        expected = "a bundle without implications (implies.csv)"
-        raise ConfigError(Fault(given[0], f"bundle {model.name}", expected, "leave the option out"))
-    check_place(out, WALKS)
-    found, left_out = packet_patients(packets, model)
-    if left_out:
-        typer.echo(f"left out, without one known disease and a known sign ({len(left_out)}): {', '.join(left_out[:5])}")
-    if n is not None and n < len(found):
-        drawn = random_order([each.name for each in found], patient="", seed=seed, experiment="simulate")[:n]
-        found = [found[i] for i in sorted(drawn.tolist())]
-    known = hierarchy_of(model)[0]
-    full, walked = at_full_observation(known, found, seed), acquisition(known, found, questions="reported", seed=seed)
-    _write_walks(out, full, walked, summary(full, walked))
-    typer.echo(f"{len(found)} patients, five orders, into {out}")
-
-
 def _distinct(option: str, text: str) -> list[str]:
     """Words from a comma-separated text, none twice."""
     parts = [part.strip() for part in text.split(",")]
@@ -247,65 +213,3 @@ def _tell(given: Given, say: Callable[[str], None]) -> None:
             more = ", ..." if len(names) > LISTED else ""
             shown = ", ".join(visible(name) or "one without a name" for name in names[:LISTED])
             say(f"{words} ({len(names)}): {shown}{more}")
-
-
-def phenotypes(
-    annotations: Annotated[Path, typer.Argument(help="phenotype.hpoa, or the older tables")],
-    ontology: Annotated[Path, typer.Argument(help="hp.obo of the annotations' time")],
-    patients: Annotated[Path, typer.Argument(help="CSV: patient,pmid,disease_id,observed,excluded")],
-    newer: Annotated[Path, typer.Option("--newer", help="a later ontology, which places the patients' terms")],
-    out: options.Out,
-    later_than: Annotated[
-        int, typer.Option("--later-than", help="ask only patients of papers with a PubMed number above this")
-    ] = 0,
-    of_each_paper: Annotated[
-        int, typer.Option("--of-each-paper", min=1, help="ask at most so many patients of one paper")
-    ] = 1_000,
-    unstated: options.Unstated = 0.5,
-    every: Annotated[
-        int, typer.Option("--every", min=0, help="let so many patients be asked for every known sign")
-    ] = 0,
-    most: Annotated[int, typer.Option("--most", min=1, help="questions to each patient of --every")] = 20,
-) -> None:
-    """Follow published patients among thousands of diseases: how soon is the right one found? Tables and a figure."""
-    import pandas as pd
-
-    from afa.formats.hpo import disease_terms, read_annotations
-    from afa.formats.ontology import read_ontology
-    from afa.formats.patients import chosen, read_patients
-    from afa.phenotypes import ALL_NOTED, acquisition, at_full_observation, summary
-    from afa.report.figures import draw_phenotypes
-
-    check_place(out, WALKS)
-    terms, read = read_ontology(ontology), read_annotations(annotations)
-    known = disease_terms(read, terms, unstated=unstated)
-    everybody = read_patients(patients, known, terms, read_ontology(newer))
-    kept = chosen(everybody, later_than, of_each_paper)
-    model, told = known.closed(), set(read.loc[read["frequency"] > 0, "disease"])
-    stated = [each.name for each in everybody if known.entities[each.disease] in told]
-    counts = f"{len(everybody)} patients, {len(kept)} of them asked"
-    typer.echo(f"{len(model.entities)} diseases, {len(model.features)} signs, {counts}")
-    full = at_full_observation(model, everybody)
-    walks = [acquisition(model, kept, questions=questions) for questions in ("reported", "present")]
-    if every:
-        one_each = chosen(kept, 0, 1)[:every]
-        walks += [acquisition(model, one_each, questions=asked, most=most) for asked in ("every", ALL_NOTED)]
-    walked = pd.concat(walks, ignore_index=True)
-    _write_walks(out, full, walked, summary(full, walked, stated), draw_phenotypes)
-    typer.echo(f"tables and figure in {out}")
-
-
-def _write_walks(
-    out: Path,
-    full: DataFrame,
-    walked: DataFrame,
-    summary: DataFrame,
-    draw: Callable[[DataFrame, Path], None] | None = None,
-) -> None:
-    """Ranks at full observation and along the way, with their summary and a figure of it."""
-    with atomic_folder(out, WALKS) as folder:
-        full.to_parquet(folder / "full.parquet", index=False)
-        walked.to_parquet(folder / "walks.parquet", index=False)
-        summary.to_csv(folder / "summary.csv", index=False)
-        if draw is not None:
-            draw(summary, folder / "phenotypes.png")

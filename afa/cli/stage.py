@@ -47,8 +47,9 @@ def stage(
     rows: RowsToo = None,
 ) -> None:
     """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv that they make."""
+    from afa.bundle import load_bundle
     from afa.stages.base import check_tables, columns_of, named, stored
-    from afa.stages.inputs import check_duels, load_inputs, load_stage_bundle, shard_of
+    from afa.stages.inputs import check_duels, load_inputs, shard_of
     from afa.stats.tables import Tables, write_tables
 
     module = _module(name)
@@ -65,7 +66,7 @@ def stage(
     if "cohort" in given:
         given["bundle"], given["cohort"] = load_inputs(folders["bundle"], folders["cohort"])
     elif "bundle" in given:
-        given["bundle"] = load_stage_bundle(folders["bundle"])
+        given["bundle"] = load_bundle(folders["bundle"])
     if "bundle" in given and not described.scopes:
         given["bundle"] = given["bundle"].contrasts()
     if described.duels:

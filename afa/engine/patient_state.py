@@ -131,7 +131,3 @@ class PatientState(ABC):
     @abstractmethod
     def information(self) -> Floats:
         """(M,) what each feature tells about which entity holds, in nats; 0 where observed."""
-
-    def information_among(self, offered: NDArray[np.bool_], every: bool) -> Floats:  # noqa: ARG002
-        """(M,) `information` of the features on offer, 0 of others; unless `every`, 0 of some that tell less too."""
-        return np.where(offered, self.information(), 0.0)

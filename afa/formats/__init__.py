@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from afa.formats.afabench import REGISTRY as REGISTRY
     from afa.formats.afabench import BinaryMethod as BinaryMethod
     from afa.formats.afabench import TopKMethod as TopKMethod
-    from afa.formats.graph import from_markov_networks as from_markov_networks
     from afa.formats.graph import from_networkx as from_networkx
     from afa.formats.graph import read_graph as read_graph
-    from afa.formats.graph import to_markov_network as to_markov_network
     from afa.formats.graph import to_networkx as to_networkx
     from afa.formats.graph import write_graph as write_graph
+    from afa.formats.markov_network import from_markov_networks as from_markov_networks
+    from afa.formats.markov_network import to_markov_network as to_markov_network
 
-_GRAPHS = "from_markov_networks", "from_networkx", "read_graph", "to_markov_network", "to_networkx", "write_graph"
 _HOME = {
     **dict.fromkeys(("REGISTRY", "BinaryMethod", "TopKMethod"), "afa.formats.afabench"),
-    **dict.fromkeys(_GRAPHS, "afa.formats.graph"),
+    **dict.fromkeys(("from_networkx", "read_graph", "to_networkx", "write_graph"), "afa.formats.graph"),
+    **dict.fromkeys(("from_markov_networks", "to_markov_network"), "afa.formats.markov_network"),
 }
 __all__ = list(_HOME)
 

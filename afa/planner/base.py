@@ -16,18 +16,17 @@ from afa.allocate.base import view_of
 from afa.bundle import Bundle
 from afa.cluster import Clustering
 from afa.errors import Fault, PlannerError, check_number
-from afa.planner.explicit import ImpliedPatient
 from afa.planner.menu import (
     Action,
     Log,
     Offer,
     Suggestion,
     action_of,
-    check_together,
+    check_exclusive,
     chosen_item,
+    excluded_by,
     given_values,
     history_of,
-    implied_by,
     menu_of,
     offer_of,
 )
@@ -64,8 +63,7 @@ class Planner(ABC):
         self.patient, self.seed = options.patient, options.seed
         self.reason = "nothing asked yet"
         self._index = {name: j for j, name in enumerate(bundle.features)}
-        by_directions = "tau" in settings and not bundle.implies
-        self._clustering = Clustering(replace(bundle, rates=None) if by_directions else bundle)
+        self._clustering = Clustering(replace(bundle, rates=None) if "tau" in settings else bundle)
         self._new_patient, self._state = new_patient, new_patient()
         self._log = Log()
         self._asked: Suggestion | None = None
@@ -146,7 +144,7 @@ class Planner(ABC):
 
     def stopped(self) -> str | None:
         """Why there is nothing more to ask for, or None: all is measured, or a rule of `stop` holds."""
-        if len(self._log.observed) + len(implied_by(self.bundle, self._log.observed)) == len(self.bundle.features):
+        if len(self._log.observed) + len(excluded_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
         if not self._offer().open.any():
             return "what is not observed cannot be measured"
@@ -195,7 +193,7 @@ class Planner(ABC):
         """The largest gain, in nats, that an item has over its open features; what `Stop.gain` is compared with."""
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
-        gain = view.information(every=True) if by_entity else self._state.summed_gain(duels, np.ones(len(duels)))
+        gain = view.information() if by_entity else self._state.summed_gain(duels, np.ones(len(duels)))
         total = np.where(self._offer().affordable, gain, 0.0)
         return float(np.bincount(self._menu.item_of, weights=total).max())
 
@@ -249,7 +247,7 @@ class Planner(ABC):
         for feature in readings.keys() & self._log.observed.keys():
             step = "correct the earlier value, or undo"
             raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))
-        check_together(self.bundle, self._log.observed | {name: each.code for name, each in readings.items()})
+        check_exclusive(self.bundle, self._log.observed | {name: each.code for name, each in readings.items()})
         if cost is None:
             cost = float(self._offer().price[list({self._menu.of_feature[feature] for feature in readings})].sum())
         else:
@@ -266,7 +264,7 @@ class Planner(ABC):
         if feature not in self._log.observed:
             step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
-        check_together(self.bundle, self._log.observed | {feature: reading.code})
+        check_exclusive(self.bundle, self._log.observed | {feature: reading.code})
         self._take(action_of("correct", {feature: reading}, 0.0, f"{self._said(feature)} was wrong"))
         self._replay()
 
@@ -316,7 +314,7 @@ class Planner(ABC):
                     step = "start anew from the values themselves"
                     raise PlannerError(Fault(f"step {len(self.actions) + 1}", found + "observed", expected, step))
             self._take(action)
-            check_together(self.bundle, self._log.observed)
+            check_exclusive(self.bundle, self._log.observed)
         self._replay()
 
     def copy(self) -> Self:
@@ -342,8 +340,7 @@ class Planner(ABC):
 
         The gain is summed over all open duels, with more than 200 entities over those across the top-k boundary,
         each counted once, whatever the weights of the rule. Where there are costs or panels, `item`, `cost` and
-        `gain_per_cost` are those of the feature's panel, and rows go by the last. With implications the gain is the
-        information about which entity holds, and there are no duels.
+        `gain_per_cost` are those of the feature's panel, and rows go by the last.
         """
         check_number(PlannerError, "most", most, "a whole number, 0 or more", lambda x: x >= 0 and x.is_integer())
         return explained(self, int(most))
@@ -439,9 +436,7 @@ class Planner(ABC):
         view = self._view()
         item = self._chosen_item(view, self._offer().affordable)
         words = item.reason
-        if isinstance(self._state, ImpliedPatient):
-            words = f"best separates {self._state.tells(self._index[item.features[0]])}; {words}"
-        elif item.over is not None:
+        if item.over is not None:
             features = [self._index[name] for name in item.features]
             if apart := told_apart(self._state, self.bundle.entities, features, item.over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"

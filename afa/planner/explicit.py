@@ -12,13 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from afa.bundle import Bundle
 from afa.engine.patient_state import PatientState
-from afa.errors import Fault, PlannerError
 from afa.gain import ZERO_GAIN, divergence, information, site_probabilities
-from afa.inference.answers import Answers
 from afa.inference.exact import exact
-from afa.inference.hierarchy import hierarchy_of
 from afa.inference.meanfield import Solver, mean_field, moments_of
 from afa.inference.result import Marginals, spread
 from afa.mrf import Evidence, Floats
@@ -295,95 +291,3 @@ class ExplicitPatient(PatientState):
             states = [np.column_stack([chance, 1.0 - chance.sum(axis=1)]) for chance in chances]
             found.append((open_, states[0], states[1]))
         return found
-
-
-class ImpliedPatient(PatientState):
-    """The state of one patient in N entities on M features, of which some imply others (F14a, F15).
-
-    Exact over thousands of entities, one of which holds. There is no certificate, and nothing as large as entities
-    times entities unless scores of duels are asked for.
-    tau : how far log-odds are believed (F16). packed : what no observation changes. place : (M,) where the hierarchy
-    has each feature of the bundle.
-    """
-
-    def __init__(self, bundle: Bundle, tau: float = 1.0) -> None:
-        self.packed, self.place = hierarchy_of(bundle)
-        self.n_entities = len(bundle.entities)
-        self._present, self._absent, self._tau = list[int](), list[int](), tau
-        self.answers = Answers.of(self.packed, tau=tau)
-
-    def observe(self, feature: int, value: int) -> None:
-        """Take in one value, 0 or +1, that no other one contradicts."""
-        (self._present if value == 1 else self._absent).append(int(self.place[feature]))
-        self.answers = Answers.of(self.packed, self._present, self._absent, self._tau)
-
-    def log_evidence(self) -> Floats:
-        """(N,) log prior plus log-likelihood, believed as far as `tau` says."""
-        return self.answers.log_evidence
-
-    def scores(self, _: str) -> Floats:
-        """(N, N) differences of log-evidence, whatever the score."""
-        values = self.log_evidence()[:, None] - self.log_evidence()[None, :]
-        return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
-
-    def lead(self, duels: Indices | None = None) -> Floats:
-        """(q,) what has been observed says for a over b, of some duels or of all."""
-        a, b = self.sides(duels).T
-        return np.asarray(self.log_evidence()[a] - self.log_evidence()[b])
-
-    def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """(q,) none of them: implications have no certificates (F14)."""
-        return np.zeros(self.n_duels if duels is None else len(duels), dtype=np.bool_)
-
-    def places(self) -> Indices:
-        """(N,) how many entities have more evidence; equal ones share their place."""
-        ordered = np.sort(-self.log_evidence().round(9))
-        return np.searchsorted(ordered, -self.log_evidence().round(9)).astype(np.int64)
-
-    def known_ranks(self, _score: str, name_rank: Indices) -> Indices:
-        """(N,) ranks, 1 the best; ties by `name_rank`."""
-        rank = np.empty(len(name_rank), dtype=np.int64)
-        rank[np.lexsort((name_rank, self.places()))] = np.arange(1, len(name_rank) + 1)
-        return rank
-
-    def wins(self) -> Floats:
-        """(N,) duels won, a tie half."""
-        places, n = self.places(), self.n_entities
-        equal = np.bincount(places, minlength=n)[places] - 1
-        return np.asarray(n - 1 - places - equal / 2)
-
-    def gains(self, *_: object) -> Floats:
-        """Refused: no duel has a gain of its own."""
-        step = "choose gain='information', or allocation='random'"
-        raise PlannerError(Fault("a rule on implications (implies.csv)", "gains of duels", "information", step))
-
-    gain_of = summed_gain = intervals = gains
-
-    @property
-    def closed(self) -> NDArray[np.bool_]:
-        """(M,) features that are observed or implied."""
-        return ~self.answers.open[self.place]
-
-    def total_unary(self) -> Floats:
-        """(M,) 1 for every open feature: no unary says which of them matters more."""
-        return np.where(self.closed, 0.0, 1.0)
-
-    def information(self) -> Floats:
-        """(M,) what each feature tells about which entity holds, 0 of those that are closed."""
-        return self.information_among(~self.closed, every=True)
-
-    def information_among(self, offered: NDArray[np.bool_], every: bool) -> Floats:
-        """(M,) what each feature on offer tells about which entity holds; unless `every`, 0 of some that tell less."""
-        chosen = np.flatnonzero(offered & self.answers.open[self.place])
-        told, asked = np.zeros(len(self.place)), self.place[chosen]
-        if len(chosen):
-            told[chosen] = self.answers.information(asked) if every else self.answers.largest(asked)
-        return told
-
-    def tells(self, feature: int) -> str:
-        """The likeliest entity with a feature, and the likeliest without it, as `a from b`."""
-        theta, names = self.answers.predictive(int(self.place[feature])), self.packed.entities
-        joint = np.stack([self.answers.posterior * theta, self.answers.posterior * (1.0 - theta)])
-        a = int(joint[0].argmax())
-        joint[1, a] = -1.0
-        return f"{names[a]} from {names[int(joint[1].argmax())]}"

@@ -14,7 +14,6 @@ from afa.bundle import Bundle
 from afa.csvfile import suggestion
 from afa.engine.patient_state import DuelWeights
 from afa.errors import Fault, PlannerError, check_number
-from afa.inference.hierarchy import hierarchy_of
 from afa.mrf import Floats
 from afa.planner.values import Reading, code_of, reading_of
 
@@ -159,7 +158,7 @@ class Offer(NamedTuple):
 
 def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
     """What of the menu can be asked for after the steps of the log, with so much of the budget left."""
-    closed = log.observed.keys() | log.skipped | implied_by(bundle, log.observed)
+    closed = log.observed.keys() | log.skipped | excluded_by(bundle, log.observed)
     open_ = np.array([name not in closed for name in bundle.features], dtype=bool)
     price = menu.cost.copy()
     if len(menu.names) < len(menu.item_of):  # of a panel something can be open that is paid for
@@ -174,40 +173,15 @@ def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
     return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
 
 
-def implied_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
-    """The features that need not be measured: another one of their exclusive group is +1, or one implies them."""
+def excluded_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
+    """Return the unobserved features that cannot be +1, as another feature of their exclusive group is."""
     groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)
     hit = (group for group in groups if any(observed.get(name) == 1 for name in group))
-    return set().union(*hit, implied_values(bundle, observed)) - observed.keys()
+    return set().union(*hit) - observed.keys()
 
 
-def implied_values(bundle: Bundle, observed: Mapping[str, float]) -> dict[str, int]:
-    """What the observed values imply of other features: 1 above what is there, 0 below what is not.
-
-    Raises
-    ------
-    PlannerError : a feature is 0 that another one implies, or the other way round.
-
-    """
-    if bundle.rates is None or not bundle.rates.parents:
-        return {}
-    known, place = hierarchy_of(bundle)
-    at = {name: int(i) for name, i in zip(bundle.features, place, strict=True)}
-    values: dict[int, tuple[int, str]] = {at[name]: (int(value), name) for name, value in observed.items()}
-    found: dict[int, int] = {}
-    for feature, (value, name) in list(values.items()):
-        for other in known.ancestors[feature] if value == 1 else known.descendants[feature]:
-            if values.get(int(other), (value,))[0] != value:
-                words = f"{name} at {value} and {values[int(other)][1]} at {1 - value}"
-                expected = "who has a feature has what it implies"
-                raise PlannerError(Fault("observations", words, expected, "correct the wrong one"))
-            found[int(other)] = value
-    return {known.features[other]: value for other, value in found.items() if other not in values}
-
-
-def check_together(bundle: Bundle, values: Mapping[str, float]) -> None:
-    """Refuse two features of one exclusive group that are both +1, and one that is 0 though another implies it."""
-    implied_values(bundle, values)
+def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
+    """Refuse two features of one exclusive group that are both +1."""
     for name, members in bundle.exclusive:
         present = [bundle.features[j] for j in members if values.get(bundle.features[j]) == 1]
         if len(present) > 1:
@@ -325,7 +299,7 @@ def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
         gain=lambda duels: np.array([by_item(row) for row in view.gain(duels)]).reshape(-1, len(offered)),
         total_gain=lambda closed: by_item(view.total_gain(closed)),
         weighted_gain=lambda weights: by_item(view.weighted_gain(weights)),
-        find_information=lambda among, _: menu.per_cost(replace(view, observed=~among).information(every=True), among),
+        find_information=lambda: by_item(view.information()),
     )
 
 

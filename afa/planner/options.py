@@ -23,7 +23,7 @@ from afa.engine.patient_state import PatientState
 from afa.errors import Fault, PlannerError, check_number
 from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
-from afa.planner.explicit import ExplicitPatient, ImpliedPatient
+from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import Costs, Panels, is_list
 from afa.planner.sides import sides_for
 
@@ -251,9 +251,6 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
 
 def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     """The closure that is asked for; unless one is, `explicit` where the bundle says how often or what can occur."""
-    if bundle.implies and asked not in (None, "explicit"):
-        found, step = f"{asked} with implications (implies.csv)", "leave it out, for explicit"
-        raise PlannerError(Fault("planner option coupling", found, "explicit", step))
     if asked is None:
         return "explicit" if bundle.says_how_often or not bundle.ternary else "differential"
     one_of("coupling", asked, get_args(Closure))
@@ -284,14 +281,9 @@ def patients_of(
     one_of("holds", holds, HOLDS)
     one_of("score", options.score, EXPLICIT_SCORES)
     one_of("gain", options.gain, EXPLICIT_GAINS)
-    if bundle.implies and (entity or holds != "one" or options.gain != INFORMATION):
-        asked = f"entity {entity}" if entity else f"holds {holds!r}, gain {options.gain!r}"
-        expected = "the best of all entities, one of which holds, by gain 'information'"
-        step = "take TopKPlanner, and a bundle with `holds: one`"
-        raise PlannerError(Fault("a planner on implications (implies.csv)", asked, expected, step))
     exactly = options.inference == "exact"
-    if tau == EFFECTIVE and (bundle.exclusive or bundle.implies or exactly):
-        found = "effective with exclusive groups, implications or exact inference"
+    if tau == EFFECTIVE and (bundle.exclusive or exactly):
+        found = "effective with exclusive groups or exact inference"
         step = "give a number, or leave it out"
         raise PlannerError(Fault("planner option tau", found, "features by themselves, mean_field", step))
     if tau != EFFECTIVE:
@@ -300,8 +292,6 @@ def patients_of(
         check_number(PlannerError, "planner option tau", tau, expected, lambda x: 0 < x <= 1, step)
     settings = {"tau": tau} | ({} if entity else {"coupling": "explicit", "holds": holds})
     believed = 1.0 if isinstance(tau, str) else tau
-    if bundle.implies:
-        return partial(ImpliedPatient, bundle, believed), settings
     sides = sides_for(bundle, holds, exactly=exactly, entity=entity, discounted=tau == EFFECTIVE)
     patient = partial(
         ExplicitPatient,

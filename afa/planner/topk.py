@@ -21,7 +21,6 @@ from afa.errors import Fault, PlannerError
 from afa.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.mrf import Floats
 from afa.planner.base import Planner
-from afa.planner.explicit import ImpliedPatient
 from afa.planner.options import (
     ALL_DUELS_UP_TO,
     INFORMATION,
@@ -46,8 +45,7 @@ class TopKPlanner(Planner):
     score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
         or `kl_nonzero`; `linearity` unless given, and `two_elbo`, or `wald`, in the explicit gauge.
     gain : what a duel is expected to learn from a feature: `cmi`, the default, `f_target` or `wald_magnitude`; or
-        `information`, what it tells about which entity holds, over all at once (docs/decisions.md, F15): the default
-        where the bundle has implications, and the only one there.
+        `information`, what it tells about which entity holds, over all at once (docs/decisions.md, F15).
     target : the score that `f_target` looks ahead to; the guiding score where that can be one.
     allocation : the rule that chooses features, by its name in `afa.allocate.RULES`, or an object with the method
         `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities.
@@ -117,7 +115,7 @@ class TopKPlanner(Planner):
             bundle = without_eliminated(bundle, k, criterion=layer0, solver=options.get("solver"))
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
-        gain = gain or (INFORMATION if bundle.implies else "cmi")
+        gain = gain or "cmi"
         if allocation is None and gain == INFORMATION:
             allocation = INFORMATION
         elif allocation is None:
@@ -134,7 +132,7 @@ class TopKPlanner(Planner):
 
     def wins(self) -> Floats:
         """(N,) Copeland wins, a tie half (`afa.copeland`)."""
-        return self._state.wins() if isinstance(self._state, ImpliedPatient) else copeland_wins(self.scores())
+        return copeland_wins(self.scores())
 
     def top_k(self) -> list[str]:
         """The k best entities by Copeland wins, best first; ties as decisions.md S6 settles them."""
@@ -150,8 +148,7 @@ class TopKPlanner(Planner):
         of `posterior`. Else `score`: the duels of the preference score, the paper's ranking. `posterior` can then have
         another order, as it also counts usual values and the normaliser of each entity (docs/decisions.md, S7).
         """
-        by_odds = isinstance(self._state, ImpliedPatient) or (self.holds is not None and self.guide == "two_elbo")
-        return "probability" if by_odds else "score"
+        return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
     def lead(self) -> float:
         """By how much the answer is ahead: the least preference score of an entity in `top_k` against one outside.
@@ -206,10 +203,7 @@ class TopKPlanner(Planner):
     def _tied_by_score(self) -> NDArray[np.bool_]:
         """(N,) entities that share the place at the edge of `top_k`."""
         view = self._view()
-        if isinstance(self._state, ImpliedPatient):
-            places = self._state.places()
-        else:
-            places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
+        places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
         order = np.argsort(view.rank)
         last, next_ = places[order[self.k - 1]], places[order[self.k]]
         return np.asarray((places == last) & (last == next_))
@@ -260,8 +254,6 @@ class TopKPlanner(Planner):
 
     def resolved(self) -> list[tuple[str, str]]:
         """Duels (winner, loser) whose winner at full observation no completion can change (tight `l1` bracket)."""
-        if isinstance(self._state, ImpliedPatient):
-            return []  # no certificates (F14)
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
         return [(names[a], names[b]) if lead[p] > 0 else (names[b], names[a]) for p, (a, b) in settled]

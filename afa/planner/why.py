@@ -13,7 +13,6 @@ from afa.engine.duels import sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
 from afa.errors import Fault, PlannerError
 from afa.mrf import VALUES, Floats
-from afa.planner.explicit import ImpliedPatient
 from afa.planner.values import scale_of
 
 if TYPE_CHECKING:
@@ -58,11 +57,8 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
     state, bundle, menu, offer = planner._state, planner.bundle, planner._menu, planner._offer()
     duels = planner._open_duels()
     table, order, place = pd.DataFrame({"feature": bundle.features}), "gain", bundle.features.index
-    if isinstance(state, ImpliedPatient):
-        table["gain"] = state.information_among(offer.open, True)
-    else:
-        table["gain"], table["duels_moved"] = _total_gain(state, duels)
-    if not (menu.plain or isinstance(state, ImpliedPatient)):
+    table["gain"], table["duels_moved"] = _total_gain(state, duels)
+    if not menu.plain:
         order = "gain_per_cost"
         table["item"] = [menu.names[i] for i in menu.item_of]
         table["cost"] = offer.price[menu.item_of]
@@ -71,8 +67,6 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
     everything = float(table["gain"].sum())
     table["share"] = table["gain"] / everything if everything > 0 else 0.0
     table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
-    if isinstance(state, ImpliedPatient):
-        return table.assign(tells=[f"tells {state.tells(place(name))}" for name in table["feature"]])
     over = DuelWeights(state.n_duels, duels, np.ones(len(duels)))
     apart = (told_apart(state, bundle.entities, [place(name)], over) for name in table["feature"])
     return table.assign(tells=[f"tells {words}" if words else "" for words in apart])

@@ -1,4 +1,4 @@
-"""Figures of notebooks, reports, `afa simulate` and `afa phenotypes`, of one style, legible in grey to all eyes.
+"""Figures of notebooks, reports and `afa simulate`, of one style, legible in grey to all eyes.
 
 The same bytes each time. What shows the allocation grid has rules in their styles.
 """
@@ -14,7 +14,6 @@ from string import ascii_lowercase
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
@@ -73,22 +72,6 @@ PLAIN: Mapping[str, dict[str, Any]] = {
     "constant": {"color": "#777777", "linestyle": (0, (6, 3))},
 }
 """Ways that choose nothing for the patient, beside the coloured ones."""
-
-SCORERS = {"posterior": "posterior", "likelihood_ratio": "likelihood\nratios", "frequency": "frequency\nalone"}
-ORDERS = {
-    "planner": "planner",
-    "random": "random",
-    "information_content": "rarest first",
-    "most_frequent": "most frequent first",
-    "paper": "the paper's order",
-}
-QUESTIONS = {
-    "reported": "asked: what the paper reports",
-    "present": "asked: what it reports as present",
-    "every": "asked: any sign; else not noted",
-    "every, else absent": "asked: any sign; else absent",
-}
-"""Which signs can be asked for, and what the answer is where the paper says nothing."""
 
 STYLE: Any = {
     "svg.hashsalt": "afa",
@@ -312,37 +295,3 @@ def fit(axes: Axes, *numbers: pd.Series) -> None:
         return
     margin = max(0.05 * (every.max() - every.min()), 0.01)
     axes.set_ylim(every.min() - margin, every.max() + margin)
-
-
-def draw_phenotypes(summary: pd.DataFrame, path: Path) -> None:
-    """Draw `afa.phenotypes.summary` as PNG: left at full observation on later papers, then by questions asked."""
-    asked = [name for name in QUESTIONS if (summary["questions"] == name).any()]
-    columns = min(3, 1 + len(asked))
-    rows = -(-(1 + len(asked)) // columns)
-    figure, axes = new_figure(4.2 * columns, 3.6 * rows, columns, rows)
-    for spare in axes[1 + len(asked) :]:
-        spare.axis("off")
-    subset = "later" if (summary["subset"] == "later").any() else "all"
-    shares = {"first": "in first place", "ten": "among the first ten"}
-    whole = summary[(summary["subset"] == subset) & (summary["questions"] == "all") & summary["what"].isin(shares)]
-    for shift, (what, label) in enumerate(shares.items()):
-        found = whole[whole["what"] == what].set_index("of").reindex(list(SCORERS))
-        apart = np.array([found["mean"] - found["low"], found["high"] - found["mean"]])
-        axes[0].errorbar(np.arange(len(found)) + 0.15 * (shift - 0.5), found["mean"], apart, fmt="o", label=label)
-    axes[0].set_xticks(range(len(SCORERS)), list(SCORERS.values()))
-    title = f"all that was noted, {subset} papers"
-    axes[0].set(ylabel="share of patients", ylim=(0, 1.2 * whole["high"].max()), title=title)
-    axes[0].legend(loc="upper left", ncols=2)
-    for axis, questions in zip(axes[1:], asked, strict=False):
-        for order, label in ORDERS.items():
-            found = summary[(summary["what"] == "log_rank") & (summary["questions"] == questions)]
-            found = found[found["of"] == order].sort_values("asked")
-            if len(found):
-                axis.plot(found["asked"], np.exp(found["mean"]), label=label, lw=2 if order == "planner" else 1)
-                axis.fill_between(found["asked"], np.exp(found["low"]), np.exp(found["high"]), alpha=0.12)
-        axis.set(
-            xlabel="questions", ylabel="rank of the disease (geometric mean)", yscale="log", title=QUESTIONS[questions]
-        )
-    if asked:
-        axes[1].legend()
-    figure.savefig(path, dpi=120)

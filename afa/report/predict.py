@@ -94,7 +94,7 @@ def predict_proba(
     check_possible(model, cohort, measured)
     distinct, place = np.unique(values, axis=0, return_inverse=True)
     options: dict[str, Any] = {"coupling": coupling, "holds": holds, "solver": solver}
-    if model.implies or inference == "exact":
+    if inference == "exact":
         found = _by_planner(model, distinct, inference=inference, **options)
     else:
         found = _compiled(model, distinct, threads=threads, **options)

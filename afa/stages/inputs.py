@@ -29,25 +29,15 @@ Reference = Literal["controls", "ranges", "cohort"]
 """What values are encoded against; the first two are of a run's own cohort."""
 
 
-def load_stage_bundle(folder: Path) -> Bundle:
-    """A bundle for an experiment; a `BundleError` where it has implications, which experiments leave out of account."""
-    bundle = load_bundle(folder)
-    if bundle.implies:
-        expected, step = "none: planners and `afa simulate` alone use them", "leave the file out"
-        raise BundleError(Fault(str(folder), "implications (implies.csv)", expected, step))
-    return bundle
-
-
 def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
     """Bundle and cohort; features that the cohort had to drop leave the bundle too (decisions.md D3).
 
     Raises
     ------
-    BundleError : the bundle has implications. CohortError : the cohort has a feature that the bundle lacks, or lacks
-    one without saying that it was dropped.
+    CohortError : the cohort has a feature that the bundle lacks, or lacks one without saying that it was dropped.
 
     """
-    bundle, cohort = load_stage_bundle(bundle_folder), load_cohort(cohort_folder)
+    bundle, cohort = load_bundle(bundle_folder), load_cohort(cohort_folder)
     dropped = set(cohort.provenance.get("dropped_features") or ())
     expected = [name for name in bundle.features if name not in dropped]
     if list(cohort.features) != expected:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from afa.bundle import Bundle, load_bundle, save_bundle, stamp_bundle, validate_bundle, write_bundle
-from afa.csvfile import LARGEST
+from afa.csvfile import CONTROLS, LARGEST
 from afa.errors import BundleError, ConfigError
 from afa.files import sha256_of
 
@@ -314,7 +314,7 @@ def arguments(draw: st.DrawFn) -> dict:
     features = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
     cells = [(entity, feature) for entity in entities for feature in features]
     pairs = [(entity, a, b) for entity in entities for a in features for b in features if a < b]
-    notes = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
+    notes = st.text(st.characters(exclude_categories=["Cs"]), max_size=5).filter(lambda text: not CONTROLS.search(text))
     unary = [(*cell, draw(NUMBERS), draw(notes)) for cell in draw(st.permutations(cells)) if draw(st.booleans())]
     pairwise = [(*pair, draw(NUMBERS)) for pair in draw(st.permutations(pairs)) if draw(st.booleans())]
     return {

@@ -250,14 +250,12 @@ def test_shares_of_0_and_1_and_directions_against_them_are_noted(written: Path) 
     assert any("a potential against its probabilities (1): flu iron" in note for note in validate_bundle(written)[1])
 
 
-def test_groups_and_implications_are_read(written: Path) -> None:
+def test_groups_are_read(written: Path) -> None:
     (written / "groups.csv").write_text("feature,measurement,exclusive\niron,blood,\ncells,blood,\n")
-    (written / "implies.csv").write_text("feature,parent\nrash,iron\n")
     (written / "costs.csv").write_text("feature,cost\nrash,1\nblood,6\n")
     bundle = load_bundle(written)
     assert bundle.rates is not None
     assert bundle.rates.measurements == (("blood", (1, 2)),)
-    assert bundle.rates.parents == ((0, 1),)
     assert bundle.costs is not None
     assert bundle.costs.tolist() == [1, 3, 3]
 
@@ -274,15 +272,27 @@ def test_groups_and_implications_are_read(written: Path) -> None:
         ),
         ("groups.csv", "feature,exclusive\nrash,colour\n", "column exclusive: found colour, of one feature"),
         ("groups.csv", "feature,exclusive\nrush,colour\n", "line 2, column feature: found 'rush'"),
-        ("implies.csv", "feature,parent\nrash,iron\niron,rash\n", "line 2, column parent: found rash, which is above"),
         ("costs.csv", "feature,cost\nrash,1\n", "costs.csv: found no cost for iron, cells"),
     ],
 )
-def test_groups_and_implications_that_do_not_fit_are_refused(
-    written: Path, file: str, text: str, expected: str
-) -> None:
+def test_groups_that_do_not_fit_are_refused(written: Path, file: str, text: str, expected: str) -> None:
     (written / file).write_text(text)
     assert expected in str(validate_bundle(written)[0][0])
+
+
+def test_a_bundle_with_implications_is_refused_in_one_line_that_names_the_last_version_to_read_it(
+    written: Path,
+) -> None:
+    (written / "implies.csv").write_text("feature,parent\nrash,iron\n")
+    stamped = (written / "bundle.yaml").read_text() + f"digests: {{implies.csv: {'0' * 64}}}\n"
+    (written / "bundle.yaml").write_text(stamped)
+    (written / "unary.csv").write_text("of another\n")
+    with pytest.raises(BundleError) as error:
+        load_bundle(written)
+    assert str(error.value) == (
+        f"{written / 'implies.csv'}: found implications; expected a bundle without them. "
+        "Next step: remove the file, or use afa 0.2 (commit cab3b14), the last version that reads it."
+    )
 
 
 def test_a_feature_that_excludes_others_has_no_coupling(written: Path) -> None:
@@ -296,14 +306,13 @@ def test_a_feature_that_excludes_others_has_no_coupling(written: Path) -> None:
 
 def test_written_and_read_again_it_is_the_same_to_the_byte(written: Path, tmp_path: Path) -> None:
     (written / "groups.csv").write_text("feature,measurement,exclusive\niron,blood,\ncells,blood,\n")
-    (written / "implies.csv").write_text("feature,parent\nrash,iron\n")
     bundle = load_bundle(written)
     save_bundle(bundle, tmp_path / "one")
     again = load_bundle(tmp_path / "one")
     save_bundle(again, tmp_path / "two")
     assert again.digest == bundle.digest
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert {"features.csv", "groups.csv", "implies.csv"} < set(names)
+    assert {"features.csv", "groups.csv"} < set(names)
     assert [sha256_of(tmp_path / "one" / name) for name in names] == [
         sha256_of(tmp_path / "two" / name) for name in names
     ]

@@ -88,7 +88,13 @@ def test_files_that_networkx_itself_writes_give_back_the_bundle(tmp_path):
     graph = to_networkx(TINY)
     nx.write_graphml(graph, tmp_path / "tiny.graphml")
     assert same(read_graph(tmp_path / "tiny.graphml"), TINY)
-    (tmp_path / "tiny.json").write_text(json.dumps(nx.node_link_data(graph, edges="edges")))
+
+
+@pytest.mark.parametrize("edges", ["edges", "links"])
+def test_the_edges_of_node_link_json_are_read_by_both_names_that_networkx_gives_them(tmp_path, edges):
+    document = nx.node_link_data(to_networkx(TINY), edges=edges)
+    assert document[edges]
+    (tmp_path / "tiny.json").write_text(json.dumps(document))
     assert same(read_graph(tmp_path / "tiny.json"), TINY)
 
 
@@ -145,12 +151,12 @@ def with_node(name, **attributes):
         ),
         (with_edge("a", "a", coupling=1.0), "rust, a, a, column feature_b: found a paired with itself"),
         (with_edge("a", "c", coupling=float("inf")), "rust, a, c, column potential: found 'inf'"),
-        (changed(entities="moss"), "attribute entities: found 'moss'; expected a JSON list"),
+        (changed(entities="moss"), "key entities: found 'moss'; expected a list or an object as JSON text"),
         (changed(entities='["moss", "rust"]'), "found a list of entities, moss, rust; expected none, or 'rust'"),
         (changed(priors='{"moss": 1}'), "log_odds of moss, column entity: found 'moss'"),
         (changed(priors='{"rust": "high"}'), "log_odds of rust, column log_odds: found 'high'"),
         (changed(aliases='{"a": ["b"]}'), "alias of a, column alias: found b, the name of a feature"),
-        (changed(aliases='{"a": "old"}'), r"attribute aliases: found .*; expected a JSON object as text \(a: Input"),
+        (changed(aliases='{"a": "old"}'), "key aliases.a: found 'old'; expected a list"),
         (changed(aliases='{"z": ["y"]}'), "alias of z, column feature: found 'z'"),
         (changed(name=" rust"), "key name"),
     ],

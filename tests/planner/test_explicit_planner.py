@@ -223,7 +223,7 @@ def test_of_features_that_exclude_each_other_each_says_what_one_variable_says(fe
     assert odds_of(fevers, red=1) == pytest.approx(np.log(0.6 / 0.2))
     assert odds_of(fevers, red=0) == pytest.approx(np.log(0.4 / 0.8))
     assert odds_of(fevers, red=0, blue=0) == pytest.approx(np.log(0.2 / 0.5))
-    assert odds_of(fevers, blue=1, red=0) == pytest.approx(np.log(0.2 / 0.3)), "the implied zero is not counted"
+    assert odds_of(fevers, blue=1, red=0) == pytest.approx(np.log(0.2 / 0.3)), "the zero of red is not counted"
     assert odds_of(fevers, red=0, blue=0, green=0, cough=1) == pytest.approx(np.log(0.1 / 0.2) + np.log(0.9 / 0.3))
 
 

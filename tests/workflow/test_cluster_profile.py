@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PROFILE = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text(encoding="utf-8"))
 STORED = sorted((ROOT / "resources/benchmarks").glob("*.csv"))
 TARGETS = {"all", "cohort", "bundle", "tables", *stages()}
-LEAGUE = {"league", "league_field", "phenotypes"}
+LEAGUE = {"league", "league_field"}
 """Rules of other data than a cohort, which no run of one cohort has."""
 OTHER_WAY = {"copy_bundle"}
 """Rules that the stored runs have another one for."""

@@ -127,32 +127,3 @@ if GAPS:
         shell:
             "rm -rf {params.folder} && afa league page {params.field} --out {params.folder} > {log} 2>&1"
             " && cp {params.folder}/league.html {output.page}"
-
-
-# Rare diseases by signs: what the Human Phenotype Ontology said in 2015, on published patients, in results/phenotypes.
-PHENOTYPES = Path(home("resources/phenotypes"))
-
-
-rule phenotypes:
-    """Rare diseases by signs, on published patients."""
-    input:
-        annotations=PHENOTYPES / "annotations_2015.csv.gz",
-        ontology=PHENOTYPES / "hp_2016-04-01.obo.gz",
-        newer=PHENOTYPES / "terms_2024-02-08.csv.gz",
-        patients=PHENOTYPES / "patients.csv.gz",
-    output:
-        tables=directory("results/phenotypes/tables"),
-    log:
-        "results/phenotypes/logs/phenotypes.log",
-    benchmark:
-        "results/phenotypes/benchmarks/phenotypes.tsv"
-    conda:
-        ENVIRONMENT
-    resources:
-        mem_mb=memory,
-        runtime=minutes,
-    params:
-        code=command_digest("simulate:phenotypes"),
-    shell:
-        "afa phenotypes {input.annotations} {input.ontology} {input.patients} --newer {input.newer}"
-        " --later-than 26720000 --of-each-paper 1 --every 100 --out {output.tables} > {log} 2>&1"

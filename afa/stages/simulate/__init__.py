@@ -105,9 +105,6 @@ def simulate(
     probabilities of the bundle are of values that are encoded otherwise.
 
     """
-    if bundle.implies:
-        found, step = "implications (implies.csv)", "give phenopackets to `afa simulate`"
-        raise BundleError(Fault(f"bundle {bundle.name}", found, "none on a table of values", step))
     entity, setting = setting.entity, replace(setting, coupling=gauge_of(bundle, setting.coupling))
     if setting.explicit:
         check_encoding(bundle, cohort)
