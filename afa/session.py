@@ -115,7 +115,7 @@ class _Session(Strict):
 
 
 def session_text(planner: Planner) -> str:
-    """The YAML text that `save_session` writes."""
+    """Return the YAML text that `save_session` writes of a planner."""
     bundle = planner.asked_of
     document = {
         "session": FORMAT,

@@ -71,6 +71,8 @@ def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None)
 def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str = "1") -> Bundle:
     """Return the bundle of Markov networks by entity; its features are their variables, in order of appearance.
 
+    name, version : of the new bundle.
+
     A variable has three states, named -1, 0 and 1, or 0, 1 and 2 (as pgmpy counts where states have no names) for -1, 0
     and 1. The logarithm of a factor must be a constant and a sum of terms in x_j and x_j x_l; factors on the same
     variables add up. A `BundleError` names every factor that is of another form.

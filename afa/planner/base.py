@@ -243,7 +243,10 @@ class Planner(ABC):
         return reading_of(self.bundle, feature, number)
 
     def take_in(self, readings: Mapping[str, Reading], *, cost: float | None = None) -> None:
-        """Take in several readings (`afa.planner.values`) at once; all or none."""
+        """Take in several readings (`afa.planner.values`) at once; all or none.
+
+        cost : what they cost together; None for the price of the menu.
+        """
         for feature in readings.keys() & self._log.observed.keys():
             step = "correct the earlier value, or undo"
             raise PlannerError(Fault(f"feature {feature}", "a second observation", "at most one", step))

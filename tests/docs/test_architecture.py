@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-TREE = re.search(r"^```\n(workflow/.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
+TREE = re.search(r"^```\n(Snakefile.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
 OUTSIDE = ("build", "dist", "data", "logs", "node_modules")  # made by commands, as .gitignore has them
 
 

@@ -113,7 +113,7 @@ shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
 ENVIRONMENT = "../../envs/afa.yaml"
-os.environ["AFA_SOURCE"] = str(HOME.absolute())  # for envs/afa.post-deploy.sh
+os.environ.update(AFA_SOURCE=str(HOME.absolute()))  # for envs/afa.post-deploy.sh
 
 
 # Each job compares, at its end, the code that it ran and the sources that it read with what was there at the start.
@@ -228,6 +228,25 @@ def template_digest(pattern):
     templates = PACKAGE / "report" / "templates"
     parts = [templates / "base.html", *sorted(templates.glob(pattern))]
     return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
+
+
+# The files of resources/paper that a notebook shows.
+SHOWN = {
+    "sign_convergence": ["tab_m2_random_sign.csv"],
+    "chaos": ["tab_chaos.csv"],
+    "layer0": ["tab_layer0_synthetic.csv"],
+    "allocation": ["tab_m2_alloc.csv"],
+    "decision_quality": ["tab_m2_phase1_pat5.csv"],
+    "layer1": ["tab_layer1_informed.csv"],
+    "binary": ["tab_classification_with_llm.csv", "tab_layer1_informed.csv"],
+    "gauge": ["tab_m1acc.csv", "tab_m1agree.csv"],
+    "comparison": ["answers.yaml"],
+}
+
+
+def shown_in(notebook):
+    """The files of resources/paper that a notebook shows."""
+    return [home(f"resources/paper/{file}") for file in SHOWN.get(notebook, [])]
 
 
 def notebook_code(notebook):

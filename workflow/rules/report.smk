@@ -124,25 +124,6 @@ for name, (_, _, reads) in dict(NOTEBOOKS).items():
         LEFT_OUT.setdefault(name, LEFT_OUT[lacking[0]])
         del NOTEBOOKS[name]
 
-# The files of resources/paper that a notebook shows.
-SHOWN = {
-    "sign_convergence": ["tab_m2_random_sign.csv"],
-    "chaos": ["tab_chaos.csv"],
-    "layer0": ["tab_layer0_synthetic.csv"],
-    "allocation": ["tab_m2_alloc.csv"],
-    "decision_quality": ["tab_m2_phase1_pat5.csv"],
-    "layer1": ["tab_layer1_informed.csv"],
-    "binary": ["tab_classification_with_llm.csv", "tab_layer1_informed.csv"],
-    "gauge": ["tab_m1acc.csv", "tab_m1agree.csv"],
-    "comparison": ["answers.yaml"],
-}
-
-
-def shown_in(notebook):
-    """The files of resources/paper that a notebook shows."""
-    return [home(f"resources/paper/{file}") for file in SHOWN.get(notebook, [])]
-
-
 for name, (chapter, title, reads) in NOTEBOOKS.items():
 
     rule:
