@@ -62,9 +62,9 @@ def write_bundle(
     `unary` and `pairwise` have the columns of their files; all but the names and the potential may be missing, and
     the probabilities and the scope are written only where a row has one. `priors` (log-odds) or in their place
     `probabilities` are by entity, `costs` by feature or measurement, `aliases` by feature; `table` is features.csv,
-    `groups` has the columns of its file. `name`, `version`, `licence`, `provenance` (any keys), `encoding` (what values
-    are compared with: `controls` or `cohort`), `probability_floor` (the least probability, above 0) and `holds` (how many
-    entities a patient can have) go into bundle.yaml. The same content gives the same bytes.
+    `groups` has the columns of its file. `name`, `version`, `licence`, `provenance` (any keys), `encoding` (`ranges`,
+    `controls` or `cohort`), `probability_floor` (the least probability, above 0) and `holds` (how many entities a
+    patient can have) go into bundle.yaml. The same content gives the same bytes.
     Nothing is written, and a `BundleError` raised, where the result would not be a valid bundle; a `ConfigError` where
     `path` is something else than a bundle, or holds other files.
     """

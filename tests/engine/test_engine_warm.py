@@ -77,7 +77,7 @@ def _module(path: Path) -> str:
 
 
 def _as_kernel(function: ast.FunctionDef) -> str | None:
-    """How a function is declared as a kernel: "entrance" where Python may call it, else its other words; None if it is no kernel."""
+    """How a kernel is declared: "entrance" where Python may call it, else its other words; None if it is no kernel."""
     for mark in function.decorator_list:
         if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name) and mark.func.id == "kernel":
             words = [word.arg or "" for word in mark.keywords]

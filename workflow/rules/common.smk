@@ -112,7 +112,10 @@ BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
+# By its place beside these rules, so that no path is kept; Snakemake would take braces in that place for wildcards.
 ENVIRONMENT = "../../envs/afa.yaml"
+if "{" in str(HOME.absolute()):
+    ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
 os.environ.update(AFA_SOURCE=str(HOME.absolute()))  # for envs/afa.post-deploy.sh
 
 
