@@ -222,7 +222,7 @@ def test_a_link_stays_a_link_and_what_it_names_is_replaced(tmp_path: Path) -> No
 
 
 def test_folders_are_removed_in_three_places_alone() -> None:
-    """By `atomic_folder`, which looks at what is there; where a run's shards go; and of kernels that are not as listed."""
+    """By `atomic_folder`, which looks at what is there; of a run's shards; and of kernels that are not as listed."""
     removing = re.compile(r"rmtree|rmdir|removedirs|shutil\.move|os\.rename")
     found = [str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if removing.search(path.read_text())]
     assert sorted(found) == ["engine/compile.py", "files.py", "workflow.py"]
