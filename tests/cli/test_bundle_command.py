@@ -37,8 +37,10 @@ def test_stamping_a_bundle_that_has_faults_says_so(tmp_path):
 
 def test_showing_the_features_has_a_row_for_each_with_its_cost():
     code, output = answer("bundle", "show", TINY, "--features")
-    lines = [line.split() for line in output.splitlines()[1:]]
+    _, before, *rows = output.splitlines()
+    lines = [row.split() for row in rows]
     assert code == 0
+    assert before == "Before any measurement, by priors.csv: bleeding 0.5, diarrhea 0.5, fistula 0.182."
     assert lines[0] == ["feature", "up", "down", "same", "opposite", "cost"]
     assert lines[2] == ["CXCL8", "2", "0", "1", "1", "2.0"]
 

@@ -162,7 +162,7 @@ def test_words_that_are_no_command_are_one_line_too(words: str, found: str, step
         ('{"do": "observe", "values": {"growth": 1}', "request", "one JSON object a line"),
         ('{"do": "observ"}', "request, key do", "show or observe"),
         ('{"do": "observe", "values": {"growth": 2}}', "request, key observe.values.growth", "1"),
-        ('{"do": "observe", "values": {"growth": "low"}}', "request, key observe.values.growth", "-1, 0 or 1"),
+        ('{"do": "observe", "values": {"growth": "much"}}', "feature growth", "-1, 0 or 1"),
         ('{"do": "observe", "values": {"growth": NaN}}', "request, key observe.values.growth", "-1, 0 or 1"),
         ('{"do": "observe", "value": {"growth": 1}}', "request, key observe.value", "only known keys"),
         ('{"do": "observe", "values": {"gorwth": 1}}', "feature 'gorwth'", "a feature of the bundle"),
@@ -203,15 +203,19 @@ def planner(plants: Path) -> afa.TopKPlanner:
 @pytest.mark.parametrize(
     ("line", "found", "step"),
     [
-        ("2", "found '2'; expected -1, 0 or 1", "write one of these"),
-        ("often", "found 'often'; expected -1, 0 or 1, NAME=VALUE, or a command", "type ? for the commands"),
+        ("2", "found '2'; expected low, usual or high", "write one of these"),
+        ("often", "found 'often'; expected low, usual, high, NAME=VALUE, or a command", "type ? for the commands"),
         ("0 1", "found 2 values; expected 1, for growth", "name the others as NAME=VALUE"),
         ("gorwth=1", "found an unknown name", "did you mean growth"),
         ("growth=high growth=low", "found two values", "leave one out"),
-        ("growth=much", "found 'much'; expected -1, 0 or 1", "write one of these"),
-        ("soil_moisture=0", "found the earlier value -1", "write fix soil_moisture 0 to replace it, or undo"),
+        ("growth=much", "found 'much'; expected low, usual or high", "write one of these"),
+        (
+            "soil_moisture=0",
+            "found the earlier value low",
+            "write fix soil_moisture and the new value to replace it, or undo",
+        ),
         ("fix growth 1", "found no earlier value", "write growth=1"),
-        ("skip soil_moisture", "found the value -1", "write fix soil_moisture and the right one, or undo"),
+        ("skip soil_moisture", "found the value low", "write fix soil_moisture and the right one, or undo"),
         ("save nowhere/mine.yaml", "found no such folder", "make the folder first"),
         ("save plants/unary.csv", "found a file of that name", "choose another name"),
         ("fix growth", "found 'fix growth'; expected fix NAME VALUE", "type fix NAME VALUE, or ? for what it does"),
@@ -236,7 +240,7 @@ def test_a_mistake_in_the_terminal_is_answered_and_changes_nothing(
     [
         (7, {"do": "undo"}, "a page that is older than the last step", "it shows the last step now"),
         (0, {"do": "observe", "values": {"growth": 3}}, "3", "correct the value"),
-        (0, {"do": "observe", "numbers": {"growth": 12.5}}, "a number", "give -1, 0 or 1"),
+        (0, {"do": "observe", "numbers": {"growth": 12.5}}, "a number", "give low or usual or high"),
         (0, {"do": "skip", "feature": "gorwth"}, "an unknown name", "did you mean growth"),
         (0, {"do": "dance"}, "'dance'", "choose one of these"),
     ],
@@ -258,8 +262,8 @@ def test_a_mistake_on_the_page_is_answered_and_changes_nothing(
     ("mistake", "found", "step"),
     [
         (lambda planner: planner.observe("gorwth", 1), "'gorwth': found an unknown name", "did you mean growth"),
-        (lambda planner: planner.observe("growth", 0.4), "found 0.4; expected -1, 0 or 1", "encode the measurement"),
-        (lambda planner: planner.observe("growth", "high"), "found 'high'; expected -1, 0 or 1", "encode"),
+        (lambda planner: planner.observe("growth", 0.4), "found 0.4; expected -1, 0 or 1", "or low, usual, high"),
+        (lambda planner: planner.observe("growth", "much"), "found 'much'; expected -1, 0 or 1", "or low, usual, high"),
         (
             lambda planner: planner.observe("soil_moisture", 0),
             "found a second observation",
