@@ -373,14 +373,14 @@ def test_the_screen_shows_one_order_and_says_by_what() -> None:
 def test_the_first_lines_say_where_all_start_and_when_it_ends(tmp_path: Path) -> None:
     cooling = load_bundle(ROOT / "afa/examples/cooling/bundle")
     for options, words in (
-        ({}, "each of the 7 entities has probability 1/7; priors.csv can say otherwise."),
-        ({"holds": "several"}, "each of the 7 entities has probability 1/2; priors.csv can say otherwise."),
+        ({}, "each of 7 entities has probability 1/7; priors.csv can say otherwise."),
+        ({"holds": "several"}, "each of 7 entities has probability 1/2; priors.csv can say otherwise."),
         ({"holds": "one or none"}, "probability 1/8, as has none of them; priors.csv can say otherwise."),
         ({"stop": Stop(certain=True, posterior=0.8)}, "Asks until nothing left to measure can change the answer or"),
         ({"patient": "P7"}, "12 features can be measured; patient P7"),
     ):
         assert words in talk(TopKPlanner(cooling, k=1, **options))
-    assert "Before anything is measured overfilled has probability 0.5; priors.csv can say otherwise." in talk(
+    assert "Before any measurement overfilled has probability 0.5; priors.csv can say otherwise." in talk(
         BinaryPlanner(cooling, entity="overfilled")
     )
 
