@@ -119,8 +119,12 @@ def clean_run(project: Path, plan: list[Job], folder: Path) -> dict[str, bytes]:
 
 
 def kind_of(output: str) -> str:
-    """The kind of rule that makes an output, by its place in the run's folder: a shard, a summary, the report, ..."""
-    return Path(output).relative_to(RUN).parts[0]
+    """The kind of rule that makes an output, by its place in the run's folder: a shard, a summary, the report, ...
+
+    The compiled kernels lie outside of it, in a folder of their own.
+    """
+    path = Path(output)
+    return path.relative_to(RUN).parts[0] if path.is_relative_to(RUN) else path.parent.name
 
 
 def contents(project: Path) -> dict[str, bytes]:

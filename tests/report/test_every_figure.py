@@ -356,12 +356,12 @@ def by_hand(names, run, folder):
 
 
 def test_a_caption_has_the_confidence_of_the_run(run):
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), mock.patch("IPython.display.Markdown", str):
+    with mock.patch("IPython.display.display") as shown:
         show_caption(
             "Bands are {confidence}\n over patients of {cohort}, by two_elbo.", run, load_cohort(run / "cohort")
         )
-    assert printed.getvalue() == "'Bands are 90 % over patients of tiny, by two-ELBO.'\n"
+    (caption,) = shown.call_args.args
+    assert caption.data == "Bands are 90 % over patients of tiny, by two-ELBO."
 
 
 def test_a_run_is_found_from_the_folder_of_the_notebooks_and_from_the_projects(run, tmp_path, monkeypatch):
