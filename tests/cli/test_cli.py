@@ -158,8 +158,8 @@ def test_a_cohort_made_for_another_bundle_is_refused(copy, tmp_path):
         (("gauge", "--settings", '{"gauge": {"rounds": [10, "ten"]}}'), ("key gauge.rounds",)),
         (("sign", "--settings", "seeds=1"), ("--settings", "a JSON object")),
         (
-            ("labels", "--settings", '{"labels": {"percents": [0, 150]}}'),
-            ("labels.percents",),
+            ("labels", "--input", f"by_cohort={TINY}", "--settings", '{"labels": {"percents": [0, 150]}}'),
+            ("key labels.percents.0", "key labels.percents.1"),
         ),
         (("nothing",), ("'nothing'", "the name of a stage")),
         (("calibration",), ("no binary", "--input binary=PATH")),

@@ -52,7 +52,7 @@ COMMANDS = dict(commands(app))
 WRITERS = [(name, place) for name, command in COMMANDS.items() for place in places(command)]
 ADDS = {"elicit import"}
 """Writes one file, `recorded.jsonl`, into a folder of answers."""
-READS_NOTHING = {"demo"}
+READS_NOTHING = {"demo", "kernels"}
 
 
 def given(name: str, place: str, path: Path, reads: Path) -> dict[str, Any]:
