@@ -18,7 +18,6 @@ def test_the_notebook_runs_from_top_to_bottom_with_nothing_but_the_package(
     monkeypatch.chdir(tmp_path)
     run_notebook(SOURCE, tmp_path / "ran.ipynb", {})
     cells = [cell for cell in nbformat.read(tmp_path / "ran.ipynb", as_version=4).cells if cell.cell_type == "code"]
-    cells = cells[1:]  # the first sets parameters, of which there are none
     shown = ["".join(str(output.get("data", {}).get("text/plain", "")) for output in cell.outputs) for cell in cells]
     assert "gauges" in shown[1]
     assert "4 observed; dirty_condenser" in shown[4]
