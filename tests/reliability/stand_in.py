@@ -12,6 +12,8 @@ from itertools import pairwise
 
 MAKES = ("--out", "--rows", "--readme", "--dropped", "--report")
 READS = "reads:"
+PLACES = ("resources/paper",)
+"""Inputs that only tell a job where files lie: those that it reads of them are inputs as well."""
 
 
 def job_of(words: list[str]) -> tuple[list[str], list[str]]:
@@ -29,7 +31,7 @@ def job_of(words: list[str]) -> tuple[list[str], list[str]]:
 def read(inputs: list[str]) -> list[str]:
     """Every file among the inputs of a job, and in folders among them."""
     files = []
-    for path in inputs:
+    for path in (path for path in inputs if path not in PLACES):
         inner = (f"{folder}/{name}" for folder, _, names in os.walk(path) for name in names)
         files += [path] if os.path.isfile(path) else sorted(inner)
     return [file for file in files if not os.path.basename(file).startswith(".")]
