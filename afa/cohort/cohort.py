@@ -201,13 +201,14 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
 
 
 def parquet_table(
-    path: Path, step: str, wanted: Collection[str] | None = None, most: int = LARGEST_TABLE
+    path: Path, step: str, wanted: Collection[str] | None = None, most: int | None = None
 ) -> pd.DataFrame:
     """The columns of a Parquet file, all unless named; a `CohortError` where it is not one of numbers and texts.
 
-    most : cells that it may have. It may not unpack to more than `largest_unpacked` either, by what it says itself.
+    most : cells that it may have, `LARGEST_TABLE` unless given. It may not unpack to more than `largest_unpacked` either, by what it says itself.
     """
     wrong: Fault | None = None
+    most = LARGEST_TABLE if most is None else most
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
