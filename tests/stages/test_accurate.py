@@ -125,7 +125,7 @@ def test_states_that_are_too_large_are_excluded_and_counted_and_the_others_are_a
     found = tables_by(3.0**3)
     counts = found["left_out"].set_index(["quantity", "t"])
     assert (counts.xs(0, level="t")["left_out"] > 0).all()
-    assert (counts.xs(6, level="t")["left_out"] == 0).all()
+    assert (counts.loc[["log_partition", "moments"]].xs(6, level="t")["left_out"] == 0).all()
     assert counts.loc[("log_partition", 0), "states"] == 3 * 4
     keys = {"duels": ["method", "entity_a", "entity_b"], "tasks": ["coupling", "entity"], "sets": ["method"]}
     for name, of in keys.items():
