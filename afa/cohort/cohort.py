@@ -205,7 +205,7 @@ def parquet_table(
 ) -> pd.DataFrame:
     """The columns of a Parquet file, all unless named; a `CohortError` where it is not one of numbers and texts.
 
-    most : cells that it may have, `LARGEST_TABLE` unless given. It may not unpack to more than `largest_unpacked` either,
+    most : cells that it may have, `LARGEST_TABLE` unless given. It may not unpack to more than `largest_unpacked`,
     by what it says itself.
     """
     wrong: Fault | None = None
