@@ -25,7 +25,8 @@ ORDER = (("test_engine_warm.py",), ("elicit", "workflow", "cohort"), ("reliabili
 """What begins: one worker compiles the kernels, the other runs tests without any; then what takes longest."""
 gc.disable()  # until all tests are collected: a quarter of that time went into looking for garbage
 typer.main.get_command = functools.cache(typer.main.get_command)  # a process builds the commands once; so do the tests
-collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # they hold no doctests, and all have one name
+# They hold no doctests, and several have one name.
+collect_ignore_glob = ["conftest.py", "*/conftest.py", "*/sitecustomize.py"]
 
 
 def _mirror() -> Path | None:
