@@ -348,7 +348,7 @@ def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Pi
 
 
 def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
-    """Write a node as words, without positions, texts and the `omitted` constants."""
+    """Append the syntax tree below a node to `words`; exclude line numbers, docstrings and the `omitted` constants."""
     words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)

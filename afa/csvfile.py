@@ -352,7 +352,7 @@ def _text_of(path: Path, faults: RowFaults) -> str | None:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text with their ends, LF, CR or both, without a second copy of all of it."""
+    """Yield the lines of a text, each with its line end (LF, CR or CR LF), without copying the whole text."""
     return (line[0] for line in _LINES.finditer(text))
 
 

@@ -141,7 +141,7 @@ class Features:
         return Features(**columns)
 
     def to_frame(self) -> pd.DataFrame:
-        """The rows of `features.csv`; without the column `missing` where no feature has a code for it."""
+        """Return the rows of `features.csv`, with a column `missing` only if a feature has a code for not measured."""
         import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
 
         columns = {column: getattr(self, part.name) for column, part in zip(FEATURE_COLUMNS, fields(self), strict=True)}

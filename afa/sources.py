@@ -38,7 +38,7 @@ def note_sources(found: dict[str, str], file: str | Path) -> None:
 
 
 def check_sources(words: Sequence[str]) -> None:
-    """Compare what this process has used with what its run noted.
+    """Raise an error if a file that this process has used has changed since the run began.
 
     That is: the modules that are imported, the data beside them, and the inputs that a word of the command line names,
     or that lie in a folder that one names.

@@ -59,14 +59,22 @@ def write_bundle(
 ) -> None:
     """Write a bundle folder in canonical form: rows in the order of `entities` and `features`, digests stamped.
 
-    `unary` and `pairwise` have the columns of their files; all but the names and the potential may be missing, and
-    the probabilities and the scope are written only where a row has one. `priors` (log-odds) or in their place
-    `probabilities` are by entity, `costs` by feature or measurement, `aliases` by feature; `table` is features.csv,
-    `groups` has the columns of its file. `name`, `version`, `licence`, `provenance` (any keys), `encoding` (`ranges`,
-    `controls` or `cohort`), `probability_floor` (the least probability, above 0) and `holds` (how many entities a
-    patient can have) go into bundle.yaml. The same content gives the same bytes.
+    The same content gives the same bytes.
+
     Nothing is written, and a `BundleError` raised, where the result would not be a valid bundle; a `ConfigError` where
     `path` is something else than a bundle, or holds other files.
+
+    Parameters
+    ----------
+    unary, pairwise : tables with the columns of their files. Only the names and the potential are required; columns of
+        probabilities and of the scope are written if a row has a value there.
+    priors : log-odds by entity. probabilities : probabilities by entity, given instead of `priors`.
+    costs : by feature or measurement. aliases : other names, by feature.
+    table : the content of features.csv. groups : a table with the columns of groups.csv.
+    name, version, licence : texts of bundle.yaml. provenance : a mapping for bundle.yaml, with any keys.
+    encoding : `ranges`, `controls` or `cohort`. probability_floor : the least probability, above 0.
+    holds : how many entities a patient can have.
+
     """
     tables = {
         "unary.csv": _potential_rows(unary, entities, features, ["feature"], SHARES),

@@ -145,7 +145,7 @@ def kernels(
     out: Annotated[Path, options.written(".json")],
     threads: Annotated[int, typer.Option(min=1, help="kernels compiled at the same time")] = 1,
 ) -> None:
-    """Compile the kernels that stages call, where they are not cached; writes the digests of the cached files."""
+    """Compile the kernels that the cache lacks, and write the SHA-256 of each cached file."""
     from afa.engine.compile import cached_files
     from afa.engine.warm import compile_all
     from afa.files import write_text

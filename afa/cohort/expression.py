@@ -73,10 +73,14 @@ _COPY = "in a copy of the file, and give the copy's folder as the mirror (GEO_MI
 class Expression:
     """Expression values in the file's own unit.
 
-    `values`: gene x sample accession, float64, the wanted rows, in file order, a repeated id kept each time, Ensembl
-    ids without version; `library_size`: per sample, the sum over all genes of the file, added in file order; `n_rows`:
-    genes of the file. `notes`: what was left out or chosen while reading, a sentence each; `first_ids`: the first row
-    ids of the file.
+    values : (genes, samples) float64
+        The wanted rows in file order, by gene id and sample accession. A gene id that the file repeats has a row each
+        time. Ensembl ids have no version.
+    library_size : (samples,) float64
+        Sum of each sample over all genes of the file.
+    n_rows : number of genes in the file.
+    notes : sentences on what the reader excluded or chose.
+    first_ids : the first row ids of the file.
     """
 
     values: pd.DataFrame

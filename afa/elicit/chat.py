@@ -55,8 +55,8 @@ class Reply:
 class Chat:
     """Makes calls to one endpoint; safe from threads.
 
-    Nothing is tried again and no redirect is followed. The environment of the `openai` client has no say: no other key,
-    account or header goes out.
+    A call is made once, and redirects are not followed. The environment variables of the `openai` client are ignored,
+    so that no key, account or header but ours is sent.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
@@ -107,7 +107,7 @@ class _Bounded(openai.DefaultHttpxClient):
     def send(self, request: Any, **options: Any) -> Any:
         own = {
             "Content-Type": "application/json",
-            # Compressed, a small reply could hold a large one.
+            # A compressed reply could unpack to more bytes than the limit allows.
             "Accept-Encoding": "identity",
             # On a connection of its own, no call is lost because the endpoint has closed an idle one.
             "Connection": "close",

@@ -181,7 +181,7 @@ def echo(bundle: Bundle, feature: str, reading: Reading) -> str:
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Whether two texts name one unit, apart from case, blanks and the sign of degrees.
+    """Return True if two texts name the same unit; case, blanks and the degree sign are ignored.
 
     >>> same_unit("°C", "C"), same_unit("µg / l", "μg/l"), same_unit("ms", "s")
     (True, True, False)

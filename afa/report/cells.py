@@ -1,4 +1,4 @@
-"""What the cells of every figure notebook begin and end with: where the run lies, and the caption below the figure.
+"""Helpers that every figure notebook calls: one finds the folder of the run, one shows the caption of the figure.
 
 A caption stands in its notebook alone: as the first argument of `show_caption`, in a cell tagged `caption`. The
 notebook shows it filled in, the report takes it from there, and the workflow hands it to Snakemake's own report.
