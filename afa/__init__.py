@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from afa.bundle import validate_bundle as validate_bundle
     from afa.cohort.encode_table import encode as encode
     from afa.errors import AfaError as AfaError
+    from afa.evaluate.update import update as update
     from afa.inference.exact import exact as exact
     from afa.inference.meanfield import Solver as Solver
     from afa.inference.meanfield import mean_field as mean_field
@@ -37,6 +38,7 @@ _NAMES = {
     "afa.bundle": ("Bundle", "load_bundle", "validate_bundle"),
     "afa.cohort.encode_table": ("encode",),
     "afa.errors": ("AfaError",),
+    "afa.evaluate.update": ("update",),
     "afa.inference.exact": ("exact",),
     "afa.inference.meanfield": ("Solver", "mean_field"),
     "afa.mrf": ("Evidence", "PairwiseMRF"),

@@ -1,8 +1,10 @@
 """The bundle format: a folder with `bundle.yaml` and a few CSV files.
 
     bundle.yaml    name, version; optional: entities, features, value_domain, provenance, licence, digests
-    unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without][,confidence]
-                   [,evidence]            (a row with probabilities may leave its potential empty)
+    unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without]
+                   [,n_with,n_without][,confidence][,evidence]
+                   (a row with probabilities may leave its potential empty; n_with and n_without are the labelled
+                   patients behind the probabilities)
     pairwise.csv   entity,feature_a,feature_b,potential[,scope][,confidence][,evidence]
     priors.csv     entity,probability     (or entity,log_odds; optional; `afa.bundle.priors`)
     costs.csv      feature,cost           (optional; a cost for every feature, or for the measurement it comes from)
@@ -48,8 +50,10 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 ANNOTATIONS = ("confidence", "evidence")
 SHARES = ("p_low_with", "p_high_with", "p_low_without", "p_high_without")
+COUNTS = ("n_with", "n_without")
+"""Labelled patients behind the probabilities with and without the entity, in a bundle that `afa update` made."""
 OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "unary.csv": (*SHARES, *ANNOTATIONS),
+    "unary.csv": (*SHARES, *COUNTS, *ANNOTATIONS),
     "pairwise.csv": ("scope", *ANNOTATIONS),
     "priors.csv": PRIORS,
     "features.csv": FEATURE_COLUMNS[2:],
@@ -203,8 +207,24 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
         table.wrong(bare, f"p_high_{state}", f"the probabilities {state} it", step, found)
     rows = np.flatnonzero(states)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
-    directed = ~table.empty("potential")[order]
-    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
+    directed, patients = ~table.empty("potential")[order], _patients(table, states)
+    kept = None if patients is None else patients[order]
+    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed, kept)
+
+
+def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    """(n_rows, 2) `COUNTS` as whole numbers, 0 where a cell is empty; None where all are.
+
+    states : (n_rows,) whether a row states probabilities; a count in another row is a fault.
+    """
+    counts = np.column_stack([number_column(table, name, low=0.0, high=1e9, empty=np.nan) for name in COUNTS])
+    for name, column in zip(COUNTS, counts.T, strict=True):
+        broken = np.isfinite(column) & (column % 1 != 0)
+        table.wrong(broken, name, "a whole number of patients", "correct the number")
+        alone = np.isfinite(column) & ~states
+        step = "add the probabilities that the patients are behind, or empty it"
+        table.wrong(alone, name, "nothing in a row without probabilities", step)
+    return None if np.isnan(counts).all() else np.nan_to_num(counts).astype(np.int64)
 
 
 def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:

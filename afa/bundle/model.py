@@ -296,6 +296,17 @@ class Bundle:
         row, column, _ = self.packed.of(v)
         return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
+    def patients_behind(self, entity: str) -> NDArray[np.int64]:
+        """Return the labelled patients behind the probabilities of an entity, (M, 2): with it and without it.
+
+        All are 0 unless `afa.update` made the bundle.
+        """
+        counts = np.zeros((len(self.features), 2), dtype=np.int64)
+        if self.rates is not None and self.rates.stated.patients is not None:
+            own = self.rates.stated.entity == self.index(entity)
+            counts[self.rates.stated.feature[own]] = self.rates.stated.patients[own]
+        return counts
+
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
         """The couplings of an entity that are in both classes, and those of its class alone, as `couplings`.
 

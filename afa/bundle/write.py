@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from afa.bundle.format import (
     ANNOTATIONS,
+    COUNTS,
     HEADER,
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
@@ -67,7 +68,7 @@ def write_bundle(
     Parameters
     ----------
     unary, pairwise : tables with the columns of their files. Only the names and the potential are required; columns of
-        probabilities and of the scope are written if a row has a value there.
+        probabilities, of labelled patients and of the scope are written if a row has a value there.
     priors : log-odds by entity. probabilities : probabilities by entity, given instead of `priors`.
     costs : by feature or measurement. aliases : other names, by feature.
     table : the content of features.csv. groups : a table with the columns of groups.csv.
@@ -77,7 +78,7 @@ def write_bundle(
 
     """
     tables = {
-        "unary.csv": _potential_rows(unary, entities, features, ["feature"], SHARES),
+        "unary.csv": _potential_rows(unary, entities, features, ["feature"], (*SHARES, *COUNTS)),
         "pairwise.csv": _potential_rows(pairwise, entities, features, ["feature_a", "feature_b"], ["scope"]),
     }
     for columns, values, order in (
@@ -123,6 +124,9 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
     for name, side, part in zip(SHARES, (0, 2, 0, 2), (stated.with_entity,) * 2 + (stated.without,) * 2, strict=True):
         unary[name] = np.nan
         unary.loc[rows, name] = part[:, side]
+    if stated.patients is not None:
+        for name, counts in zip(COUNTS, stated.patients.T, strict=True):
+            unary[name] = pd.Series(counts, index=rows).reindex(unary.index)
     pairwise = pd.DataFrame(
         {
             "entity": names[bundle.packed.owner],

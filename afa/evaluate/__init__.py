@@ -1,0 +1,1 @@
+"""What labels are for: a bundle updated by labelled patients."""
