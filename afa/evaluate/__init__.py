@@ -1,1 +1,1 @@
-"""What labels are for: a bundle updated by labelled patients."""
+"""What a planner is worth: simulated acquisition, accuracy with intervals, labelled patients, the league of fields."""

@@ -30,13 +30,13 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import gammaln, softmax
 
-from afa.bundle import Bundle
-from afa.bundle.rates import Indices, Rates, Stated, group_states, three_values
-from afa.cohort.tables import cells_of_frame, numbers_of
-from afa.csvfile import few
+from afa.cohort.cells import cells_of_frame, numbers_of
 from afa.errors import BundleError, CohortError, Fault
-from afa.features import Features, features_of
-from afa.mrf import Floats
+from afa.io.csvfile import few
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import Indices, Rates, Stated, group_states, three_values
+from afa.model.features import Features, features_of
+from afa.model.mrf import Floats
 from afa.planner.options import bundle_given
 
 STRENGTHS: Floats = np.exp2(np.arange(11.0))
@@ -177,7 +177,7 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
     counts = np.stack([of_class @ (x == value) for value in (-1, 0, 1)], axis=2)
     variables = [_alone(bundle, elicited, counts), *_groups(bundle, elicited, of_class, x)]
     marginals = [log_marginal(each.prior, each.counts, strengths) for each in variables]
-    seen = [each.counts.any(axis=-1) for each in variables]
+    seen = [np.asarray(each.counts.any(axis=-1)) for each in variables]
     weights = fitted_weights(np.concatenate([each[some] for each, some in zip(marginals, seen, strict=True)]))
     with np.errstate(divide="ignore"):
         log_weights = np.log(weights)
@@ -228,7 +228,7 @@ def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) 
     for _, members in bundle.exclusive:
         at = np.array(members, dtype=np.int64)
         of_group = values[:, at]
-        known = np.isin(of_group, (0, 1)).all(axis=1)
+        known = np.asarray(np.isin(of_group, (0, 1)).all(axis=1))
         high = (of_group == 1) & known[:, None]
         states = np.column_stack([high, known & ~high.any(axis=1)])
         chances = np.array([group_states(each[at, 2], bundle.floor) for each in elicited])
@@ -419,9 +419,9 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame) -> Bun
     Examples
     --------
     >>> import pandas as pd
-    >>> from afa.bundle import Bundle
+    >>> from afa.model.bundle import bundle_from_frame
     >>> row = {"entity": "flu", "feature": "fever", "potential": 1.0, "p_low_with": 0.1, "p_high_with": 0.5}
-    >>> bundle = Bundle.from_frame(pd.DataFrame([row | {"p_low_without": 0.1, "p_high_without": 0.2}]))
+    >>> bundle = bundle_from_frame(pd.DataFrame([row | {"p_low_without": 0.1, "p_high_without": 0.2}]))
     >>> X, y = pd.DataFrame({"fever": [1] * 40}), pd.DataFrame({"flu": [1] * 40})
     >>> made = update(bundle, X, y)
     >>> made.patients_behind("flu").tolist(), bool(made.how_often("flu")[0][0, 2] > 0.8)

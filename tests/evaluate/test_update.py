@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rated import FEVERS, rated, written
 
 import afa
-from afa.bundle import Bundle, load_bundle, save_bundle, validate_bundle
 from afa.errors import BundleError, CohortError
 from afa.evaluate.update import (
     STRENGTHS,
@@ -25,6 +24,7 @@ from afa.evaluate.update import (
     updated_bundle,
     without_knowledge,
 )
+from afa.model.bundle import Bundle, bundle_from_frame, load_bundle, save_bundle, validate_bundle
 
 ROWS = {
     "entity": ["flu", "flu", "cold"],
@@ -40,7 +40,7 @@ ROWS = {
 @pytest.fixture
 def fevers() -> Bundle:
     """Two entities on two features of three values; of cold and pulse nothing is said."""
-    return Bundle.from_frame(pd.DataFrame(ROWS), name="fevers")
+    return bundle_from_frame(pd.DataFrame(ROWS), name="fevers")
 
 
 X = pd.DataFrame(
@@ -241,7 +241,7 @@ def test_potentials_stay_and_a_pair_that_nothing_was_said_of_gets_none(fevers):
 
 
 def test_a_row_without_a_potential_has_the_direction_of_its_updated_probabilities(fevers):
-    bare = Bundle.from_frame(pd.DataFrame(ROWS | {"potential": [None, None, None]}), name="bare")
+    bare = bundle_from_frame(pd.DataFrame(ROWS | {"potential": [None, None, None]}), name="bare")
     low = pd.DataFrame({"fever": [-1] * 300})
     made = afa.update(bare, low, pd.DataFrame({"flu": [1] * 300}))
     assert (bare.unary[0, 0], made.unary[0, 0]) == (1.0, -1.0)
