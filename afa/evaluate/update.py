@@ -50,6 +50,8 @@ SIDES = ("with", "without")
 LISTED = 10
 """Probabilities that moved most, as a bundle's provenance lists them."""
 DECIMALS = 4
+LEAST_SHARE = 0.01
+"""Strengths that are less common are not named in words."""
 
 
 def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -> Floats:
@@ -378,14 +380,14 @@ def update_text(said: Mapping[str, Any]) -> str:
     >>> print(update_text({"patients": 3, "labelled": {"flu": {"with": 1, "without": 2}}, "strengths": {"8": 1.0},
     ...                    "moved_most": []}))
     updated by 3 labelled patients: flu 1 with, 2 without
-    an elicited probability is worth 8 patients
+    patients that an elicited probability is worth: 8
     """
     each = few([f"{name} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
-    strengths = said["strengths"]
-    worth = ", ".join(f"{strength} ({share:.0%})" for strength, share in strengths.items())
+    common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}
+    worth = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
     lines = [
         f"updated by {said['patients']} labelled patients: {each}",
-        f"an elicited probability is worth {worth if len(strengths) > 1 else ''.join(strengths)} patients",
+        f"patients that an elicited probability is worth: {worth if len(common) > 1 else ''.join(common)}",
     ]
     if said["moved_most"]:
         table = pd.DataFrame(said["moved_most"]).fillna("")
