@@ -285,10 +285,7 @@ much findings repeat each other, in the same order."""
 def readings(entrant: Entrant, task: Task) -> dict[str, tuple[Reading, Mask, Values]]:
     """Each reading of the bundle, the patients that it is asked about, and all patients' values."""
     bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
-    if entity is not None:
-        own = with_and_without(bundle, entity, "explicit")
-    else:
-        own = which(bundle, NOBODY if NOBODY in task.hypotheses else None)
+    own = whole(bundle, task)
     found = {HEADLINE: (own, asked, values)}
     if entrant.confounded:
         hidden = values.copy()
@@ -309,6 +306,25 @@ def readings(entrant: Entrant, task: Task) -> dict[str, tuple[Reading, Mask, Val
     else:  # the paper's models have no hypothesis `none`
         found["directions"] = (Reading(entrant.directions), asked & (task.answers < len(bundle.entities)), values)
     return found
+
+
+def whole(bundle: Bundle, task: Task) -> Reading:
+    """Return the reading of all that a bundle says of a task: its probabilities and its couplings."""
+    if task.entity is not None:
+        return with_and_without(bundle, task.entity, "explicit")
+    return which(bundle, NOBODY if NOBODY in task.hypotheses else None)
+
+
+def labels_of(bundle: Bundle, task: Task, answers: Answers) -> Floats:
+    """Return the labels (n, N) of patients as `afa.evaluate.update` takes them: 1, 0, or NaN where not asked.
+
+    answers : (n,) hypotheses of the task.
+    """
+    if task.entity is None:
+        return np.asarray(answers[:, None] == np.arange(len(bundle.entities)), dtype=np.float64)
+    labels = np.full((len(answers), len(bundle.entities)), np.nan)
+    labels[:, bundle.index(task.entity)] = answers == 0
+    return labels
 
 
 def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:
