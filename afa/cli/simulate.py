@@ -61,10 +61,13 @@ def simulate(
     json: options.AsJson = False,
 ) -> None:
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
+    import numpy as np
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.cohort.cells import read_labels, read_patients
-    from afa.evaluate.inputs import words
+    from afa.engine.course import MISSING
+    from afa.evaluate.cross_validated import brought_text, update_brings
+    from afa.evaluate.inputs import labels_of, words
     from afa.evaluate.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
     from afa.evaluate.simulate.walks import Setting
     from afa.evaluate.simulation_page import (
@@ -135,7 +138,12 @@ def simulate(
         "confidence": confidence,
     }
     explored = partial(explore_simulation, given.bundle, chosen, runs, setting, most=explorer, measured=measured)
-    write_simulation(made, card, out, say, explored if explorer and entity is None else None)
+    brought = None
+    if labels is not None and setting.explicit:
+        values = np.where(measured, chosen.values, MISSING).astype(np.int8)
+        known = labels_of(given.bundle, chosen)
+        brought = update_brings(given.bundle, values, known, entity=entity, resamples=resamples, confidence=confidence)
+    write_simulation(made, card, out, say, explored if explorer and entity is None else None, brought)
     if json:
         typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
@@ -145,6 +153,7 @@ def simulate(
         f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}",
         cost_text(made.curves),
         labels_text(made.curves),
+        "" if brought is None else brought_text(brought),
         f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}",
     )
     typer.echo("\n".join(filter(None, said)))

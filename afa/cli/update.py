@@ -23,6 +23,9 @@ def update(
         typer.Argument(metavar="LABELS", help="CSV: a column of patients, then one of 0, 1 or nothing for each entity"),
     ],
     out: options.Out,
+    couplings: Annotated[
+        bool, typer.Option("--couplings/--no-couplings", help="keep the elicited couplings, which no patient updates")
+    ] = True,
     json: options.AsJson = False,
 ) -> None:
     """Update the probabilities of a bundle by labelled patients, and write the new bundle."""
@@ -34,7 +37,7 @@ def update(
     model = load_bundle(bundle)
     check_probabilities(model)
     given = read_labels(labels, read_patients(values, model, drop_missing=True))
-    made = update_by(model, given.frame(), given.cohort.labels.astype("Float64").astype(float))
+    made = update_by(model, given.frame(), given.cohort.labels.astype("Float64").astype(float), couplings=couplings)
     save_bundle(made, out)
     said = made.provenance["updates"][-1]
     if json:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CARD = "simulate.yaml"
-FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png", "explorer.html")
+FILES = (CARD, "curves.csv", "features_needed.csv", "update.csv", "curves.svg", "curves.png", "explorer.html")
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
 LABELLED = {"label_auroc": "AUROC", "label_p_at_k": "share of the k best that have the label"}
 SHOWN_ROUNDS = (0, 1, 2, 3, 5, 10, 20, 50, 100)
@@ -108,16 +108,19 @@ def write_simulation(
     folder: Path,
     say: Callable[[str], None] = print,
     explored: Callable[[], Explored] | None = None,
+    brought: pd.DataFrame | None = None,
 ) -> None:
     """Write the tables, the card, a figure and the page of what `explored` gives; all appear when all are complete.
 
     The figure and the page are left out where a package that they need is missing; `say` gets a line about it.
+    brought : what an update by the labels would have brought (`update_brings`), for the table update.csv.
     """
     cohort, asked = card["cohort"], card["setting"]
     of = f"is it {asked['entity']}?" if asked["entity"] else f"top {asked['k']}"
     title = f"bundle {card['bundle']['name']}, {of}; cohort {cohort['name']}, {cohort['simulated_on']} patients"
     with atomic_folder(folder, FILES, CARD) as temporary:
-        for name, table in made._asdict().items():
+        tables = made._asdict() | ({} if brought is None or brought.empty else {"update": brought})
+        for name, table in tables.items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
         try:
             import bokeh  # noqa: F401, PLC0415 (the page is made with it; an extra brings it, as matplotlib)
@@ -130,7 +133,7 @@ def write_simulation(
                 save_figure(curves_figure(made.curves, title), temporary / f"curves.{ending}")
             if explored is not None:
                 write_explorer(explored(), temporary / "explorer.html")
-        digests = {name: sha256_of(temporary / name) for name in ("curves.csv", "features_needed.csv")}
+        digests = {name: sha256_of(temporary / name) for name in (f"{table}.csv" for table in tables)}
         text = yaml.safe_dump(
             {**card, "afa": afa.__version__, "packages": {name: version(name) for name in PACKAGES}, "tables": digests},
             sort_keys=False,

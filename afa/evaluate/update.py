@@ -395,7 +395,7 @@ def update_text(said: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame) -> Bundle:
+def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
     """Return the bundle after some labelled patients: its probabilities are the prior, the patients are the data.
 
     Parameters
@@ -408,6 +408,8 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame) -> Bun
     y : (P, entities) DataFrame
         Labels, patients down and entities across, 1, 0 or missing. An entity without a column keeps its numbers.
         Patients are matched by the index; who is not in both tables is skipped.
+    couplings : bool
+        Whether the elicited couplings stay. No patient updates them; docs/few_labels.md says what they cost.
 
     Returns
     -------
@@ -438,7 +440,7 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame) -> Bun
             raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
     values = _numbers(X, "table X", model.features, (-1.0, 0.0, 1.0), "encode the values: afa.encode(X, features)")
     labels = _numbers(y, "table y", model.entities, (0.0, 1.0), "code the labels as 0 and 1, a column for each entity")
-    return update_by(model, values, labels)
+    return update_by(model, values, labels, couplings=couplings)
 
 
 def _numbers(table: pd.DataFrame, where: str, columns: Sequence[str], only: Sequence[float], step: str) -> pd.DataFrame:
@@ -453,10 +455,10 @@ def _numbers(table: pd.DataFrame, where: str, columns: Sequence[str], only: Sequ
     return pd.DataFrame(values, index=list(cells.names), columns=known)
 
 
-def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame) -> Bundle:
+def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
     """Return the bundle after the patients of two checked tables of numbers, with what was done in its provenance.
 
-    X, y : as of `update`, with NaN where nothing is known.
+    X, y : as of `update`, with NaN where nothing is known. couplings : whether they stay.
     """
     labelled = set(y.index)
     patients = [name for name in X.index if name in labelled]
@@ -468,7 +470,8 @@ def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame) -> Bundle:
         raise CohortError(Fault("the labels", found, "at least one patient with values and a label", step))
     _check_values(bundle, patients, values)
     made = update_of(bundle, values, labels)
-    return updated_bundle(bundle, made, report_of(bundle, made, labels))
+    said = report_of(bundle, made, labels) | ({} if couplings else {"couplings": "dropped"})
+    return updated_bundle(bundle if couplings else without_couplings(bundle), made, said)
 
 
 def _check_values(bundle: Bundle, patients: Sequence[str], values: Floats) -> None:
@@ -488,6 +491,13 @@ def _check_values(bundle: Bundle, patients: Sequence[str], values: Floats) -> No
     CohortError.raise_for(faults)
 
 
+def without_couplings(bundle: Bundle) -> Bundle:
+    """Return the bundle without its couplings."""
+    nothing = np.zeros(len(bundle.packed.value), dtype=np.bool_)
+    numbers = np.arange(len(bundle.entities)), np.arange(len(bundle.features))
+    return replace(bundle, packed=bundle.packed.renumbered(*numbers, nothing))
+
+
 def without_knowledge(bundle: Bundle) -> Bundle:
     """Return the same model with nothing elicited: every possible value as probable as any other, and no coupling."""
     n, m = len(bundle.entities), len(bundle.features)
@@ -500,6 +510,5 @@ def without_knowledge(bundle: Bundle) -> Bundle:
     every = np.tile(share[None, :, None], (n, 1, 2, 1))
     table = None if rates.table is None else replace(rates.table, p_low=share[:, 0], p_high=share[:, 2])
     stated = _rows(np.ones((n, m), np.bool_), every, np.ones((n, m), np.bool_), np.zeros((n, m, 2), dtype=np.int64))
-    nothing = np.zeros(len(bundle.packed.value), dtype=np.bool_)
-    packed = bundle.packed.renumbered(np.arange(n), np.arange(m), nothing)
-    return replace(bundle, unary=np.zeros((n, m)), packed=packed, rates=replace(rates, table=table, stated=stated))
+    made = replace(rates, table=table, stated=stated)
+    return replace(without_couplings(bundle), unary=np.zeros((n, m)), rates=made)

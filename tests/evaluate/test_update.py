@@ -234,6 +234,17 @@ def test_the_provenance_says_how_many_patients_and_which_strength_and_what_moved
     }
 
 
+def test_couplings_leave_on_request_and_the_provenance_says_so():
+    drawn = rated(np.random.default_rng(5), n=2, m=4)
+    entity, names = drawn.bundle.entities[0], list(drawn.bundle.features)
+    tables = pd.DataFrame([drawn.values(np.random.default_rng(1))], columns=names), pd.DataFrame({entity: [1]})
+    kept, dropped = afa.update(drawn.bundle, *tables), afa.update(drawn.bundle, *tables, couplings=False)
+    assert drawn.bundle.couplings(entity).nnz == kept.couplings(entity).nnz > 0
+    assert dropped.couplings(entity).nnz == 0
+    assert (dropped.how_often(entity)[0] == kept.how_often(entity)[0]).all()
+    assert [each.provenance["updates"][0].get("couplings") for each in (kept, dropped)] == [None, "dropped"]
+
+
 def test_potentials_stay_and_a_pair_that_nothing_was_said_of_gets_none(fevers):
     made = afa.update(fevers, X, pd.DataFrame({"cold": [1, 1, 0, 0, 1]}, index=X.index))
     assert (made.unary == fevers.unary).all()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import log_softmax
 
-from afa.evaluate.accuracy import accuracies, bins_of, ranking
+from afa.evaluate.accuracy import bins_of
 from afa.evaluate.classifiers import METHODS, one_thread
 from afa.evaluate.entrants import (
     HEADLINE,
@@ -29,8 +29,10 @@ from afa.evaluate.entrants import (
     Reading,
     Task,
     facts,
-    labels_of,
+    labels_for,
+    main,
     readings,
+    statistics,
     trained,
     uncoupled,
     whole,
@@ -71,7 +73,9 @@ class Settings(Section):
     shuffled: int = Field(300, ge=20, description="at most so many patients that these are asked about")
     sizes: tuple[int, ...] = Field((10, 20, 50, 100, 200), description="labelled patients that models are given")
     repeats: int = Field(10, ge=1, description="draws of the labelled patients")
-    labelled_rounds: tuple[int, ...] = Field((3, 5, 8), description="of `rounds`, at which these models are asked, beside all")
+    labelled_rounds: tuple[int, ...] = Field(
+        (3, 5, 8), description="of `rounds`, at which these models are asked, beside all"
+    )
     tested: int = Field(1000, ge=20, description="at most so many patients that these models are asked about")
     ladder_resamples: int = Field(200, ge=20, description="of draws and patients, for the intervals of the ladder")
     resamples: int = Field(500, ge=100)
@@ -229,7 +233,7 @@ class _Question:
             (BOTH, bundle, answers),
             (SHUFFLED, bundle, generator.permutation(answers)),
         ):
-            made = updated_bundle(prior, update_of(prior, values, labels_of(prior, self.task, known)))
+            made = updated_bundle(prior, update_of(prior, values, labels_for(prior, self.task, known)))
             reading = whole(made, self.task)
             found[name] = reading.planned(asked, rounds)
             if name != LABELS:
@@ -249,9 +253,11 @@ class _Question:
         shares = np.vstack([np.ones(n), generator.multinomial(n, np.full(n, 1 / n), size=resamples)]) / n
         every = {name: np.einsum("rd,drt->rt", shares, np.stack([each[name] for each in drawn])) for name in names}
         every |= {f"{one} less {other}": every[one] - every[other] for one, other in STEPS}
-        keys = {"task": self.task.name, "size": size, "metric": self.task.metrics[0], "draws": n, "t": rounds}
+        keys = {"task": self.task.name, "metric": self.task.metrics[0]}
         return [
-            with_interval(values, confidence=self.settings.confidence).assign(model=name, **keys)[LADDER]
+            with_interval(values, confidence=self.settings.confidence).assign(
+                model=name, size=size, draws=n, t=rounds, **keys
+            )[LADDER]
             for name, values in every.items()
         ]
 
@@ -270,40 +276,6 @@ class _Question:
                 row = {"t": t, "bin": bin_, "stated": said[of].mean(), "observed": right[of].mean(), "n": of.sum()}
                 rows.append({"task": self.task.name, "model": name, **row})
         return pd.DataFrame(rows)
-
-
-def statistics(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """(R, T) of each metric of a task; answers (P,), evidence (P, T, C), weights (R, P).
-
-    `balanced_accuracy` is at even odds. `first_place` is the share of patients whose own hypothesis has the most
-    evidence, ties shared; `by_class` the mean of that share over the hypotheses.
-    """
-    columns: dict[str, list[Floats]] = {metric: [] for metric in task.metrics}
-    for t in range(evidence.shape[1]):
-        found: tuple[Floats, ...]
-        if task.entity is not None:
-            score, positive = evidence[:, t, 0] - evidence[:, t, 1], answers == 0
-            area, precision = ranking(score.round(9), positive, weights)
-            found = (area, accuracies(score.round(9), positive, weights)[1], precision)
-        else:
-            rounded = evidence[:, t].round(9)
-            first = rounded == rounded.max(axis=1, keepdims=True)
-            right = first[np.arange(len(answers)), answers] / first.sum(axis=1)
-            classes = (answers[:, None] == np.arange(len(task.hypotheses))).astype(np.float64)
-            with np.errstate(invalid="ignore"):
-                shares = (weights @ (classes * right[:, None])) / (weights @ classes)
-            found = (weights @ right / weights.sum(axis=1), np.nanmean(shares, axis=1))
-        for metric, column in zip(columns, found, strict=True):
-            columns[metric].append(column)
-    return {metric: np.stack(found, axis=1) for metric, found in columns.items()}
-
-
-def main(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
-    """(R, T) of the first metric of a task: as `statistics`, which takes longer."""
-    if task.entity is None:
-        return statistics(task, answers, evidence, weights)[task.metrics[0]]
-    odds = (evidence[:, :, 0] - evidence[:, :, 1]).round(9)
-    return np.stack([ranking(each, answers == 0, weights)[0] for each in odds.T], axis=1)
 
 
 def split(
