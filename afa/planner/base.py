@@ -32,7 +32,7 @@ from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, NewPatient, Option
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
 from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
-from afa.planner.why import explained, in_words, outcomes, shares, told_apart
+from afa.planner.why import explained, in_words, outcomes, patients_behind, separated, shares, told_apart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -440,9 +440,13 @@ class Planner(ABC):
         item = self._chosen_item(view, self._offer().affordable)
         words = item.reason
         if item.over is not None:
-            features = [self._index[name] for name in item.features]
-            if apart := told_apart(self._state, self.bundle.entities, features, item.over):
+            features, names = [self._index[name] for name in item.features], self.bundle.entities
+            if apart := told_apart(self._state, names, features, item.over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"
+            if self._counts_patients:
+                named = [names[v] for v in separated(self._state, len(names), features, item.over)]
+                if behind := patients_behind(self.asked_of, named, item.features[0]):
+                    words += f"; labelled patients behind it: {behind}"
         if self.priced and not item.cost:
             words += "; free"
         if (self._offer().open != self._offer().affordable).any():
@@ -450,6 +454,12 @@ class Planner(ABC):
             if first.name != item.name:
                 words += f"; {first.name} comes first but costs {first.cost:g}, and {self._left():g} is left"
         return replace(item, reason=words)
+
+    @property
+    def _counts_patients(self) -> bool:
+        """Whether labelled patients stand behind the probabilities that the planner uses (`afa.update`)."""
+        rates = self.asked_of.rates
+        return rates is not None and rates.stated.patients is not None and self.settings.get("coupling") == "explicit"
 
     def _offer(self) -> Offer:
         """What can be asked for in the present state, made out once."""

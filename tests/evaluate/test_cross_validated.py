@@ -60,7 +60,7 @@ def test_with_shuffled_labels_nothing_is_brought(cases):
 
 
 def test_a_question_with_one_patient_of_an_answer_is_not_asked(cases):
-    bundle, values, labels = cases
+    bundle, values, _ = cases
     found = update_brings(bundle, values, np.where(np.arange(60)[:, None] == 0, 1.0, 0.0), resamples=20)
     assert found.empty
     assert brought_text(found) == ""

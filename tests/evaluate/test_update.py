@@ -331,3 +331,18 @@ def test_the_counts_do_not_change_the_model(fevers):
     made = afa.update(fevers, X, Y)
     without = replace(made, rates=replace(made.rates, stated=replace(made.rates.stated, patients=None)))
     assert without.digest == made.digest
+
+
+def test_the_reason_of_a_suggestion_says_how_many_labelled_patients_are_behind_it(fevers):
+    before, after = (afa.BinaryPlanner(bundle, entity="flu") for bundle in (fevers, afa.update(fevers, X, Y)))
+    assert "labelled" not in before.suggest().reason
+    assert after.suggest().reason.endswith("; labelled patients behind it: flu 2 with, 1 without")
+
+
+def test_of_several_entities_the_reason_counts_the_patients_of_those_that_are_told_apart(fevers):
+    bundle = replace(fevers, rates=replace(fevers.rates, holds="one"))
+    labels = Y.assign(cold=[0, 0, 1, 1, 0]).astype("Int8")
+    planner = afa.TopKPlanner(afa.update(bundle, X, labels), k=1)
+    assert planner.suggest().features[0] == "fever"
+    assert "flu 2 with, 1 without" in planner.suggest().reason
+    assert "cold 2 with, 2 without" in planner.suggest().reason
