@@ -11,6 +11,13 @@ Each distribution has its own strength, from the grid `STRENGTHS`. How common ea
 distribution for the whole bundle; EM fits it to the marginal likelihood of all labelled patients. The posterior mean of
 a distribution is then the mean of the above over its strength, given its own patients. No held-out label is looked at.
 
+There are two such steps. What p with and p without have wrong in common, the level of a feature in these patients, is
+learned first, from the patients with and without together: both are multiplied by the ratio of the posterior to the
+prior of their mixture, and normalised, so that the odds ratio of any two values, with against without, stays. Then each
+is updated by its own patients. In one step the more numerous class would reach the true level first, and the odds
+ratios, which are what was elicited best, would be wrong until the other class follows. A feature that only one class has
+patients of keeps its level.
+
 The features of an exclusive group are one variable: which member is +1, or none. Where a bundle says `one or none`, the
 patients whose labels are all 0 are patients without any entity: they update the background in the same way. Couplings,
 priors and potentials stay. Elicited priors for linear models in the same spirit: Capstick et al., AutoElicit
@@ -132,8 +139,8 @@ class Update:
         Labelled patients of the class by value; those of a member of an exclusive group have all members measured.
     strength : (C, M) float64
         Geometric mean of the strength of each elicited distribution, given its patients; NaN without a patient.
-    weights : (G,) float64
-        How common each of `STRENGTHS` is.
+    weights, level_weights : (G,) float64
+        How common each of `STRENGTHS` is, of the distributions and of the levels.
 
     """
 
@@ -142,6 +149,7 @@ class Update:
     counts: Indices
     strength: Floats
     weights: Floats
+    level_weights: Floats
 
     @property
     def patients(self) -> Indices:
@@ -178,21 +186,53 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
     elicited, of_class = np.array(classes), np.concatenate(members, axis=1).T.astype(np.float64)
     counts = np.stack([of_class @ (x == value) for value in (-1, 0, 1)], axis=2)
     variables = [_alone(bundle, elicited, counts), *_groups(bundle, elicited, of_class, x)]
-    marginals = [log_marginal(each.prior, each.counts, strengths) for each in variables]
-    seen = [np.asarray(each.counts.any(axis=-1)) for each in variables]
-    weights = fitted_weights(np.concatenate([each[some] for each, some in zip(marginals, seen, strict=True)]))
-    with np.errstate(divide="ignore"):
-        log_weights = np.log(weights)
+    variables, level_weights = _levelled(variables, len(bundle.entities), strengths)
+    weights, of_strengths = _fitted([(each.prior, each.counts) for each in variables], strengths)
     updated, strength = elicited.copy(), np.full(elicited.shape[:2], np.nan)
-    for variable, marginal, some in zip(variables, marginals, seen, strict=True):
-        of_strength = softmax(marginal + log_weights, axis=-1)
+    for variable, of_strength in zip(variables, of_strengths, strict=True):
+        at, some = variable.features, np.asarray(variable.counts.any(axis=-1))
         means = posterior_means(variable.prior, variable.counts, of_strength, strengths)
-        at = variable.features
         worth = np.exp(of_strength @ np.log(strengths))
         updated[:, at] = np.where(some[..., None], variable.by_feature(means), elicited[:, at])
         strength[:, at] = np.where(some, worth, np.nan)
         counts[:, at] = variable.by_feature(variable.counts)
-    return Update(elicited, updated, np.rint(counts).astype(np.int64), strength, weights)
+    return Update(elicited, updated, np.rint(counts).astype(np.int64), strength, weights, level_weights)
+
+
+def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
+    """How common each strength is, (G,), and of each part the probability of each strength, (..., G).
+
+    parts : priors and counts, (..., S) each; all share the weights.
+    """
+    marginals = [log_marginal(prior, counts, strengths) for prior, counts in parts]
+    seen = [np.asarray(counts.any(axis=-1)) for _, counts in parts]
+    weights = fitted_weights(np.concatenate([each[some] for each, some in zip(marginals, seen, strict=True)]))
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(weights)
+    return weights, [np.asarray(softmax(each + log_weights, axis=-1)) for each in marginals]
+
+
+def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
+    """The variables with the level of each that the patients with and without an entity have in common; its weights."""
+    one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
+    parts = []
+    for each in variables:
+        n_one, n_zero = (each.counts[side].sum(axis=-1, keepdims=True) for side in (one, zero))
+        both = (n_one > 0) & (n_zero > 0)
+        share = np.where(both, n_one / np.maximum(n_one + n_zero, 1.0), 0.5)
+        mixture = share * each.prior[one] + (1.0 - share) * each.prior[zero]
+        parts.append((mixture, np.where(both, each.counts[one] + each.counts[zero], 0.0)))
+    weights, of_strengths = _fitted(parts, strengths)
+    made = []
+    for each, (mixture, counts), of_strength in zip(variables, parts, of_strengths, strict=True):
+        level = posterior_means(mixture, counts, of_strength, strengths)
+        ratio = np.where(mixture > 0, level / np.where(mixture > 0, mixture, 1.0), 0.0)
+        prior = each.prior.copy()
+        for side in (one, zero):
+            moved = each.prior[side] * ratio
+            prior[side] = moved / moved.sum(axis=-1, keepdims=True)
+        made.append(replace(each, prior=prior))
+    return made, weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,16 +398,19 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
         "of": bundle.digest,
         "patients": int((~np.isnan(y)).any(axis=1).sum()),
         "labelled": labelled,
-        "strengths": {
-            f"{strength:g}": round(float(weight), DECIMALS)
-            for strength, weight in zip(STRENGTHS, update.weights, strict=True)
-            if round(float(weight), DECIMALS) > 0
-        },
+        "strengths": _common(update.weights),
+        "strengths_of_levels": _common(update.level_weights),
         "moved_most": rows,
     }
     if bundle.holds == "one or none":
         said["without_any"] = int((y == 0).all(axis=1).sum())
     return said
+
+
+def _common(weights: Floats) -> dict[str, float]:
+    """The strengths that are not rare, with how common they are."""
+    found = {f"{s:g}": round(float(w), DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
+    return {strength: weight for strength, weight in found.items() if weight > 0}
 
 
 def _plain(value: Any) -> Any:

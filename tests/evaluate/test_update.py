@@ -25,6 +25,7 @@ from afa.evaluate.update import (
     without_knowledge,
 )
 from afa.model.bundle import Bundle, bundle_from_frame, load_bundle, save_bundle, validate_bundle
+from afa.model.features import features_of
 
 ROWS = {
     "entity": ["flu", "flu", "cold"],
@@ -49,19 +50,40 @@ X = pd.DataFrame(
 Y = pd.DataFrame({"flu": [1, 1, 0, None, 1]}, index=X.index, dtype="Int8")
 
 
-def test_with_one_strength_a_distribution_is_the_cases_it_is_worth_and_the_patients_together(fevers):
-    """Of flu two patients with a fever, of whom both have it high; two with a pulse, both high; strength 4."""
-    made = update_of(
-        fevers,
-        X.to_numpy(float, na_value=np.nan),
-        [[1, np.nan]] * 2 + [[0, np.nan], [np.nan] * 2, [1, 0]],
-        strengths=np.array([4.0]),
-    )
-    expected = np.array([4 * 0.1, 4 * 0.2, 4 * 0.7 + 2]) / 6
-    assert made.updated[0, 0] == pytest.approx(expected, abs=1e-12)
-    assert made.updated[0, 1] == pytest.approx(np.array([4 * 0.05, 4 * 0.6, 4 * 0.35 + 2]) / 6, abs=1e-12)
-    assert made.updated[2, 0] == pytest.approx(np.array([4 * 0.2, 4 * 0.6 + 1, 4 * 0.2]) / 5, abs=1e-12)
-    assert made.patients.tolist() == [[2, 2], [0, 0], [1, 1], [0, 1]]
+def one_binary() -> Bundle:
+    """One entity, of which a binary sign is present in 0.6 with it and 0.2 without."""
+    row = {"entity": "flu", "feature": "sign", "potential": 1.0, "p_low_with": 0.0, "p_low_without": 0.0}
+    bundle = bundle_from_frame(pd.DataFrame([row | {"p_high_with": 0.6, "p_high_without": 0.2}]))
+    table = features_of(pd.DataFrame({"feature": ["sign"], "kind": ["binary"]}))
+    return replace(bundle, rates=replace(bundle.rates, table=table))
+
+
+def test_with_one_strength_both_steps_are_those_worked_by_hand():
+    """Strength 4; one patient with flu and one without, both with the sign.
+
+    The mixture, 0.4, becomes (1.6 + 2) / 6 = 0.6. The sign is multiplied by 3/2, its absence by 2/3: with flu
+    0.9 / (0.9 + 0.8/3) = 27/35, without 0.3 / (0.3 + 1.6/3) = 9/25; the odds ratio stays 6. Then (4 p + 1) / 5 each.
+    """
+    made = update_of(one_binary(), [[1], [1]], [[1], [0]], strengths=np.array([4.0]))
+    assert made.updated[:, 0, 2] == pytest.approx(np.array([143 / 175, 61 / 125]), abs=1e-12)
+    assert made.patients.tolist() == [[1], [1]]
+
+
+def test_with_patients_of_one_class_alone_only_its_own_step_is_made():
+    """Strength 4; two patients with flu who have the sign: (2.4 + 2) / 6; without stays 0.2."""
+    made = update_of(one_binary(), [[1], [1]], [[1], [1]], strengths=np.array([4.0]))
+    assert made.updated[:, 0, 2] == pytest.approx(np.array([4.4 / 6, 0.2]), abs=1e-12)
+
+
+def test_where_the_elicited_level_alone_is_wrong_the_odds_ratio_stays():
+    """Ten times as many patients without: their level is learned with that of the others."""
+    bundle = one_binary()
+    values = [[1]] * 8 + [[0]] * 2 + [[1]] * 40 + [[0]] * 60  # 0.8 with and 0.4 without: odds ratio 6, as elicited
+    made = update_of(bundle, values, [[1]] * 10 + [[0]] * 100)
+    high = made.updated[:, 0, 2]
+    odds = high / (1 - high)
+    assert odds[0] / odds[1] == pytest.approx(6, rel=0.1)
+    assert high == pytest.approx(np.array([0.8, 0.4]), abs=0.05)
 
 
 def test_over_two_strengths_the_posterior_is_the_one_worked_by_hand():
@@ -172,10 +194,10 @@ def test_many_patients_outweigh_what_was_elicited(fevers):
 
 
 def test_an_exclusive_group_is_one_variable_of_patients_who_have_all_of_it_measured(tmp_path):
-    """Prior of red, blue, green, none in flu: .6, .2, .1, .1; strength 4; two patients red, one none."""
+    """Prior of red, blue, green, none in flu: .6, .2, .1, .1; strength 4; two patients red, one none; none without."""
     bundle = load_bundle(written(tmp_path / "fevers", FEVERS))
     values = [[1, 0, 0, np.nan], [1, 0, 0, np.nan], [0, 0, 0, np.nan], [0, np.nan, 0, np.nan]]
-    made = update_of(bundle, values, [[1, 0]] * 4, strengths=np.array([4.0]))
+    made = update_of(bundle, values, [[1, np.nan]] * 4, strengths=np.array([4.0]))
     assert made.updated[0, :3, 2] == pytest.approx(np.array([2.4 + 2, 0.8, 0.4]) / 7, abs=1e-12)
     assert made.updated[0, 3] == pytest.approx(made.elicited[0, 3], abs=1e-15)
     assert made.patients[0].tolist() == [3, 3, 3, 0]
