@@ -11,12 +11,13 @@ Each distribution has its own strength, from the grid `STRENGTHS`. How common ea
 distribution for the whole bundle; EM fits it to the marginal likelihood of all labelled patients. The posterior mean of
 a distribution is then the mean of the above over its strength, given its own patients. No held-out label is looked at.
 
-There are two such steps. What p with and p without have wrong in common, the level of a feature in these patients, is
-learned first, from the patients with and without together: both are multiplied by the ratio of the posterior to the
-prior of their mixture, and normalised, so that the odds ratio of any two values, with against without, stays. Then each
-is updated by its own patients. In one step the more numerous class would reach the true level first, and the odds
-ratios, which are what was elicited best, would be wrong until the other class follows. A feature that only one class has
-patients of keeps its level.
+Where several entities may hold, each is told from its absence by the ratio of p with to p without. There are two such
+steps then. What p with and p without have wrong in common, the level of a feature in these patients, is learned first,
+from the patients with and without together: both are multiplied by the ratio of the posterior to the prior of their
+mixture, and normalised, so that the odds ratio of any two values, with against without, stays. Then each is updated by
+its own patients. In one step the more numerous class would reach the true level first, and the odds ratios would be
+wrong until the other class follows. A feature that only one class has patients of keeps its level. Where one entity
+holds, entities are told from each other by p with alone (docs/decisions.md, F6), and there is one step.
 
 The features of an exclusive group are one variable: which member is +1, or none. Where a bundle says `one or none`, the
 patients whose labels are all 0 are patients without any entity: they update the background in the same way. Couplings,
@@ -186,7 +187,9 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
     elicited, of_class = np.array(classes), np.concatenate(members, axis=1).T.astype(np.float64)
     counts = np.stack([of_class @ (x == value) for value in (-1, 0, 1)], axis=2)
     variables = [_alone(bundle, elicited, counts), *_groups(bundle, elicited, of_class, x)]
-    variables, level_weights = _levelled(variables, len(bundle.entities), strengths)
+    level_weights = fitted_weights(np.empty((0, len(strengths))))
+    if bundle.holds == "several":
+        variables, level_weights = _levelled(variables, len(bundle.entities), strengths)
     weights, of_strengths = _fitted([(each.prior, each.counts) for each in variables], strengths)
     updated, strength = elicited.copy(), np.full(elicited.shape[:2], np.nan)
     for variable, of_strength in zip(variables, of_strengths, strict=True):
@@ -399,9 +402,10 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
         "patients": int((~np.isnan(y)).any(axis=1).sum()),
         "labelled": labelled,
         "strengths": _common(update.weights),
-        "strengths_of_levels": _common(update.level_weights),
         "moved_most": rows,
     }
+    if bundle.holds == "several":
+        said["strengths_of_levels"] = _common(update.level_weights)
     if bundle.holds == "one or none":
         said["without_any"] = int((y == 0).all(axis=1).sum())
     return said

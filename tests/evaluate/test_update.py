@@ -75,6 +75,14 @@ def test_with_patients_of_one_class_alone_only_its_own_step_is_made():
     assert made.updated[:, 0, 2] == pytest.approx(np.array([4.4 / 6, 0.2]), abs=1e-12)
 
 
+def test_where_one_entity_holds_there_is_no_step_of_levels():
+    """Strength 4, the same two patients: (2.4 + 1) / 5 and (0.8 + 1) / 5."""
+    bundle = one_binary()
+    bundle = replace(bundle, rates=replace(bundle.rates, holds="one"))
+    made = update_of(bundle, [[1], [1]], [[1], [0]], strengths=np.array([4.0]))
+    assert made.updated[:, 0, 2] == pytest.approx(np.array([3.4 / 5, 1.8 / 5]), abs=1e-12)
+
+
 def test_where_the_elicited_level_alone_is_wrong_the_odds_ratio_stays():
     """Ten times as many patients without: their level is learned with that of the others."""
     bundle = one_binary()
