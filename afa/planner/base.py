@@ -444,8 +444,8 @@ class Planner(ABC):
             if apart := told_apart(self._state, names, features, item.over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"
             if self._counts_patients:
-                named = [names[v] for v in separated(self._state, len(names), features, item.over)]
-                if behind := patients_behind(self.asked_of, named, item.features[0]):
+                between = [names[v] for v in separated(self._state, len(names), features, item.over)]
+                if behind := patients_behind(self.asked_of, between, item.features[0]):
                     words += f"; labelled patients behind it: {behind}"
         if self.priced and not item.cost:
             words += "; free"
