@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 from rated import FEVERS, written
 from typer.testing import CliRunner
@@ -61,8 +62,33 @@ def test_json_is_what_the_provenance_says(place):
 def test_what_cannot_be_used_is_refused_and_nothing_is_written(place, file, text, expected):
     (place / file).write_text(text)
     if file.startswith("fevers"):
-        (place / "fevers/features.csv").write_text("feature,kind\nred,binary\nblue,binary\ngreen,binary\ncough,binary\n")
+        (place / "fevers/features.csv").write_text(
+            "feature,kind\nred,binary\nblue,binary\ngreen,binary\ncough,binary\n"
+        )
     done = update(place)
     assert isinstance(done.exception, AfaError)
     assert expected in str(done.exception)
     assert not (place / "new").exists()
+
+
+def test_show_prints_what_the_patients_moved(place):
+    update(place)
+    shown = CliRunner().invoke(app, ["bundle", "show", str(place / "new")]).output
+    assert "updated by 3 labelled patients: flu 2 with, 1 without" in shown
+    assert "probabilities that moved most:" in shown
+    assert "updated by" not in CliRunner().invoke(app, ["bundle", "show", str(place / "fevers")]).output
+
+
+def test_a_simulation_with_labels_says_what_an_update_would_have_brought(place):
+    rows = [f"p{i},0,{i % 2},0,{int(i % 4 < 2)}" for i in range(16)]
+    (place / "values.csv").write_text("\n".join(["patient,red,blue,green,cough", *rows]) + "\n")
+    (place / "labels.csv").write_text("\n".join(["patient,flu", *(f"p{i},{i % 2}" for i in range(16))]) + "\n")
+    names = [str(place / name) for name in ("fevers", "values.csv")]
+    more = ["--entity", "flu", "--labels", str(place / "labels.csv"), "--out", str(place / "made")]
+    done = CliRunner().invoke(app, ["simulate", *names, *more, "--resamples", "20", "--seeds", "1"])
+    assert done.exit_code == 0, done.output
+    assert "What `afa update` with these patients would have brought" in done.output
+    table = pd.read_csv(place / "made" / "update.csv")
+    assert table["question"].unique().tolist() == ["flu"]
+    assert table["t"].tolist() == [1, 2, 3, 4]
+    assert table["updated"].iloc[-1] > table["alone"].iloc[-1]  # blue goes with flu here, against what is elicited
