@@ -31,9 +31,9 @@ from afa.io.spreadsheet import marked_table
 from afa.model.bundle import Bundle
 from afa.model.closure import Closure
 from afa.model.orders import random_orders
+from afa.model.rule_names import COMPARED, COMPARED_BINARY
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, INFORMATION, bundle_given, gauge_of
-from afa.planner.rules.names import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -262,8 +262,11 @@ def bundle_from_frame(
     """Return a bundle made of tables in memory, checked as the files of a folder are.
 
     unary : entities down and features across, with potentials (missing is 0); or rows of `entity`, `feature` and
-        `potential`, as in unary.csv. pairwise : rows as in pairwise.csv. costs : by feature, every one. priors,
-        probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
+        `potential`, as in unary.csv.
+    pairwise : rows as in pairwise.csv.
+    name, version : of the new bundle, as in bundle.yaml.
+    costs : by feature, every one.
+    priors, probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
         measured.
 
     Raises
