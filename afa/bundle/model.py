@@ -21,10 +21,13 @@ from afa.bundle.format import Potentials
 from afa.bundle.rates import CONDITION, FLOOR, SHARED, Holds, Rates, bundle_models, exclusive_log_odds
 from afa.csvfile import suggestion
 from afa.errors import BundleError, Fault
+from afa.later import Later
 from afa.mrf import PairwiseMRF
 
 if TYPE_CHECKING:
     import pandas as pd
+else:
+    pd = Later("pandas")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +115,6 @@ class Bundle:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the unary potentials, entities down and features across."""
-        import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
-
         table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
         heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
         return heading + table.to_html(max_rows=20, max_cols=20, float_format="{:g}".format)

@@ -33,7 +33,7 @@ from afa.cohort.encode import (
 from afa.cohort.tables import Cells, cells_of_frame, nearest_column, numbers_of, read_cells
 from afa.csvfile import few, quoted, separator_of, visible
 from afa.errors import CohortError, ConfigError, Fault
-from afa.features import Features, features_of
+from afa.features import Features, features_of, shown_unit
 from afa.files import atomic_file
 
 ONE_SIDED = 0.95
@@ -76,7 +76,7 @@ class Encoded:
             for row in np.flatnonzero(beyond):
                 name, unit, limit, count = self.cuts.loc[row, ["feature", "unit", cut, side]]
                 of = f"{count} of {measured[row]} values are {word} {limit:g}"
-                notes.append(f"{name}: {of}{f' {unit}' if unit else ''}; is that their unit?")
+                notes.append(f"{name}: {f'{of} {shown_unit(str(unit))}'.rstrip()}; is that their unit?")
         return [*notes, *self.doubts]
 
 

@@ -316,7 +316,8 @@ class Terminal:
         entity = entity_named(self.planner, typed)
         found = shares(self.planner, entity)
         of = "log-odds" if self.planner.ordered_by == "probability" else "score"
-        self._say(f"[bold]{escape(entity)}[/bold]: {len(found)} measured; in nats of its {of}, + for and - against it")
+        what = f"how much lower its {of} would be without each, in nats"
+        self._say(f"[bold]{escape(entity)}[/bold]: {len(found)} measured; {what}")
         most = max((abs(row["share"]) for row in found), default=0.0) or 1.0
         rows = [
             (

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from afa.bundle import Bundle
 from afa.csvfile import LARGEST, number, suggestion
 from afa.errors import Fault, PlannerError
-from afa.features import Features
+from afa.features import Features, shown_unit
 from afa.mrf import VALUES
 
 WORDS = {"low": -1, "usual": 0, "normal": 0, "high": 1}
@@ -62,7 +62,7 @@ def scale_of(bundle: Bundle, feature: str) -> Scale:
     if table is None or row is None:
         return Scale("", "", "", None, None)
     low, high = (None if math.isnan(cut[row]) else float(cut[row]) for cut in (table.low, table.high))
-    return Scale(table.kinds[row], table.units[row], table.definitions[row], low, high)
+    return Scale(table.kinds[row], shown_unit(table.units[row]), table.definitions[row], low, high)
 
 
 @lru_cache(maxsize=8)

@@ -25,6 +25,7 @@ from afa.engine.course import MISSING
 from afa.engine.ranks import name_places
 from afa.errors import CohortError, Fault
 from afa.files import atomic_folder, sha256_of, write_csv
+from afa.later import Later
 from afa.orders import random_orders
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, INFORMATION, bundle_given, gauge_of
@@ -36,7 +37,9 @@ from afa.stages.simulate import simulate as followed
 from afa.stages.simulate.walks import Setting, Way, is_compiled, measured_first, planned, planner_of, ranked
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib import figure
+else:
+    figure = Later("matplotlib.figure")
 
 CARD = "simulate.yaml"
 FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png", "explorer.html")
@@ -209,7 +212,7 @@ class Simulated:
     def _repr_html_(self) -> str:
         return self.features_needed.to_html(index=False)
 
-    def plot(self) -> Figure:
+    def plot(self) -> figure.Figure:
         """The curves as a figure, one panel a metric; it needs the extra `notebooks`."""
         from afa.report.figures import curves_figure  # noqa: PLC0415 (matplotlib comes with an extra)
 

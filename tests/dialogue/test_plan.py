@@ -153,6 +153,19 @@ def test_a_number_beyond_what_the_dictionary_allows_is_refused(tmp_path: Path) -
     assert planner.observed == {"spo2": -1}
 
 
+@pytest.mark.parametrize("unit", ["none", "None", "no unit", "-", ""])
+def test_a_unit_that_says_there_is_none_is_not_shown_behind_numbers(tmp_path: Path, unit: str) -> None:
+    folder = spo2_of(tmp_path)
+    table = folder / "features.csv"
+    table.write_text(table.read_text().replace(",%,", f",{unit},"))
+    assert afa("bundle", "stamp", folder).returncode == 0
+    planner = TopKPlanner(load_bundle(folder), k=1)
+    text = talk(planner, "spo2=250", "spo2=88", "history")
+    assert "found 250; expected 50 to 100" in text
+    assert "spo2: 88 is low" in text
+    assert "spo2     88 (low)" in text
+
+
 def spo2_of(folder: Path) -> Path:
     """A bundle of two entities and two features, one of which is a percentage."""
     made = save_bundle(

@@ -225,7 +225,7 @@ async function why(entity) {
   const of = found.ordered_by === "probability" ? "log-odds" : "score";
   at("why-title").textContent = `Why ${entity}`;
   at("why-of").textContent = found.findings.length
-    ? `What each finding adds to its ${of}, in nats: to the right for it, to the left against it.`
+    ? `How much lower its ${of} would be without each finding, in nats: to the right for it, to the left against it. They need not add up.`
     : "Nothing has been measured yet.";
   const most = Math.max(1e-12, ...found.findings.map((one) => Math.abs(one.share)));
   const lines = found.findings.map(({ feature, share }) => {
