@@ -71,8 +71,9 @@ class Bundle:
     """N entities with pairwise potentials on a shared space of M features; all arrays are read-only.
 
     Two bundles hold the same model exactly when their `digest` is equal. `load_bundle` makes one of a folder, and
-    checks it; `packed` has the couplings of all entities, `aliases` other names of a feature; `name`, `version`,
-    `provenance` and `licence` are what bundle.yaml says.
+    checks it; `packed` has the couplings of all entities, `aliases` other names of a feature, `display_names` what
+    people are shown for an entity or a feature; `name`, `version`, `provenance` and `licence` are what bundle.yaml
+    says.
 
     >>> from afa.bundle import load_bundle
     >>> bundle = load_bundle("tests/data/bundle_tiny")
@@ -94,6 +95,7 @@ class Bundle:
     costs: NDArray[np.float64] | None = None
     """(M,), non-negative; None where all features cost the same."""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    display_names: Mapping[str, str] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str | None = None
     rates: Rates | None = None
@@ -317,6 +319,13 @@ class Bundle:
         used[column] = True
         return np.flatnonzero(used)
 
+    def shown(self, name: str) -> str:
+        """Return what people are shown for an entity or a feature: its name, unless display.csv says otherwise."""
+        other = name.removeprefix("not ")
+        if name not in self.display_names and name != other and other not in self.features:
+            return f"not {self.display_names.get(other, other)}"
+        return self.display_names.get(name, name)
+
     def restrict(self, features: Sequence[str]) -> Bundle:
         """The bundle on these features alone, in this order; potentials on others are dropped.
 
@@ -360,6 +369,7 @@ class Bundle:
             shares=None if self.shares is None else self.shares[rows],
             costs=None if self.costs is None else self.costs[columns],
             aliases={name: others for name, others in self.aliases.items() if name in set(features)},
+            display_names={name: text for name, text in self.display_names.items() if name in {*entities, *features}},
             provenance={**self.provenance, "restricted_from": self.digest},
             rates=None if self.rates is None else self.rates.renumbered(numbers[0], numbers[1]),
         )

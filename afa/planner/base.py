@@ -33,7 +33,7 @@ from afa.planner.menu import (
 )
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, NewPatient, Options
 from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
-from afa.planner.why import explained, in_words, outcomes, shares, told_apart
+from afa.planner.why import explained, in_words, outcomes, shares, shown_entities, told_apart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -438,7 +438,7 @@ class Planner(ABC):
         words = item.reason
         if item.over is not None:
             features = [self._index[name] for name in item.features]
-            if apart := told_apart(self._state, self.bundle.entities, features, item.over):
+            if apart := told_apart(self._state, shown_entities(self), features, item.over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"
         if self.priced and not item.cost:
             words += "; free"

@@ -177,7 +177,8 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> Reading:
 def echo(bundle: Bundle, feature: str, reading: Reading) -> str:
     """How a value was read: `flow: 0 ml/s is low`, or `frost: yes` where a code was given."""
     word = word_of(bundle, feature, reading.code)
-    return f"{feature}: {word if reading.number is None else f'{written(reading.number, reading.unit)} is {word}'}"
+    said = word if reading.number is None else f"{written(reading.number, reading.unit)} is {word}"
+    return f"{bundle.shown(feature)}: {said}"
 
 
 def same_unit(one: str, other: str) -> bool:
