@@ -67,9 +67,14 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
     everything = float(table["gain"].sum())
     table["share"] = table["gain"] / everything if everything > 0 else 0.0
     table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
-    over = DuelWeights(state.n_duels, duels, np.ones(len(duels)))
-    apart = (told_apart(state, bundle.entities, [place(name)], over) for name in table["feature"])
+    over, names = DuelWeights(state.n_duels, duels, np.ones(len(duels))), shown_entities(planner)
+    apart = (told_apart(state, names, [place(name)], over) for name in table["feature"])
     return table.assign(tells=[f"tells {words}" if words else "" for words in apart])
+
+
+def shown_entities(planner: Planner) -> tuple[str, ...]:
+    """Return what people are shown for the entities of the duels, in their order."""
+    return tuple(map(planner.asked_of.shown, planner.bundle.entities))
 
 
 def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
@@ -109,8 +114,10 @@ def in_words(planner: Planner) -> str:
     """What `Planner.in_words` says."""
     if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # a usual value counts there
         return "none of these: nothing that was measured is unusual"
+    shown = planner.asked_of.shown
     tied = planner.undecided()
-    sure = [name for name in planner.answer() if name not in tied]
+    sure = [shown(name) for name in planner.answer() if name not in tied]
+    tied = [shown(name) for name in tied]
     parts = [", ".join(sure)] if sure else []
     words = ", then ".join([*parts, f"undecided between {listed(tied, NAMED)}"] if tied else parts)
     unchangeable = [UNCHANGEABLE] if planner.certain() else []

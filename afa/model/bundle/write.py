@@ -49,6 +49,7 @@ def write_bundle(
     probabilities: Mapping[str, float] | None = None,
     costs: Mapping[str, float] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
+    display_names: Mapping[str, str] | None = None,
     provenance: Mapping[str, Any] | None = None,
     licence: str | None = None,
     table: Features | None = None,
@@ -70,6 +71,7 @@ def write_bundle(
         probabilities and of the scope are written if a row has a value there.
     priors : log-odds by entity. probabilities : probabilities by entity, given instead of `priors`.
     costs : by feature or measurement. aliases : other names, by feature.
+    display_names : what people are shown, by entity or feature.
     table : the content of features.csv. groups : a table with the columns of groups.csv.
     name, version, licence : texts of bundle.yaml. provenance : a mapping for bundle.yaml, with any keys.
     encoding : `ranges`, `controls` or `cohort`. probability_floor : the least probability, above 0.
@@ -91,6 +93,9 @@ def write_bundle(
     if aliases:
         rows = [(key, alias) for key in _in_order(aliases, features) for alias in aliases[key]]
         tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
+    if display_names:
+        rows = [(key, display_names[key]) for key in _in_order(display_names, [*entities, *features])]
+        tables["display.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["display.csv"]))
     if table is not None:
         tables["features.csv"] = _texts(table.to_frame(), features)
     if groups is not None and len(groups):
@@ -159,6 +164,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
         probabilities=None if bundle.shares is None else by_entity(bundle.shares),
         costs=None if bundle.costs is None else dict(zip(bundle.features, bundle.costs, strict=True)),
         aliases=bundle.aliases,
+        display_names=bundle.display_names,
         provenance=bundle.provenance,
         licence=bundle.licence,
         **beside,
