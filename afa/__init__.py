@@ -4,7 +4,8 @@ Each of the names below is imported when it is first used, so that `import afa` 
 these modules too, with the parts that the planners are made of: `afa.planner`, `afa.planner.rules`,
 `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
 `afa.inference.result`, `afa.model.closure`, `afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`,
-`afa.scores.copeland`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
+`afa.scores.copeland`, `afa.model.bundle.graph`, `afa.model.bundle.markov_network`, `afa.evaluate.plot` and
+`afa.errors`. CHANGELOG.md says what a version number promises of it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import typer
 from afa.cli import options
 from afa.errors import ConfigError, Fault
 from afa.io.files import check_place
-from afa.planner.rules.names import COMPARED, COMPARED_BINARY
+from afa.model.rule_names import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,16 +27,19 @@ from afa.evaluate.simulate import COST, FEATURES, Simulation, usual_rules, ways_
 from afa.evaluate.simulate import simulate as followed
 from afa.evaluate.simulate.walks import Setting, Way, is_compiled, measured_first, planned, planner_of, ranked
 from afa.io.files import atomic_folder, sha256_of, write_csv
+from afa.io.later import Later
 from afa.io.spreadsheet import marked_table
 from afa.model.bundle import Bundle
 from afa.model.closure import Closure
 from afa.model.orders import random_orders
+from afa.model.rule_names import COMPARED, COMPARED_BINARY
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, INFORMATION, bundle_given, gauge_of
-from afa.planner.rules.names import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib import figure
+else:
+    figure = Later("matplotlib.figure")
 
 CARD = "simulate.yaml"
 FILES = (CARD, "curves.csv", "features_needed.csv", "update.csv", "curves.svg", "curves.png", "explorer.html")
@@ -212,7 +215,7 @@ class Simulated:
     def _repr_html_(self) -> str:
         return self.features_needed.to_html(index=False)
 
-    def plot(self) -> Figure:
+    def plot(self) -> figure.Figure:
         """The curves as a figure, one panel a metric; it needs the extra `notebooks`."""
         from afa.evaluate.figures import curves_figure  # noqa: PLC0415 (matplotlib comes with an extra)
 

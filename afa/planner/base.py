@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.errors import Fault, PlannerError, check_number
+from afa.io.later import Later
 from afa.model.bundle import Bundle
 from afa.planner.cluster import Clustering
 from afa.planner.menu import (
@@ -32,10 +33,21 @@ from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, NewPatient, Option
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
 from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
-from afa.planner.why import explained, in_words, outcomes, patients_behind, separated, shares, told_apart
+from afa.planner.why import (
+    explained,
+    in_words,
+    outcomes,
+    patients_behind,
+    separated,
+    shares,
+    shown_entities,
+    told_apart,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+else:
+    pd = Later("pandas")
 
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
@@ -331,8 +343,6 @@ class Planner(ABC):
         `number` and `unit` follow, missing and empty where a code was given. The cost of a panel stands at its first
         row.
         """
-        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
-
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
         return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
             {"value": "Int8", "number": "Float64"}
@@ -353,8 +363,6 @@ class Planner(ABC):
 
         The columns are `value`, `answer`, `probability`, `undecided`, `certain` and `words`.
         """
-        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
-
         code_of(self.bundle, feature, 0)
         return pd.DataFrame(outcomes(self, feature))
 
@@ -365,8 +373,6 @@ class Planner(ABC):
         would be lower without this finding. Where `ordered_by` is `score` it is the entity's mean score against the
         others. Shares need not add up where findings are coupled, or where one entity excludes the others.
         """
-        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
-
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
 
@@ -440,11 +446,12 @@ class Planner(ABC):
         item = self._chosen_item(view, self._offer().affordable)
         words = item.reason
         if item.over is not None:
-            features, names = [self._index[name] for name in item.features], self.bundle.entities
-            if apart := told_apart(self._state, names, features, item.over):
+            features, shown = [self._index[name] for name in item.features], shown_entities(self)
+            if apart := told_apart(self._state, shown, features, item.over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"
             if self._counts_patients:
-                between = [names[v] for v in separated(self._state, len(names), features, item.over)]
+                apart_of = separated(self._state, len(shown), features, item.over)
+                between = {self.bundle.entities[v]: shown[v] for v in apart_of}
                 if behind := patients_behind(self.asked_of, between, item.features[0]):
                     words += f"; labelled patients behind it: {behind}"
         if self.priced and not item.cost:

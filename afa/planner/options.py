@@ -17,6 +17,7 @@ from afa.engine.patient_state import PatientState
 from afa.errors import Fault, PlannerError, check_number
 from afa.inference.meanfield import Solver
 from afa.io.csvfile import suggestion
+from afa.io.later import Later
 from afa.model.bundle import Bundle, load_bundle
 from afa.model.bundle.rates import HOLDS
 from afa.model.closure import Closure
@@ -28,7 +29,9 @@ from afa.planner.sides import sides_for
 from afa.scores.gain import TARGETS
 
 if TYPE_CHECKING:
-    from afa.planner.base import Planner
+    from afa.planner import base
+else:
+    base = Later("afa.planner.base")
 
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
 ALL_DUELS_UP_TO = 200
@@ -94,7 +97,7 @@ class Stop:
             expected = "a function of the planner"
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
-    def met_by(self, planner: Planner) -> str | None:
+    def met_by(self, planner: base.Planner) -> str | None:
         """The rule by which the planner's answer is good enough, in words; None where none holds. `budget` is none."""
         if self.certain and planner.certain():
             return "nothing left to measure can change the answer"

@@ -16,7 +16,7 @@ from afa.model.mrf import VALUES, Floats
 from afa.planner.values import scale_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     import pandas as pd
 
@@ -59,13 +59,14 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
     return [one, *against[order].tolist()]
 
 
-def patients_behind(bundle: Bundle, entities: Sequence[str], feature: str) -> str:
+def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
     """How many labelled patients stand behind the probabilities of a feature with and without some entities.
 
-    `flu 4 with, 5 without`; empty where there is none. Names that are no entity of the bundle are skipped.
+    `flu 4 with, 5 without`; empty where there is none. entities : by name, what each is shown as; names that are no
+    entity of the bundle are skipped.
     """
     place, known = bundle.features.index(feature), [name for name in entities if name in bundle.entities]
-    counts = [(name, *bundle.patients_behind(name)[place].tolist()) for name in known]
+    counts = [(entities[name], *bundle.patients_behind(name)[place].tolist()) for name in known]
     said = [f"{name} {with_it} with, {without} without" for name, with_it, without in counts if with_it or without]
     return listed(said, NAMED) if said else ""
 
@@ -87,9 +88,14 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
     everything = float(table["gain"].sum())
     table["share"] = table["gain"] / everything if everything > 0 else 0.0
     table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
-    over = DuelWeights(state.n_duels, duels, np.ones(len(duels)))
-    apart = (told_apart(state, bundle.entities, [place(name)], over) for name in table["feature"])
+    over, names = DuelWeights(state.n_duels, duels, np.ones(len(duels))), shown_entities(planner)
+    apart = (told_apart(state, names, [place(name)], over) for name in table["feature"])
     return table.assign(tells=[f"tells {words}" if words else "" for words in apart])
+
+
+def shown_entities(planner: Planner) -> tuple[str, ...]:
+    """Return what people are shown for the entities of the duels, in their order."""
+    return tuple(map(planner.asked_of.shown, planner.bundle.entities))
 
 
 def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
@@ -129,8 +135,10 @@ def in_words(planner: Planner) -> str:
     """What `Planner.in_words` says."""
     if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # a usual value counts there
         return "none of these: nothing that was measured is unusual"
+    shown = planner.asked_of.shown
     tied = planner.undecided()
-    sure = [name for name in planner.answer() if name not in tied]
+    sure = [shown(name) for name in planner.answer() if name not in tied]
+    tied = [shown(name) for name in tied]
     parts = [", ".join(sure)] if sure else []
     words = ", then ".join([*parts, f"undecided between {listed(tied, NAMED)}"] if tied else parts)
     unchangeable = [UNCHANGEABLE] if planner.certain() else []

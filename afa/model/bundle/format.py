@@ -9,6 +9,7 @@
     priors.csv     entity,probability     (or entity,log_odds; optional; `afa.model.bundle.priors`)
     costs.csv      feature,cost           (optional; a cost for every feature, or for the measurement it comes from)
     aliases.csv    feature,alias          (optional; several rows a feature are allowed)
+    display.csv    name,display           (optional; what people are shown for an entity or a feature)
     features.csv   feature,kind,unit,low,high,values,missing,p_low,p_high,definition (optional; all features)
     groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
 
@@ -45,6 +46,7 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "priors.csv": ("entity",),
     "costs.csv": ("feature", "cost"),
     "aliases.csv": ("feature", "alias"),
+    "display.csv": ("name", "display"),
     "features.csv": FEATURE_COLUMNS[:2],
     "groups.csv": ("feature",),
 }
@@ -260,6 +262,23 @@ def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
     for index, alias in zip(feature[feature >= 0], itertools.compress(names, feature >= 0), strict=True):
         aliases[features[index]] = (*aliases.get(features[index], ()), alias)
     return aliases
+
+
+def display_rows(table: CsvTable, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
+    """What people are shown for entities and features, by name; no two of them are shown alike."""
+    names = list(dict.fromkeys([*entities, *features]))
+    named = name_column(table, "name", {name: place for place, name in enumerate(names)}, "among entities and features")
+    table.once(named, "each name once", "name")
+    name_column(table, "display")
+    shown = table.columns["display"]
+    taken = [row for row, text in enumerate(shown) if text in names and text != table.columns["name"][row]]
+    step = "choose another text, or remove the row"
+    table.wrong(
+        taken, "display", "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another"
+    )
+    place = {text: number for number, text in enumerate(dict.fromkeys(shown)) if text}
+    table.once([place.get(text, -1) for text in shown], "each text once", "display")
+    return {names[at]: text for at, text in zip(named, shown, strict=True) if at >= 0 and text}
 
 
 def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:

@@ -50,6 +50,7 @@ def write_bundle(
     probabilities: Mapping[str, float] | None = None,
     costs: Mapping[str, float] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
+    display_names: Mapping[str, str] | None = None,
     provenance: Mapping[str, Any] | None = None,
     licence: str | None = None,
     table: Features | None = None,
@@ -71,6 +72,7 @@ def write_bundle(
         probabilities, of labelled patients and of the scope are written if a row has a value there.
     priors : log-odds by entity. probabilities : probabilities by entity, given instead of `priors`.
     costs : by feature or measurement. aliases : other names, by feature.
+    display_names : what people are shown, by entity or feature.
     table : the content of features.csv. groups : a table with the columns of groups.csv.
     name, version, licence : texts of bundle.yaml. provenance : a mapping for bundle.yaml, with any keys.
     encoding : `ranges`, `controls` or `cohort`. probability_floor : the least probability, above 0.
@@ -92,6 +94,9 @@ def write_bundle(
     if aliases:
         rows = [(key, alias) for key in _in_order(aliases, features) for alias in aliases[key]]
         tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
+    if display_names:
+        rows = [(key, display_names[key]) for key in _in_order(display_names, [*entities, *features])]
+        tables["display.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["display.csv"]))
     if table is not None:
         tables["features.csv"] = _texts(table.to_frame(), features)
     if groups is not None and len(groups):
@@ -163,6 +168,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
         probabilities=None if bundle.shares is None else by_entity(bundle.shares),
         costs=None if bundle.costs is None else dict(zip(bundle.features, bundle.costs, strict=True)),
         aliases=bundle.aliases,
+        display_names=bundle.display_names,
         provenance=bundle.provenance,
         licence=bundle.licence,
         **beside,
@@ -266,8 +272,11 @@ def bundle_from_frame(
     """Return a bundle made of tables in memory, checked as the files of a folder are.
 
     unary : entities down and features across, with potentials (missing is 0); or rows of `entity`, `feature` and
-        `potential`, as in unary.csv. pairwise : rows as in pairwise.csv. costs : by feature, every one. priors,
-        probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
+        `potential`, as in unary.csv.
+    pairwise : rows as in pairwise.csv.
+    name, version : of the new bundle, as in bundle.yaml.
+    costs : by feature, every one.
+    priors, probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
         measured.
 
     Raises
