@@ -242,16 +242,32 @@ class ScoreTable:
         return np.stack(np.divmod(keys, m)), which
 
     @cached_property
-    def pairs(self) -> tuple[sp.csr_array, sp.csc_array]:
-        """(n_entities, n_distinct) couplings, by row and by column."""
+    def pairs_pointer(self) -> Indices:
+        """(n_entities + 1,) where the couplings of each entity begin."""
+        return np.searchsorted(self.owner, np.arange(len(self.entities) + 1))
+
+    @cached_property
+    def by_pair(self) -> tuple[Indices, Indices]:
+        """Couplings sorted by distinct pair, (n_pairs,), and where those of each begin, (n_distinct + 1,)."""
         features, which = self.distinct_pairs
-        by_row = sp.csr_array((self.psi, (self.owner, which)), shape=(len(self.entities), features.shape[1]))
-        return by_row, by_row.tocsc()
+        order = np.argsort(which, kind="stable")
+        return order, np.searchsorted(which[order], np.arange(features.shape[1] + 1))
 
     @cached_property
     def pointer(self) -> Indices:
         """(n_entities + 1,) where the slots of each entity begin."""
         return np.searchsorted(self.entity, np.arange(len(self.entities) + 1))
+
+    @cached_property
+    def _by_row(self) -> sp.csr_array:
+        shape = len(self.entities), len(self.features)
+        return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
+
+    def matrix(self, of_slots: Floats) -> sp.csr_array:
+        """(n_entities, n_features) a quantity of slots, (n_slots,), as a matrix."""
+        found = copy(self._by_row)  # its indices are shared
+        found.data = of_slots
+        return found
 
     @cached_property
     def tie(self) -> float:
@@ -350,7 +366,7 @@ class Belief:
     @property
     def slope(self) -> Floats:
         """(n_slots,) c_vj, by how much E S_v rises with x_j, to first order."""
-        return self._linear + self._pull
+        return np.asarray(self._linear + self._pull)
 
     def copy(self) -> Belief:
         """Return the belief about another patient of whom the same is known."""
@@ -398,12 +414,10 @@ class Belief:
 
     def _loadings(self) -> list[tuple[sp.csr_array, Floats]]:
         """Matrices (N, M) of what each feature adds to the scores, and the (M,) variances that go with each."""
-        table = self.table
-        shape = len(table.entities), len(table.features)
-        parts = [(self.slope, self.spread)]
+        parts = [(self.table.matrix(self.slope), self.spread)]
         if self._bend.any():
-            parts.append((self._bend, (~self.observed & (self.spread > 0)).astype(np.float64)))
-        return [(sp.csr_array((c, table.feature, table.pointer), shape=shape), s) for c, s in parts]
+            parts.append((self.table.matrix(self._bend), (~self.observed & (self.spread > 0)).astype(np.float64)))
+        return parts
 
     def covariance(self, entities: Indices | None = None) -> Floats:
         """(N, n) covariances of all scores with those of some entities, or (N, N) with all; exact.
@@ -415,19 +429,26 @@ class Belief:
         total = np.zeros((len(self.mean), len(chosen)))
         loadings = self._loadings()
         for matrix, s in loadings:
-            total += matrix @ (matrix[chosen].toarray() * s).T
+            total += matrix @ (_rows(matrix, chosen) * s).T
         for group in self._open_groups():
-            drawn = loadings[0][0][:, group] @ self.middle[group]
             own = loadings[0][0][:, group].toarray() * self.middle[group]
-            total += own @ own[chosen].T - np.outer(drawn, drawn[chosen])
-        if self.exact and len(self.table.psi):
-            by_row, by_column = self.table.pairs
-            members = by_row[chosen]
-            columns = np.unique(members.indices)
-            s = self.spread[self.table.distinct_pairs[0][:, columns]].prod(axis=0)
-            columns, s = columns[s > 0], s[s > 0]
-            total += by_column[:, columns] @ (members[:, columns].toarray() * s).T
-        return total
+            total += own @ own[chosen].T - np.outer(own.sum(axis=1), own[chosen].sum(axis=1))
+        return total + self._covariance_of_pairs(chosen) if self.exact else total
+
+    def _covariance_of_pairs(self, chosen: Indices) -> Floats:
+        """(N, n) sum over j < l of psi_vjl psi_wjl s_j s_l, w of the chosen entities."""
+        table, n = self.table, len(self.mean)
+        features, which = table.distinct_pairs
+        at, member = _entries(table.pairs_pointer, chosen)
+        columns, place = np.unique(which[at], return_inverse=True)
+        weight = np.zeros((len(chosen), len(columns)))
+        weight[member, place] = table.psi[at]
+        weight *= self.spread[features[:, columns]].prod(axis=0)
+        order, start = table.by_pair
+        at, column = _entries(start, columns)
+        at = order[at]
+        owner, psi = table.owner[at], table.psi[at]
+        return np.stack([np.bincount(owner, weights=psi * row[column], minlength=n) for row in weight], axis=1)
 
     def _open_groups(self) -> list[Indices]:
         """The unobserved members of each exclusive group."""
@@ -546,6 +567,21 @@ class Belief:
         return float(max(right.mean() - missed, 0.0))
 
 
+def _entries(pointer: Indices, rows: Indices) -> tuple[Indices, Indices]:
+    """Places of all entries of some rows, which begin at `pointer`, and which of the rows each is of, both (n,)."""
+    count = pointer[rows + 1] - pointer[rows]
+    which = np.repeat(np.arange(len(rows)), count)
+    return np.arange(len(which)) + np.repeat(pointer[rows] - np.cumsum(count) + count, count), which
+
+
+def _rows(matrix: sp.csr_array, rows: Indices) -> Floats:
+    """(n, M) some rows of a matrix, dense."""
+    at, which = _entries(matrix.indptr, rows)
+    dense = np.zeros((len(rows), matrix.shape[1]))
+    dense[which, matrix.indices[at]] = matrix.data[at]
+    return dense
+
+
 def _taken_out(of: Differences, loadings: sp.csr_array, s: Floats) -> Floats:
     """(M,) sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j; loadings c (N, M), s (M,)."""
     weights, n = of.weights(), loadings.shape[0]
@@ -554,7 +590,7 @@ def _taken_out(of: Differences, loadings: sp.csr_array, s: Floats) -> Floats:
     against[of.outside] = weights.T
     squares = np.repeat(every, np.diff(loadings.indptr)) * loadings.data**2
     single = np.bincount(loadings.indices, weights=squares, minlength=len(s))
-    crossed = (loadings[of.inside].toarray() * (loadings.T @ against).T).sum(axis=0)
+    crossed = (_rows(loadings, of.inside) * (loadings.T @ against).T).sum(axis=0)
     return np.asarray(np.maximum(single - 2 * crossed, 0.0) * s)
 
 
