@@ -1,10 +1,10 @@
 """Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.
 
 Each of the names below is imported when it is first used, so that `import afa` is quick. The public interface has
-these modules too, with the parts that the planners are made of: `afa.planner`, `afa.allocate` (rules), `afa.session`,
-`afa.bundle`, `afa.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
-`afa.inference.result`, `afa.closure`, `afa.preference` (scores), `afa.gain`, `afa.bracket`, `afa.copeland`,
-`afa.formats`, `afa.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
+these modules too, with the parts that the planners are made of: `afa.planner`, `afa.planner.rules`,
+`afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
+`afa.inference.result`, `afa.model.closure`, `afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`,
+`afa.scores.copeland`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
 """
 
 from __future__ import annotations
@@ -13,37 +13,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from afa.bundle import Bundle as Bundle
-    from afa.bundle import load_bundle as load_bundle
-    from afa.bundle import validate_bundle as validate_bundle
     from afa.cohort.encode_table import encode as encode
     from afa.errors import AfaError as AfaError
+    from afa.evaluate.predict import predict_proba as predict_proba
+    from afa.evaluate.simulation_page import simulate as simulate
     from afa.inference.exact import exact as exact
     from afa.inference.meanfield import Solver as Solver
     from afa.inference.meanfield import mean_field as mean_field
-    from afa.mrf import Evidence as Evidence
-    from afa.mrf import PairwiseMRF as PairwiseMRF
+    from afa.model.bundle import Bundle as Bundle
+    from afa.model.bundle import bundle_from_frame as bundle_from_frame
+    from afa.model.bundle import load_bundle as load_bundle
+    from afa.model.bundle import validate_bundle as validate_bundle
+    from afa.model.mrf import Evidence as Evidence
+    from afa.model.mrf import PairwiseMRF as PairwiseMRF
     from afa.planner import BinaryPlanner as BinaryPlanner
     from afa.planner import Stop as Stop
     from afa.planner import TopKPlanner as TopKPlanner
-    from afa.report.predict import predict_proba as predict_proba
-    from afa.report.simulation import simulate as simulate
-    from afa.session import load_session as load_session
-    from afa.session import save_session as save_session
+    from afa.planner.session import load_session as load_session
+    from afa.planner.session import save_session as save_session
 
 __version__ = "0.2.0"
 
 _NAMES = {
-    "afa.bundle": ("Bundle", "load_bundle", "validate_bundle"),
+    "afa.model.bundle": ("Bundle", "bundle_from_frame", "load_bundle", "validate_bundle"),
     "afa.cohort.encode_table": ("encode",),
     "afa.errors": ("AfaError",),
     "afa.inference.exact": ("exact",),
     "afa.inference.meanfield": ("Solver", "mean_field"),
-    "afa.mrf": ("Evidence", "PairwiseMRF"),
+    "afa.model.mrf": ("Evidence", "PairwiseMRF"),
     "afa.planner": ("BinaryPlanner", "Stop", "TopKPlanner"),
-    "afa.report.predict": ("predict_proba",),
-    "afa.report.simulation": ("simulate",),
-    "afa.session": ("load_session", "save_session"),
+    "afa.evaluate.predict": ("predict_proba",),
+    "afa.evaluate.simulation_page": ("simulate",),
+    "afa.planner.session": ("load_session", "save_session"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -52,7 +53,7 @@ __all__ = list(_HOME)
 
 def __getattr__(name: str) -> Any:
     if name == "plot":
-        return import_module("afa.plot")
+        return import_module("afa.evaluate.plot")
     if name not in _HOME:
         raise AttributeError(f"module 'afa' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.bundle import Bundle, load_bundle
-from afa.formats import TopKMethod
+from afa.evaluate.afabench import TopKMethod
+from afa.model.bundle import Bundle, load_bundle
 
 CLASSES, BITS, BLOCK = 8, 3, 10
 CUTS = (0.25, 0.75)

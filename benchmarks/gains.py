@@ -20,18 +20,18 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from afa.bundle import Bundle, load_bundle
 from afa.engine.course import MISSING
 from afa.engine.patient import Patient
 from afa.errors import ConfigError, Fault
-from afa.files import write_csv
+from afa.evaluate.accuracy import Resampled
+from afa.evaluate.entrants import Entrant, read_entrant
 from afa.inference.result import probabilities_of
-from afa.mrf import Floats
-from afa.orders import generator_of
+from afa.io.files import write_csv
+from afa.model.bundle import Bundle, load_bundle
+from afa.model.mrf import Floats
+from afa.model.orders import generator_of
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.sides import sides_for
-from afa.stages.league.entrants import Entrant, read_entrant
-from afa.stats.accuracy import Resampled
 
 GAINS = ("information", "sum over duels", "weighted sum over duels", "random")
 ROUNDS = (1, 2, 3, 5, 8, 12)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from afa.bundle import Bundle, PackedCouplings
 from afa.cohort.cohort import Cohort
+from afa.model.bundle import Bundle, PackedCouplings
+from afa.paper.experiments.settings import Inference, RandomOrder
+from afa.paper.experiments.sign import run as sign_convergence
 from afa.planner import TopKPlanner
-from afa.stages.settings import Inference, RandomOrder
-from afa.stages.sign import run as sign_convergence
 
 SUPPORT, DEGREE = 22, 8
 MEMORY_LIMIT = 4_000_000_000

@@ -22,7 +22,6 @@ import plain
 import stages
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads, kernel
 from afa.engine.course import SCORES
@@ -30,13 +29,14 @@ from afa.engine.layout import Packed, pack
 from afa.engine.paths import SignPaths, sign_paths
 from afa.engine.state import condition, new_state, solve_entity
 from afa.engine.sweeps import Iteration
+from afa.evaluate.inputs import load_inputs
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
-from afa.orders import random_order
+from afa.model.bundle import Bundle
+from afa.model.orders import random_order
+from afa.paper.experiments.settings import Inference, RandomOrder
+from afa.paper.experiments.sign import run as sign_convergence
 from afa.planner import TopKPlanner
-from afa.stages.inputs import load_inputs
-from afa.stages.settings import Inference, RandomOrder
-from afa.stages.sign import run as sign_convergence
 
 Result = dict[str, Any]
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
-from afa.bundle import Bundle
 from afa.inference.meanfield import Solver, entropy, ternary_moments
-from afa.mrf import LOG3, VALUES, Floats
+from afa.model.bundle import Bundle
+from afa.model.mrf import LOG3, VALUES, Floats
 
 ZERO_GAIN = 1e-12
 RELATIVE_TIE = 1e-9

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from afa.files import atomic_file
-from afa.report.benchmarks import read_jobs
+from afa.io.files import atomic_file
+from afa.paper.report.benchmarks import read_jobs
 
 PARTS = ["interpreter", "imports", "kernels", "computing", "tables", "figures"]
 SUFFIXES = r"_(shard|summary|truth|computed)$"

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from growth import exponent, planted_bundle
 
-from afa.bundle import Bundle, load_bundle, save_bundle
-from afa.cluster import T_RE
 from afa.engine.layout import pack
 from afa.engine.sharing import sharing_of
-from afa.mrf import Floats
+from afa.model.bundle import Bundle, load_bundle, save_bundle
+from afa.model.mrf import Floats
 from afa.planner import TopKPlanner
+from afa.planner.cluster import T_RE
 
 GOAL_MS = 200.0
 ROUNDS, QUICK_ROUNDS = 120, 4

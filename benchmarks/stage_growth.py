@@ -23,9 +23,9 @@ import yaml
 from growth import synthetic_bundle
 from run_parts import stage_of
 
-from afa.bundle.write import save_bundle
-from afa.files import atomic_file
-from afa.report.benchmarks import read_jobs
+from afa.io.files import atomic_file
+from afa.model.bundle.write import save_bundle
+from afa.paper.report.benchmarks import read_jobs
 
 ROOT = Path(__file__).resolve().parents[1]
 AXES = ("patients", "entities", "features")

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from afa.bundle.rates import NONE_STATED, Rates
 from afa.engine.elimination import log_partitions
 from afa.engine.gauges import gauge_paths
 from afa.engine.tasks import follow_gain, follow_orders, task_of
-from afa.features import features_of
 from afa.inference.exact import exact
-from afa.rulenames import RULE_NAMES
-from afa.stages import allocation, binary
-from afa.stages.allocation.tables import cells_of
-from afa.stages.binary import ORDERS
-from afa.stages.settings import Allocation, Closure, Inference, RandomOrder
+from afa.model.bundle.rates import NONE_STATED, Rates
+from afa.model.features import features_of
+from afa.paper.experiments import allocation, binary
+from afa.paper.experiments.allocation.tables import cells_of
+from afa.paper.experiments.binary import ORDERS
+from afa.paper.experiments.settings import Allocation, Closure, Inference, RandomOrder
+from afa.planner.rules.names import RULE_NAMES
 
 if TYPE_CHECKING:
     from jobs import Inputs

@@ -11,8 +11,8 @@ import typer.main
 import yaml
 from hypothesis import settings
 
-from afa.bundle import load_bundle
 from afa.elicit.stages import build_recorded_bundle
+from afa.model.bundle import load_bundle
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("local", deadline=None, max_examples=60)

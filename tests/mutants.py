@@ -33,10 +33,10 @@ ROOT = Path(__file__).parents[1]
 CORES = len(os.sched_getaffinity(0))
 COPIED = ("afa", "tests", "resources", "docs", "config", "pyproject.toml")
 MATHEMATICS = (
-    *("mrf", "closure", "preference", "gain", "bracket", "copeland", "inference/meanfield", "inference/exact"),
-    *("allocate/*", "engine/*"),
+    *("model/mrf", "model/closure", "scores/*", "inference/class_odds", "inference/meanfield", "inference/exact"),
+    *("planner/rules/*", "engine/*"),
 )
-NOT_MATHEMATICS = ("engine/warm", "engine/compile", "*/__init__", "allocate/check")
+NOT_MATHEMATICS = ("engine/warm", "engine/compile", "*/__init__", "planner/rules/check", "planner/rules/names")
 TESTS = (
     *("test_mrf", "test_base_rates", "test_bracket", "test_closure", "test_shared_closure", "test_copeland"),
     *("test_gain", "test_preference", "test_population", "test_layer0"),

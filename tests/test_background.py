@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from bundles import bundle_of, models_of
 
-from afa.mrf import Evidence
-from afa.preference import background, wald
+from afa.model.mrf import Evidence
+from afa.scores.preference import background, wald
 
 SHARES = np.array([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8], [0.0, 0.6, 0.4], [1.0, 0.0, 0.0]])
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afa.bracket import duel_interval
-from afa.bundle.rates import explicit_models, slopes_bound
 from afa.errors import BundleError, PlannerError
-from afa.gain import cmi, wald_magnitude
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence, PairwiseMRF, difference_terms
-from afa.preference import duel_variance, linearity, wald
+from afa.model.bundle.rates import explicit_models, slopes_bound
+from afa.model.mrf import Evidence, PairwiseMRF, difference_terms
+from afa.scores.bracket import duel_interval
+from afa.scores.gain import cmi, wald_magnitude
+from afa.scores.preference import duel_variance, linearity, wald
 
 TIGHT = Solver(tolerance=1e-12, max_iterations=2000)
 WITH = [[0, 0.2, 0.8], [0.1, 0.3, 0.6], [0.5, 0.5, 0]]

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import completions, energies, models, observations, observed_models
 
-from afa.bracket import ALPHA, GAMMA, K1, hanson_wright_interval, kl_interval, l1_budget, l1_interval
-from afa.mrf import Evidence, PairwiseMRF
-from afa.preference import gaussian_sign
+from afa.model.mrf import Evidence, PairwiseMRF
+from afa.scores.bracket import ALPHA, GAMMA, K1, hanson_wright_interval, kl_interval, l1_budget, l1_interval
+from afa.scores.preference import gaussian_sign
 
 FORMS = ("tight", "paper")
 CHAIN = PairwiseMRF([1.0, 0.0, -0.5], [[0, 2, 0], [2, 0, -1], [0, -1, 0]], prior=0.25, features=("a", "b", "c"))

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import completions, configurations, energies, models, observations, observed_models, posterior
 
-from afa.closure import closed_bundle, contraction, half_potentials, two_elbo
 from afa.errors import BundleError
-from afa.mrf import Evidence, PairwiseMRF
+from afa.inference.class_odds import two_elbo
+from afa.model.closure import closed_bundle, contraction, half_potentials
+from afa.model.mrf import Evidence, PairwiseMRF
 
 CHAIN = PairwiseMRF([1.0, 0.0, -0.5], [[0, 2, 0], [2, 0, -1], [0, -1, 0]], prior=0.4, features=("a", "b", "c"))
 

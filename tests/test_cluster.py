@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from afa.bundle import Bundle
-from afa.cluster import C_MIN, T_RE, Clustering, clusters, distances, parameters
 from afa.errors import PlannerError
-from afa.mrf import Evidence
+from afa.model.bundle import Bundle
+from afa.model.mrf import Evidence
+from afa.planner.cluster import C_MIN, T_RE, Clustering, clusters, distances, parameters
 
 NAMES = tuple("abcdefghijkl")
 

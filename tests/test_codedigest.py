@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from afa import codedigest
-from afa.codedigest import Code, user_files, versions
 from afa.errors import ConfigError
+from afa.paper import codedigest
+from afa.paper.codedigest import Code, user_files, versions
 
 ROOT = Path(__file__).parent.parent
-SIGN = "afa.stages.sign:run"
+SIGN = "afa.paper.experiments.sign:run"
 
 
 @pytest.fixture
@@ -57,25 +57,28 @@ def test_a_copy_has_the_digest_of_the_original(package: Path, monkeypatch: pytes
     ],
 )
 def test_comments_white_space_and_docstrings_do_not_change_it(package: Path, change: Callable[[str], str]) -> None:
-    before = digest("afa.preference")
-    edit(package / "preference.py", change)
-    assert digest("afa.preference") == before
+    before = digest("afa.scores.preference")
+    edit(package / "scores" / "preference.py", change)
+    assert digest("afa.scores.preference") == before
 
 
 def test_the_words_below_a_setting_do_not_change_what_reads_it(package: Path) -> None:
-    before = digest("afa.stages.gauge:run")
+    before = digest("afa.paper.experiments.gauge:run")
     edit(
-        package / "stages" / "gauge.py",
+        package / "paper" / "experiments" / "gauge.py",
         lambda text: text.replace('    """random orders', '    """other words on orders'),
     )
-    assert digest("afa.stages.gauge:run") == before
-    edit(package / "stages" / "gauge.py", lambda text: text.replace("seeds: Seeds = (0,)", "seeds: Seeds = (1,)"))
-    assert digest("afa.stages.gauge:run") != before
+    assert digest("afa.paper.experiments.gauge:run") == before
+    edit(
+        package / "paper" / "experiments" / "gauge.py",
+        lambda text: text.replace("seeds: Seeds = (0,)", "seeds: Seeds = (1,)"),
+    )
+    assert digest("afa.paper.experiments.gauge:run") != before
 
 
 def test_a_changed_function_of_an_imported_module_changes_it(package: Path) -> None:
     before = digest()
-    edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
+    edit(package / "model" / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
     assert digest() != before
 
 
@@ -85,7 +88,7 @@ def test_a_changed_module_that_is_imported_by_an_imported_one_changes_it(package
     assert digest() != before
 
 
-@pytest.mark.parametrize("module", ["cohort/simulate.py", "layer0.py", "copeland.py"])
+@pytest.mark.parametrize("module", ["cohort/simulate.py", "planner/layer0.py", "scores/copeland.py"])
 def test_a_changed_module_that_is_not_imported_does_not_change_it(package: Path, module: str) -> None:
     before = digest()
     edit(package / module, lambda text: text + "\n\nANOTHER = 1\n")
@@ -93,10 +96,10 @@ def test_a_changed_module_that_is_not_imported_does_not_change_it(package: Path,
 
 
 def test_a_change_in_how_a_stage_is_summarised_does_not_change_how_it_is_run(package: Path) -> None:
-    neighbour = "afa.stages.sign:summarise"
+    neighbour = "afa.paper.experiments.sign:summarise"
     before, other = digest(), digest(neighbour)
     edit(
-        package / "stages" / "sign.py",
+        package / "paper" / "experiments" / "sign.py",
         lambda text: text.replace('purpose="sign_convergence"', 'purpose="signs"'),
     )
     assert digest() == before
@@ -105,15 +108,17 @@ def test_a_change_in_how_a_stage_is_summarised_does_not_change_how_it_is_run(pac
 
 def test_a_package_itself_is_read_where_names_are_imported_from_it(package: Path) -> None:
     before = digest("afa.planner")
-    edit(package / "allocate" / "__init__.py", lambda text: text.replace('"Choice"', '"Another"'))
+    edit(package / "planner" / "rules" / "__init__.py", lambda text: text.replace('"Choice"', '"Another"'))
     assert digest("afa.planner") != before
 
 
 def test_a_package_that_imports_whatever_is_in_its_folder_has_all_of_it(package: Path) -> None:
-    before, other = digest("afa.planner"), digest("afa.orders")
-    (package / "allocate" / "mine.py").write_text("class Mine:\n    def choose(self, view):\n        return None\n")
+    before, other = digest("afa.planner"), digest("afa.model.orders")
+    (package / "planner" / "rules" / "mine.py").write_text(
+        "class Mine:\n    def choose(self, view):\n        return None\n"
+    )
     assert digest("afa.planner") != before
-    assert digest("afa.orders") == other
+    assert digest("afa.model.orders") == other
 
 
 def test_a_helper_that_a_function_uses_belongs_to_it_and_one_it_does_not_use_does_not(package: Path) -> None:
@@ -130,10 +135,10 @@ def test_a_helper_that_a_function_uses_belongs_to_it_and_one_it_does_not_use_doe
 
 def test_an_import_at_the_top_counts_only_for_the_functions_that_use_it(package: Path) -> None:
     (package / "made.py").write_text(
-        "from afa.orders import random_order\n\ndef with_it():\n    random_order\n\ndef without():\n    0\n"
+        "from afa.model.orders import random_order\n\ndef with_it():\n    random_order\n\ndef without():\n    0\n"
     )
     with_it, without = digest("afa.made:with_it"), digest("afa.made:without")
-    edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
+    edit(package / "model" / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
     assert digest("afa.made:with_it") != with_it
     assert digest("afa.made:without") == without
 
@@ -167,11 +172,11 @@ def notebook(folder: Path, *cells: str) -> Path:
 
 
 def test_a_notebook_has_the_digest_of_what_its_cells_import_and_nothing_else(package: Path, tmp_path: Path) -> None:
-    made = notebook(tmp_path, "%matplotlib inline\nfrom afa.orders import random_order", "1 + 1")
+    made = notebook(tmp_path, "%matplotlib inline\nfrom afa.model.orders import random_order", "1 + 1")
     before = Code().digest(str(made))
     edit(package / "copeland.py", lambda text: text + "\n\nANOTHER = 1\n")
     assert Code().digest(str(made)) == before
-    edit(package / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
+    edit(package / "model" / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
     assert Code().digest(str(made)) != before
 
 
@@ -203,7 +208,7 @@ def test_the_files_of_a_users_module_are_its_own_and_those_it_imports(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     files = {
-        "rule_of_a_user.py": "import numpy.linalg\nimport afa.allocate\nfrom helpers_of_a_user import near\n",
+        "rule_of_a_user.py": "import numpy.linalg\nimport afa.planner.rules\nfrom helpers_of_a_user import near\n",
         "helpers_of_a_user/__init__.py": "",
         "helpers_of_a_user/near.py": "from . import far\n",
         "helpers_of_a_user/far.py": "import json\n",
@@ -330,10 +335,10 @@ def test_a_statement_that_is_not_known_is_named_with_its_file_and_line(
 
 def test_a_module_that_does_not_parse_is_named_with_its_line_and_stops_only_what_reaches_it(package: Path) -> None:
     before = digest()
-    (package / "report" / "figures.py").write_text("y = 1\nx = (\n")
+    (package / "evaluate" / "figures.py").write_text("y = 1\nx = (\n")
     assert digest() == before
     with pytest.raises(ConfigError, match=r"figures\.py, line 2: found a module that does not parse"):
-        digest("afa.report.figures")
+        digest("afa.evaluate.figures")
 
 
 ERRORS = """\

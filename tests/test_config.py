@@ -13,11 +13,11 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from afa.cohort.config import CohortConfig, load_cohort_config
-from afa.config import RunConfig, check_run_config, cohort_file, own_rule_files
 from afa.errors import ConfigError
-from afa.report.figures import RULE_STYLE
-from afa.stages import layer1, sanity
-from afa.yamlfile import read_mapping
+from afa.evaluate.figures import RULE_STYLE
+from afa.io.yamlfile import read_mapping
+from afa.paper.config import RunConfig, check_run_config, cohort_file, own_rule_files
+from afa.paper.experiments import layer1, sanity
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "config" / "config.yaml"

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afa.copeland import copeland_wins, ranking
 from afa.engine.ranks import ranks_of
+from afa.scores.copeland import copeland_wins, ranking
 
 
 def duels(n: int, **scores: float) -> np.ndarray:

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from afa.errors import CohortError
-from afa.features import features_of, read_features
-from afa.files import write_csv
+from afa.io.files import write_csv
+from afa.model.features import features_of, read_features
 
 HEADER = "feature,kind,unit,low,high,values,p_low,p_high,definition\n"
 

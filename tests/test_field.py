@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from afa.bundle.read import entities_of
 from afa.cohort.cohort import load_cohort
 from afa.cohort.table_cohort import (
     Controls,
@@ -28,10 +27,11 @@ from afa.cohort.table_cohort import (
 )
 from afa.elicit.consensus import pool_answers
 from afa.errors import AfaError, CohortError, ConfigError
-from afa.features import read_features
-from afa.field import build_field_bundle, import_field, read_record
-from afa.files import LARGEST_UNPACKED
-from afa.stages.league.entrants import read_entrant
+from afa.evaluate.entrants import read_entrant
+from afa.evaluate.field import build_field_bundle, import_field, read_record
+from afa.io.files import LARGEST_UNPACKED
+from afa.model.bundle.read import entities_of
+from afa.model.features import read_features
 
 ROOT = Path(__file__).parent.parent
 CARRIED, FETCHED = ("dermatology", "kidney", "pima"), ("diabetes_symptoms", "breast", "thyroid", "icu")

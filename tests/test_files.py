@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from afa.cohort.tables import read_cells
-from afa.csvfile import read_table
+from afa.cohort.cells import read_cells
 from afa.errors import CohortError
-from afa.files import LARGEST_UNPACKED, atomic_file, atomic_folder, read_unpacked, sha256_of
+from afa.io.csvfile import read_table
+from afa.io.files import LARGEST_UNPACKED, atomic_file, atomic_folder, read_unpacked, sha256_of
 
 Writer = Callable[[Path], AbstractContextManager[Path]]
 
@@ -135,7 +135,7 @@ def test_a_packed_file_is_read_up_to_what_the_setting_allows(tmp_path: Path, mon
 def test_a_table_of_more_cells_than_are_read_is_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    monkeypatch.setattr("afa.csvfile.MOST_CELLS", 12)
+    monkeypatch.setattr("afa.io.csvfile.MOST_CELLS", 12)
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(end.join(["p,a,b", "x,0,1", "y,1,0", "z,0,0"]).encode()))
     assert list(read_table(path, required=["p", "a", "b"]).columns["p"]) == ["x", "y", "z"]
@@ -154,6 +154,6 @@ def test_a_parquet_table_of_more_cells_or_bytes_than_are_read_is_refused(
     with pytest.raises(CohortError, match=LARGEST_UNPACKED):
         read_cells(path, "feature", ["a"])
     monkeypatch.delenv(LARGEST_UNPACKED)
-    monkeypatch.setattr("afa.cohort.tables.MOST_CELLS", 3)
+    monkeypatch.setattr("afa.cohort.cells.MOST_CELLS", 3)
     with pytest.raises(CohortError, match="2 patients x 2 columns; expected at most 3 cells"):
         read_cells(path, "feature", ["a"])

@@ -10,8 +10,8 @@ import pytest
 from commands import afa as command
 
 import afa
-from afa.bundle import Bundle, load_bundle
 from afa.errors import BundleError, CohortError, PlannerError
+from afa.model.bundle import Bundle, bundle_from_frame, load_bundle
 from afa.planner import BinaryPlanner, TopKPlanner
 
 TINY = Path(__file__).parent / "data/bundle_tiny"
@@ -27,23 +27,23 @@ def test_a_wide_and_a_long_table_make_the_same_bundle_as_its_folder(tmp_path: Pa
     wide = pd.DataFrame({"spots": [1.0, np.nan], "wilt": [-0.5, 2.0]}, index=["rust", "drought"])
     pairs = pd.DataFrame([("rust", "spots", "wilt", 0.5)], columns=["entity", "feature_a", "feature_b", "potential"])
     more = {"name": "leaves", "costs": {"spots": 1, "wilt": 3}, "priors": pd.Series({"rust": -1.0})}
-    one = Bundle.from_frame(wide, pairs, **more)
+    one = bundle_from_frame(wide, pairs, **more)
     long = pd.DataFrame(
         [("rust", "spots", 1), ("rust", "wilt", -0.5), ("drought", "wilt", 2)],
         columns=["entity", "feature", "potential"],
     )
-    assert one.digest == Bundle.from_frame(long, pairs, **more).digest
+    assert one.digest == bundle_from_frame(long, pairs, **more).digest
     assert (one.entities, one.features) == (("rust", "drought"), ("spots", "wilt"))
     assert one.unary.tolist() == [[1.0, -0.5], [0.0, 2.0]]
     assert (one.costs.tolist(), one.priors.tolist()) == ([1.0, 3.0], [-1.0, 0.0])
-    afa.bundle.save_bundle(one, tmp_path / "leaves")
+    afa.model.bundle.save_bundle(one, tmp_path / "leaves")
     assert load_bundle(tmp_path / "leaves").digest == one.digest
 
 
 def test_a_fault_of_a_table_is_named_by_the_table_and_line_that_it_would_have_as_a_file() -> None:
     wide = pd.DataFrame({"spots": [1.0, np.inf]}, index=["rust", "drought"])
-    with pytest.raises(BundleError, match=r"^from_frame, unary.csv, line 3, column potential: found 'inf'"):
-        Bundle.from_frame(wide)
+    with pytest.raises(BundleError, match=r"^bundle_from_frame, unary.csv, line 3, column potential: found 'inf'"):
+        bundle_from_frame(wide)
 
 
 def test_a_planner_takes_a_folder_and_says_what_else_it_takes() -> None:
@@ -61,7 +61,7 @@ def test_what_is_shown_of_a_bundle_and_a_planner_fits_a_line(bundle_tiny: Bundle
     assert repr(planner) == "<TopKPlanner on tiny: 0 observed>"
     planner.observe("CXCL8", 1)
     assert repr(planner).startswith("<TopKPlanner on tiny: 1 observed; ")
-    hostile = Bundle.from_frame(pd.DataFrame({"<b>x</b>": [1.0, 2.0]}, index=["<i>", "j"]), name="<script>")
+    hostile = bundle_from_frame(pd.DataFrame({"<b>x</b>": [1.0, 2.0]}, index=["<i>", "j"]), name="<script>")
     assert not {"<script>", "<b>x</b>", "<i>"} & set(hostile._repr_html_().split("\n"))
     assert "<script>" not in hostile._repr_html_()
 
@@ -116,10 +116,10 @@ def test_a_table_that_cannot_be_simulated_is_refused_in_one_line(
 def test_figures_show_the_posterior_its_course_and_the_curves(bundle_tiny: Bundle, patients: pd.DataFrame) -> None:
     planner = TopKPlanner(bundle_tiny)
     planner.observe_all(patients.iloc[0])
-    bars = afa.plot.posterior(planner).axes[0].patches
+    bars = afa.evaluate.plot.posterior(planner).axes[0].patches
     assert sum(bar.get_width() for bar in bars) == pytest.approx(1)
-    lines = afa.plot.order(planner).axes[0].lines
+    lines = afa.evaluate.plot.order(planner).axes[0].lines
     assert {len(line.get_ydata()) for line in lines} == {6}
     assert planner.observed == patients.iloc[0].astype(int).to_dict()
     made = afa.simulate(bundle_tiny, patients, rules=["greedy"], resamples=10)
-    assert len(made.plot().axes) == len(afa.plot.curves(made).axes) >= 4
+    assert len(made.plot().axes) == len(afa.evaluate.plot.curves(made).axes) >= 4

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import enumerated_cmi, exact_log_odds
 
-from afa.gain import TARGETS, cmi, f_target, log_odds, site_probabilities, wald_magnitude
 from afa.inference.meanfield import Solver, mean_field
 from afa.inference.result import Marginals
-from afa.mrf import Evidence, PairwiseMRF
-from afa.preference import linearity, stack_a, two_elbo
+from afa.model.mrf import Evidence, PairwiseMRF
+from afa.scores.gain import TARGETS, cmi, f_target, log_odds, site_probabilities, wald_magnitude
+from afa.scores.preference import linearity, stack_a, two_elbo
 
 QUICK = settings(max_examples=20)
 EXACTLY = Solver(tolerance=1e-12, max_iterations=2000)

@@ -7,17 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import configurations, energies, product_measure
 
-from afa.bundle import Bundle
-from afa.cluster import parameters
 from afa.errors import PlannerError
 from afa.inference.meanfield import mean_field
-from afa.layer0 import (
-    centroid_certificates,
-    completion_bounds,
-    partition,
-    score_distances,
-    sound_certificates,
-)
+from afa.model.bundle import Bundle
+from afa.planner.cluster import parameters
+from afa.planner.layer0 import centroid_certificates, completion_bounds, partition, score_distances, sound_certificates
 
 QUICK = settings(max_examples=40)
 NAMES = tuple("abcdefgh")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from oracle import completions, energies, observed_models
 
 from afa.errors import BundleError, PlannerError
-from afa.mrf import Evidence, PairwiseMRF
+from afa.model.mrf import Evidence, PairwiseMRF
 
 
 def evidence_of(mrf, observations):

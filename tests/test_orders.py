@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afa.orders import random_order, random_orders
+from afa.model.orders import random_order, random_orders
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=12)
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import completed_product, energies, posterior
 
-from afa.closure import half_potentials
 from afa.inference.meanfield import Solver, mean_field
 from afa.inference.result import Marginals
-from afa.mrf import Evidence, PairwiseMRF
-from afa.preference import (
+from afa.model.closure import half_potentials
+from afa.model.mrf import Evidence, PairwiseMRF
+from afa.scores.preference import (
     duel_variance,
     gaussian_sign,
     kl,

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import afa
-from afa.allocate import Greedy
-from afa.bundle import Bundle
 from afa.errors import AfaError, ConfigError, PlannerError
 from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
-from afa.session import load_session, save_session
+from afa.planner.rules import Greedy
+from afa.planner.session import load_session, save_session
 
 VALUES = st.sampled_from([-1, 0, 1])
 

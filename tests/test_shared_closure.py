@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import configurations, energies, models, observed_models, posterior
 
-from afa.closure import (
+from afa.engine.tasks import elbo_differences, follow_orders, task_of
+from afa.errors import PlannerError
+from afa.inference.class_odds import two_elbo
+from afa.inference.exact import exact
+from afa.inference.meanfield import Solver, mean_field
+from afa.inference.result import Marginals
+from afa.model.closure import (
     STRENGTH,
     class_models,
     closed_bundle,
@@ -20,16 +26,10 @@ from afa.closure import (
     half_potentials,
     shared_factor,
     shared_potentials,
-    two_elbo,
 )
-from afa.engine.tasks import elbo_differences, follow_orders, task_of
-from afa.errors import PlannerError
-from afa.inference.exact import exact
-from afa.inference.meanfield import Solver, mean_field
-from afa.inference.result import Marginals
-from afa.mrf import PairwiseMRF
+from afa.model.mrf import PairwiseMRF
 from afa.planner import BinaryPlanner
-from afa.session import load_session, save_session
+from afa.planner.session import load_session, save_session
 
 WITHOUT_PRIOR = models(sizes=(2, 5), prior=False)
 FINE = Solver(tolerance=1e-12, max_iterations=5000)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from afa.sources import NOTED, PACKAGE, note_sources, sources
+from afa.paper.sources import NOTED, PACKAGE, note_sources, sources
 
 ROOT = Path(__file__).parent.parent
 USED = ["bundle/read.py", "bundle/template.txt", "errors.py"]
-NOT_USED = ["report/page.py", "report/templates/report.css", "examples/cooling/vignettes.csv"]
+NOT_USED = ["paper/report/page.py", "evaluate/templates/report.css", "examples/cooling/vignettes.csv"]
 
 
 def checked(noted: Path | None) -> subprocess.CompletedProcess[str]:
@@ -59,7 +59,7 @@ def test_inputs_are_noted_beside_the_package_but_for_large_ones_and_folders(
 ) -> None:
     (tmp_path / "small.csv").write_text("1\n")
     (tmp_path / "large.csv").write_text("1\n" * 6)
-    monkeypatch.setattr("afa.sources.LARGEST", 10)
+    monkeypatch.setattr("afa.paper.sources.LARGEST", 10)
     inputs = [tmp_path, tmp_path / "small.csv", tmp_path / "large.csv", tmp_path / "gone.csv"]
     assert sources(inputs).keys() - found.keys() == {str(tmp_path / "small.csv")}
 

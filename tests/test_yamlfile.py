@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from afa.errors import ConfigError
-from afa.yamlfile import load_model, read_mapping
+from afa.io.yamlfile import load_model, read_mapping
 
 
 class Inner(BaseModel):
@@ -173,7 +173,7 @@ def test_a_value_of_another_kind_is_refused_by_what_it_should_be(file: Path) -> 
 
 
 def test_a_file_of_too_many_values_is_refused_where_they_become_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("afa.yamlfile.MOST_NODES", 10)
+    monkeypatch.setattr("afa.io.yamlfile.MOST_NODES", 10)
     path = tmp_path / "long.yaml"
     path.write_text("".join(f"k{i}: {i}\n" for i in range(20)))
     with pytest.raises(ConfigError, match=r"line 5: found more than 10 values"):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from afa.errors import AfaError, Fault, ReportError
-from afa.files import write_text
+from afa.io.files import write_text
 
 LABEL = re.compile(r"\b(?:eq|sec|supp|tab|prop|rem|par|box):[A-Za-z0-9_-]*[A-Za-z0-9]")
 COMPLETE = ("eq", "prop", "rem")
@@ -51,7 +51,7 @@ is the compiled form of the readable definitions: tests hold one against the oth
 class Definition(NamedTuple):
     """A module, class, function, method or constant with its docstring.
 
-    module, name : `afa.mrf` and `Evidence.observe`; the name of a module itself is empty.
+    module, name : `afa.model.mrf` and `Evidence.observe`; the name of a module itself is empty.
     """
 
     module: str
@@ -254,7 +254,7 @@ def _narrowest(places: list[Definition]) -> list[Definition]:
 
 def _readable_first(place: Definition) -> tuple[int, bool, str]:
     """The readable definition, then the engine, then what is made of them; public names before private ones."""
-    rooms = ("afa.engine", "afa.stages", "afa.report", "afa.config")
+    rooms = ("afa.engine", "afa.paper.experiments", "afa.paper.report", "afa.paper.config")
     room = next((i + 1 for i, name in enumerate(rooms) if place.module.startswith(name)), 0)
     return room, "._" in place.full, place.full
 

@@ -20,9 +20,9 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from afa.config import RunConfig
-from afa.stages import sections, stages
-from afa.stats.summary import in_order
+from afa.evaluate.summary import in_order
+from afa.paper.config import RunConfig
+from afa.paper.experiments import sections, stages
 
 ROOT = Path(__file__).parents[1]
 FILE, PAGE = ROOT / "config" / "config.yaml", ROOT / "config" / "README.md"
@@ -33,7 +33,7 @@ NO_STAGE = {
     "llm_baselines": "how do language models that plan by themselves compare with the planner on the same patients?"
     " Only where they were run",
 }
-"""Tables of the summary that no stage of `afa.stages` makes, each with its question."""
+"""Tables of the summary that no stage of `afa.paper.experiments` makes, each with its question."""
 MADE = "# Made by `make schema` from the models of the settings. "
 KINDS = ("title", "propertyNames")
 """What pydantic says beside what a reader of the configuration needs."""

@@ -14,13 +14,14 @@ from types import ModuleType
 
 from pdoc import doc, render
 
-from afa.files import atomic_folder
+from afa.io.files import atomic_folder
 
 PUBLIC = (
-    *("afa", "afa.planner", "afa.allocate", "afa.session", "afa.bundle", "afa.mrf"),
+    *("afa", "afa.planner", "afa.planner.rules", "afa.planner.session", "afa.model.bundle", "afa.model.mrf"),
     *("afa.inference.meanfield", "afa.inference.exact", "afa.inference.result"),
-    *("afa.closure", "afa.preference", "afa.gain", "afa.bracket", "afa.copeland"),
-    *("afa.formats", "afa.plot", "afa.errors"),
+    *("afa.model.closure", "afa.scores.preference", "afa.scores.gain", "afa.scores.bracket", "afa.scores.copeland"),
+    *("afa.model.bundle.graph", "afa.model.bundle.markov_network", "afa.evaluate.afabench"),
+    *("afa.evaluate.plot", "afa.errors"),
 )
 """Modules whose public names keep their meaning as CHANGELOG.md says."""
 

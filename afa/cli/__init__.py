@@ -22,7 +22,7 @@ import typer
 import afa
 from afa.cli import bundle, cohort, elicit, options, plan, report, simulate, stage
 from afa.cli.mishaps import as_error
-from afa.sources import check_sources
+from afa.paper.sources import check_sources
 
 NEW_OBJECTS = 50_000
 """New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""

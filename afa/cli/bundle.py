@@ -10,7 +10,7 @@ import typer
 
 from afa.cli import options
 from afa.errors import BundleError
-from afa.files import write_csv
+from afa.io.files import write_csv
 
 app = typer.Typer(help="Bundles: build, check, show.", no_args_is_help=True)
 
@@ -38,7 +38,7 @@ def bundle_build(
 @app.command("copy")
 def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
     """Check a bundle and write it in canonical form, with its content digests."""
-    from afa.bundle import load_bundle, save_bundle
+    from afa.model.bundle import load_bundle, save_bundle
 
     model = load_bundle(bundle)
     save_bundle(model, out)
@@ -48,8 +48,8 @@ def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
 @app.command("validate")
 def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
     """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
-    from afa.bundle.priors import starting_point
-    from afa.bundle.read import read_folder
+    from afa.model.bundle.priors import starting_point
+    from afa.model.bundle.read import read_folder
 
     read = read_folder(bundle)
     if json:
@@ -70,7 +70,7 @@ def bundle_new(
     folder: Annotated[Path, typer.Option(help="where to write that folder")] = Path(),
 ) -> None:
     """Write the files of a new bundle, for you to fill in."""
-    from afa.bundle.write import write_template
+    from afa.model.bundle.write import write_template
 
     made = write_template(name, folder)
     typer.echo(f"wrote {made}: fill in its files, then run `afa bundle validate {made}`")
@@ -79,7 +79,7 @@ def bundle_new(
 @app.command("stamp")
 def bundle_stamp(bundle: options.BundleArgument) -> None:
     """Renew the digests in bundle.yaml after its tables were edited on purpose."""
-    from afa.bundle import stamp_bundle, validate_bundle
+    from afa.model.bundle import stamp_bundle, validate_bundle
 
     stamp_bundle(bundle)
     typer.echo(f"stamped {bundle}")
@@ -95,9 +95,9 @@ def bundle_show(
     json: options.AsJson = False,
 ) -> None:
     """Show a bundle by entity or feature: potentials up and down, couplings same and opposite, log-odds, how often."""
-    from afa.bundle import load_bundle
-    from afa.bundle.priors import starting_point
-    from afa.report.tables import bundle_table, feature_table
+    from afa.model.bundle import load_bundle
+    from afa.model.bundle.priors import starting_point
+    from afa.paper.report.tables import bundle_table, feature_table
 
     model = load_bundle(bundle)
     table = (feature_table if features else bundle_table)(model)
@@ -126,8 +126,8 @@ def bundle_graph(
     ] = None,
 ) -> None:
     """Write a bundle as a graph: features are nodes, couplings edges. Needs the extra `formats` of afa."""
-    from afa.bundle import load_bundle
-    from afa.formats.graph import write_graph
+    from afa.model.bundle import load_bundle
+    from afa.model.bundle.graph import write_graph
 
     model = load_bundle(bundle)
     write_graph(model, out, entity=entity)
@@ -143,8 +143,8 @@ def bundle_from_graph(
     version: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
 ) -> None:
     """Write the bundle that a graph holds; a graph drawn elsewhere needs --entity. Needs the extra `formats` of afa."""
-    from afa.bundle import save_bundle
-    from afa.formats.graph import read_graph
+    from afa.model.bundle import save_bundle
+    from afa.model.bundle.graph import read_graph
 
     bundle = read_graph(graph, name=name, version=version, entity=entity)
     save_bundle(bundle, out)

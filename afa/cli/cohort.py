@@ -12,11 +12,11 @@ import typer
 
 from afa.cli import options
 from afa.errors import ConfigError, Fault
-from afa.files import atomic_folder
+from afa.io.files import atomic_folder
 
 if TYPE_CHECKING:
-    from afa.bundle import Bundle
     from afa.cohort.encode import Names
+    from afa.model.bundle import Bundle
 
 Complete = Annotated[bool, typer.Option(help="leave out patients with a missing value; of tables alone")]
 FeaturesFile = Annotated[
@@ -47,7 +47,7 @@ def encode(
     """Encode a table of numbers by the ranges of its features. The cut points are beside it, in NAME.cuts.csv."""
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
-    from afa.features import read_features
+    from afa.model.features import read_features
 
     rows = control_rows(controls)
     coding = Coding(reference or ("controls" if rows else None), test, level, threshold)
@@ -93,11 +93,11 @@ def cohort_extract(
     ensembl: options.EnsemblFile = None,
 ) -> None:
     """Write an extract of a series: the genes of a bundle and what the cohort reads of each sample."""
-    from afa.bundle import load_bundle
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
     from afa.cohort.config import load_cohort_config
     from afa.cohort.encode import row_ids
+    from afa.model.bundle import load_bundle
 
     settings, model, files = load_cohort_config(config), load_bundle(bundle), geo.Source.read(source)
     tiers = row_tiers(settings, model.features, **_other_names(model, aliases, ensembl))
@@ -112,9 +112,9 @@ def cohort_extract(
 @app.command("simulate")
 def cohort_simulate(config: options.CohortFile, bundle: options.BundleFolder, out: options.Out) -> None:
     """Write a simulated series in GEO's layout, with its ground truth beside it."""
-    from afa.bundle import load_bundle
     from afa.cohort.config import load_cohort_config, simulation_config
     from afa.cohort.simulate import simulate, write_geo_layout
+    from afa.model.bundle import load_bundle
 
     settings = load_cohort_config(config)
     write_geo_layout(simulate(simulation_config(settings), load_bundle(bundle)), settings, out)
@@ -136,12 +136,12 @@ def cohort_build(
     complete: Complete = False,
 ) -> None:
     """Choose the samples, encode them against the controls or the cohort itself, apply the label rules."""
-    from afa.bundle import load_bundle
     from afa.cohort.build import build_cohort
     from afa.cohort.cohort import write_cohort
     from afa.cohort.encode import Coding
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, TableFiles, build_table_cohort, encode_cohort, load_cohort_file
+    from afa.model.bundle import load_bundle
 
     settings, model = load_cohort_file(config), load_bundle(bundle)
     if isinstance(settings, TableCohort):
@@ -186,13 +186,13 @@ def cohort_by_cohort(
     """Encode the same cohort against itself at each threshold, into one table."""
     import pandas as pd
 
-    from afa.bundle import load_bundle
     from afa.cohort.build import assemble, read_values
     from afa.cohort.cohort import write_codes
     from afa.cohort.encode import Coding
     from afa.cohort.geo import Source
     from afa.cohort.table_cohort import TableCohort, TableFiles, encode_cohort, load_cohort_file
-    from afa.stages.inputs import amounts
+    from afa.evaluate.inputs import amounts
+    from afa.model.bundle import load_bundle
 
     model, settings = load_bundle(bundle), load_cohort_file(config)
     codings = [Coding("cohort", threshold=step) for step in amounts("--thresholds", thresholds)]
@@ -283,7 +283,7 @@ def field_import(
     ] = None,
 ) -> None:
     """Check a folder of a table, its dictionary and answers, and write it as a field for the workflow."""
-    from afa.field import import_field
+    from afa.evaluate.field import import_field
 
     if address == "":
         step = "leave it out, if the table may be copied"
@@ -302,7 +302,7 @@ def field_bundle(
     ] = False,
 ) -> None:
     """Build the bundle that a field's answers make."""
-    from afa.field import build_field_bundle
+    from afa.evaluate.field import build_field_bundle
 
     bundle = build_field_bundle(field, out, how_often=how_often)
     typer.echo(f"wrote {out}: {len(bundle.entities)} entities, {len(bundle.features)} features")
@@ -311,10 +311,10 @@ def field_bundle(
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
     """Follow the patients of one field. Without its table, write a note that says so."""
-    from afa.report.league import NOT_FETCHED
-    from afa.stages.league import Settings, follow_field
-    from afa.stages.league.entrants import read_entrant
-    from afa.stats.tables import write_tables
+    from afa.evaluate.entrants import read_entrant
+    from afa.evaluate.long_tables import write_tables
+    from afa.paper.experiments.league import Settings, follow_field
+    from afa.paper.report.league import NOT_FETCHED
 
     entrant = read_entrant(field, tables)
     if isinstance(entrant, str):
@@ -331,7 +331,7 @@ def league_page(
     fields: Annotated[list[Path], typer.Argument(help="what `afa league field` wrote of each field")], out: options.Out
 ) -> None:
     """Write the league's page, figure and tables."""
-    from afa.report.league import write_league
+    from afa.paper.report.league import write_league
 
     write_league(fields, out)
     typer.echo(f"wrote {out}")

@@ -11,14 +11,14 @@ import typer
 
 from afa.cli import options
 from afa.errors import ElicitationError, Fault
-from afa.files import write_csv
+from afa.io.files import write_csv
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from afa.elicit.retrieval import Literature
     from afa.elicit.stages import Source
-    from afa.elicit.study import Study
+    from afa.model.study import Study
 
 app = typer.Typer(help="Elicitation: ask models or read a record, filter, build a bundle.", no_args_is_help=True)
 
@@ -72,8 +72,8 @@ def elicit_rates(
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
     """Keep the genes that enough voters name, all with the same direction. Tables: kept, dropped and agreement."""
     from afa.elicit.stages import consensus_stage
-    from afa.elicit.study import load_study
     from afa.elicit.tables import read_stage, write_stage
+    from afa.model.study import load_study
 
     tables = consensus_stage(load_study(study), read_stage(unary, "named")["named"], min_agree=min_agree)
     write_stage(out, tables)
@@ -86,8 +86,8 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, m
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: options.Out) -> None:
     """Keep the genes that a retrieved abstract names, if the study wants that. Tables: kept, dropped, references."""
     from afa.elicit.stages import evidence_stage
-    from afa.elicit.study import load_study
     from afa.elicit.tables import read_stage, write_stage
+    from afa.model.study import load_study
 
     settings = load_study(study)
     named, kept = read_stage(unary, "named", "references"), read_stage(consensus, "kept")["kept"]
@@ -124,8 +124,8 @@ def elicit_bundle(
 ) -> None:
     """Build the bundle that the tables of the other stages make."""
     from afa.elicit.stages import bundle_stage
-    from afa.elicit.study import load_study
     from afa.elicit.tables import read_stage
+    from afa.model.study import load_study
 
     stages = {
         "unary": read_stage(unary, "asked", "named", "dropped"),
@@ -152,7 +152,7 @@ def elicit_estimate(
     from afa.elicit.budget import Prices
     from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
-    from afa.elicit.study import MODEL, RECORD_FOLDER, Endpoint, load_study
+    from afa.model.study import MODEL, RECORD_FOLDER, Endpoint, load_study
 
     settings, answers = load_study(study), record or study / RECORD_FOLDER
     literature = _literature(settings, study, answers, online=False)
@@ -202,7 +202,7 @@ def _opened(study: Path, record: Path | None, asks: options.Asks) -> tuple[Study
     from afa.elicit.prompts import no_abstracts
     from afa.elicit.record import Record
     from afa.elicit.recorded import Recorded
-    from afa.elicit.study import RECORD_FOLDER, load_study
+    from afa.model.study import RECORD_FOLDER, load_study
 
     settings, answers = load_study(study), record or study / RECORD_FOLDER
     if not asks.live:

@@ -18,11 +18,11 @@ from traceback import walk_tb
 from typing import Any
 
 from afa.errors import AfaError, Fault, ResourceError
-from afa.files import NO_ROOM
+from afa.io.files import NO_ROOM
 
 REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 MISPLACED = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
-_TEMPORARY = re.compile(r"\.(.+)\.afa-[a-z0-9_]{8}(\.\w+)?")  # what `afa.files` writes to before it renames
+_TEMPORARY = re.compile(r"\.(.+)\.afa-[a-z0-9_]{8}(\.\w+)?")  # what `afa.io.files` writes to before it renames
 
 
 def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:

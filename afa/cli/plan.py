@@ -19,11 +19,11 @@ import typer
 
 from afa.cli import options
 from afa.errors import CohortError, Fault
-from afa.files import atomic_folder
+from afa.io.files import atomic_folder
 
 if TYPE_CHECKING:
-    from afa.bundle import Bundle
     from afa.dialogue.sessions import Keeper
+    from afa.model.bundle import Bundle
     from afa.planner import Planner
 
 Session = Annotated[
@@ -188,7 +188,7 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
             gc.disable()  # what is loaded stays: to look for what does not takes a third of the start
             loading.callback(gc.enable)
             loading.callback(gc.freeze)
-            from afa.bundle import load_bundle
+            from afa.model.bundle import load_bundle
 
             bundle = load_bundle(folder)
             waiting.update(prepare(bundle))

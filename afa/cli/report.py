@@ -9,7 +9,7 @@ import typer
 
 from afa.cli import options
 from afa.errors import Fault, ReportError
-from afa.files import write_text
+from afa.io.files import write_text
 
 app = typer.Typer()
 
@@ -21,7 +21,7 @@ def notebook(
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
 ) -> None:
     """Run a figure notebook and keep it as it ran."""
-    from afa.report.notebook import run_notebook
+    from afa.paper.report.notebook import run_notebook
 
     run_notebook(source, out, options.pairs("--parameter", parameter or []))
 
@@ -36,9 +36,9 @@ def publish_tables(
 ) -> None:
     """Write the tables for readers as CSV, the paper's beside ours, and a data dictionary with units."""
     from afa.cohort.cohort import load_cohort
-    from afa.report.publish import publish
-    from afa.stages.inputs import paper_tables
-    from afa.stats.summary import read_summary
+    from afa.evaluate.inputs import paper_tables
+    from afa.evaluate.summary import read_summary
+    from afa.paper.report.publish import publish
 
     n_features = len(load_cohort(cohort).features)
     printed = {} if paper is None else paper_tables(paper)
@@ -54,11 +54,11 @@ def compare_with_paper(
 ) -> None:
     """Compare a run with the paper: each printed cell and each claim, with a verdict and its reason."""
     from afa.cohort.cohort import load_cohort
-    from afa.report.comparison import Reader, compare, load_printed, write_comparison
-    from afa.report.screen import Statements, screen_table
-    from afa.report.verdicts import Answers
-    from afa.stats.summary import read_summary
-    from afa.yamlfile import load_model
+    from afa.evaluate.summary import read_summary
+    from afa.io.yamlfile import load_model
+    from afa.paper.report.comparison import Reader, compare, load_printed, write_comparison
+    from afa.paper.report.screen import Statements, screen_table
+    from afa.paper.report.verdicts import Answers
 
     reader = Reader.of(read_summary(summary), load_model(paper / "answers.yaml", Answers), load_cohort(cohort))
     comparison = compare(reader, load_printed(paper))
@@ -75,8 +75,8 @@ def carry_run(
     """Keep the effects on a run's first screen, for other runs to show beside their own."""
     import yaml
 
-    from afa.report.screen import Carried, carried_of, stale
-    from afa.yamlfile import load_model
+    from afa.io.yamlfile import load_model
+    from afa.paper.report.screen import Carried, carried_of, stale
 
     found = carried_of(run)
     if check:
@@ -98,10 +98,10 @@ def explorer_page(
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
 ) -> None:
     """Write a page that steps through the acquisition of some patients, by any rule: one file that needs no network."""
-    from afa.report.explorer import explore, write_explorer
-    from afa.stages.inputs import check_duels, load_inputs, top_k_size
-    from afa.stages.simulate.walks import Setting
-    from afa.stats.tables import read_table
+    from afa.evaluate.explorer import explore, write_explorer
+    from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
+    from afa.evaluate.long_tables import read_table
+    from afa.evaluate.simulate.walks import Setting
 
     model, members = load_inputs(bundle, cohort)
     model = model.contrasts()
@@ -117,7 +117,7 @@ def store_benchmarks(
     out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
     """Keep the times and memory of the jobs of a run: later runs ask a cluster for as much."""
-    from afa.report.benchmarks import store_run
+    from afa.paper.report.benchmarks import store_run
 
     store_run(run, out)
 
@@ -130,7 +130,7 @@ def record_provenance(
     out: Annotated[Path, options.written(".json")],
 ) -> None:
     """Write the jobs behind some results: command, code, times, digests. Fails where what they read has changed."""
-    from afa.report.provenance import Records, check_jobs, trace, write_provenance
+    from afa.paper.report.provenance import Records, check_jobs, trace, write_provenance
 
     root = records.resolve().parent
     jobs = trace(target, Records(records).job)
@@ -149,7 +149,7 @@ def crate(
     license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you publish it")],
 ) -> None:
     """Make a finished run an RO-Crate, for an archive: a file that describes its files and the jobs behind them."""
-    from afa.report.provenance import write_crate
+    from afa.paper.report.provenance import write_crate
 
     typer.echo(write_crate(run, license_url))
 
@@ -170,7 +170,7 @@ def report_page(
     measured: Annotated[Path | None, typer.Option(help="what `afa league field` made of the cohort's field")] = None,
 ) -> None:
     """Write the report of a finished run: one file with everything in it, which needs no network."""
-    from afa.report import page
+    from afa.paper.report import page
 
     parts, why = options.pairs("--part", part), options.pairs("--left-out", left_out or [])
     write_text(out, page.report_page(run, parts, paper, docs, why, measured))

@@ -10,13 +10,13 @@ import typer
 
 from afa.cli import options
 from afa.errors import ConfigError, Fault
-from afa.files import check_place
-from afa.rulenames import COMPARED, COMPARED_BINARY
+from afa.io.files import check_place
+from afa.planner.rules.names import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from afa.cohort.tables import Given
+    from afa.cohort.cells import Given
 
 LISTED = 5
 
@@ -63,12 +63,11 @@ def simulate(
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    from afa.bundle import load_bundle
-    from afa.bundle.priors import starting_point
-    from afa.cohort.tables import read_labels, read_patients
-    from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
-    from afa.planner.options import gauge_of, question_of, tau_of
-    from afa.report.simulation import (
+    from afa.cohort.cells import read_labels, read_patients
+    from afa.evaluate.inputs import words
+    from afa.evaluate.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
+    from afa.evaluate.simulate.walks import Setting
+    from afa.evaluate.simulation_page import (
         CARD,
         FILES,
         cost_text,
@@ -77,9 +76,10 @@ def simulate(
         needed_text,
         write_simulation,
     )
-    from afa.stages.inputs import words
-    from afa.stages.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
-    from afa.stages.simulate.walks import Setting
+    from afa.model.bundle import load_bundle
+    from afa.model.bundle.priors import starting_point
+    from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
+    from afa.planner.options import gauge_of, question_of, tau_of
 
     model, costs = load_bundle(bundle), costs or "own"
     check_place(out, FILES, CARD)
@@ -168,10 +168,10 @@ def score(
     threads: options.Threads = 1,
 ) -> None:
     """Write the probability of each entity for each patient of a table, given all that was measured."""
-    from afa.bundle import load_bundle
-    from afa.bundle.priors import starting_point
-    from afa.cohort.tables import read_cells, read_patients
-    from afa.report.predict import predict_proba, write_probabilities
+    from afa.cohort.cells import read_cells, read_patients
+    from afa.evaluate.predict import predict_proba, write_probabilities
+    from afa.model.bundle import load_bundle
+    from afa.model.bundle.priors import starting_point
 
     model = load_bundle(bundle)
     given = read_patients(cohort, model, drop_missing=drop_missing)
@@ -196,7 +196,7 @@ def _distinct(option: str, text: str) -> list[str]:
 
 def _tell(given: Given, say: Callable[[str], None]) -> None:
     """Say aloud what of the input is not used, or not there."""
-    from afa.csvfile import visible
+    from afa.io.csvfile import visible
 
     if given.doubt:
         say(given.doubt)

@@ -18,16 +18,16 @@ import typer
 
 from afa.cli import options
 from afa.errors import ConfigError, Fault
-from afa.files import check_place
+from afa.io.files import check_place
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from afa.baselines import Briefing, Trial
+    from afa.paper.baselines import Briefing, Trial
 
 app = typer.Typer()
 
-Name = Annotated[str, typer.Argument(help="a module of afa/stages")]
+Name = Annotated[str, typer.Argument(help="a module of afa/paper/experiments")]
 Chosen = Annotated[str, typer.Option("--settings", help="JSON like config.yaml, of what the stage reads alone")]
 Inputs = Annotated[list[str] | None, typer.Option("--input", help="NAME=PATH, another input; repeatable")]
 RowsToo = Annotated[Path | None, options.written(".csv", ".parquet", to="--rows", about="the rows of summary.csv too")]
@@ -47,10 +47,10 @@ def stage(
     rows: RowsToo = None,
 ) -> None:
     """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv that they make."""
-    from afa.bundle import load_bundle
-    from afa.stages.base import check_tables, columns_of, named, stored
-    from afa.stages.inputs import check_duels, load_inputs, shard_of
-    from afa.stats.tables import Tables, write_tables
+    from afa.evaluate.inputs import check_duels, load_inputs, shard_of
+    from afa.evaluate.long_tables import Tables, write_tables
+    from afa.model.bundle import load_bundle
+    from afa.paper.experiments.base import check_tables, columns_of, named, stored
 
     module = _module(name)
     described = module.STAGE
@@ -104,7 +104,7 @@ def gather(
     inputs: Inputs = None,
 ) -> None:
     """Join the tables of all shards of a stage, and write the rows of summary.csv that they make."""
-    from afa.stats.tables import gather_tables
+    from afa.evaluate.long_tables import gather_tables
 
     module = _module(name)
     gather_tables(shards, out)
@@ -116,16 +116,16 @@ def gather(
 @app.command("join", hidden=True)
 def join(parts: Parts, out: options.Rows) -> None:
     """Write summary.csv: the numbers of a run, one to a line."""
-    from afa.stats.summary import join_summaries
+    from afa.evaluate.summary import join_summaries
 
     join_summaries(parts, out)
 
 
 def _write_rows(module: ModuleType, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
     """Write the rows that the tables of a stage make; of `beside` it is given the stages that it summarises with."""
-    from afa.stages.base import check_rows
-    from afa.stats.summary import write_summary
-    from afa.stats.tables import Tables
+    from afa.evaluate.long_tables import Tables
+    from afa.evaluate.summary import write_summary
+    from afa.paper.experiments.base import check_rows
 
     described = module.STAGE
     others = {key: Tables(beside[key]) for key in described.beside if key in beside}
@@ -148,7 +148,7 @@ def kernels(
     """Compile the kernels that the cache lacks, and write the SHA-256 of each cached file."""
     from afa.engine.compile import cached_files
     from afa.engine.warm import compile_all
-    from afa.files import write_text
+    from afa.io.files import write_text
 
     compile_all(threads)
     write_text(out, dumps(cached_files(), indent=1) + "\n")
@@ -157,20 +157,22 @@ def kernels(
 def _module(name: str) -> ModuleType:
     """The module of a stage; a `ConfigError` names those that there are."""
     if not _is_stage(name):
-        raise ConfigError(Fault("afa stage", repr(name), "the name of a stage", "see the modules of afa/stages"))
-    return import_module(f"afa.stages.{name}")
+        raise ConfigError(
+            Fault("afa stage", repr(name), "the name of a stage", "see the modules of afa/paper/experiments")
+        )
+    return import_module(f"afa.paper.experiments.{name}")
 
 
 def _is_stage(name: str) -> bool:
-    return name.isidentifier() and find_spec(f"afa.stages.{name}") is not None
+    return name.isidentifier() and find_spec(f"afa.paper.experiments.{name}") is not None
 
 
 def _settings(module: ModuleType, keys: Sequence[str], document: Any) -> dict[str, Any]:
     """What a stage reads of the settings, by section."""
-    from afa.stages.base import chosen
+    from afa.paper.experiments.base import chosen
 
     # By name, so that no digest covers it: what a rule reads of the settings is in its parameters.
-    known = dict(import_module("afa.stages.settings").SHARED)
+    known = dict(import_module("afa.paper.experiments.settings").SHARED)
     if own := module.STAGE.section:
         known[module.__name__.rpartition(".")[2]] = (own, own())
     return chosen(keys, known, document)
@@ -206,21 +208,21 @@ def experiment_baselines(
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
 ) -> None:
     """Let language models plan, by recorded answers or live, and our planner for the same patients."""
-    from afa.baselines import Protocol, prompts_of
-    from afa.baselines.course import estimate, live, recorded
-    from afa.baselines.stage import TABLES, Setting, run_baselines
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms, shown
     from afa.elicit.record import Question, Record
-    from afa.elicit.study import Endpoint, load_study
-    from afa.stages.inputs import check_duels, load_inputs, top_k_size
-    from afa.stats.tables import write_tables
-    from afa.yamlfile import check_model
+    from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
+    from afa.evaluate.long_tables import write_tables
+    from afa.io.yamlfile import check_model
+    from afa.model.study import Endpoint, load_study
+    from afa.paper.baselines import Protocol, prompts_of
+    from afa.paper.baselines.course import estimate, live, recorded
+    from afa.paper.baselines.stage import TABLES, Setting, run_baselines
 
     check_place(out, [f"{name}.parquet" for name in TABLES])
     potentials, people = load_inputs(bundle, cohort)
     # By name, so that no digest covers it: what the rule reads of the settings is in its parameters.
-    chosen = check_model(_document(settings), import_module("afa.config").Baselines, "the settings")
+    chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
     plan = Protocol(chosen, k if chosen.tasks == ("binary",) else top_k_size(potentials, k), manner.answers)
@@ -269,11 +271,11 @@ def summary_baselines(
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
 ) -> None:
     """Language models that plan: their decisions beside the planner's, and what they cost."""
-    from afa.baselines.stage import TABLES
-    from afa.baselines.summary import summarise_baselines
     from afa.elicit.budget import Prices
-    from afa.stats.summary import write_summary
-    from afa.stats.tables import read_table
+    from afa.evaluate.long_tables import read_table
+    from afa.evaluate.summary import write_summary
+    from afa.paper.baselines.stage import TABLES
+    from afa.paper.baselines.summary import summarise_baselines
 
     parts = {name: read_table(tables, name) for name in TABLES}
     prices = Prices(prompt_price, answer_price, currency)

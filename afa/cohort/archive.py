@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from afa.errors import CohortError, Fault
-from afa.files import GZIP_ERRORS, LARGEST_UNPACKED, largest_unpacked
-from afa.yamlfile import first_error
+from afa.io.files import GZIP_ERRORS, LARGEST_UNPACKED, largest_unpacked
+from afa.io.yamlfile import first_error
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

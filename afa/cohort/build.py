@@ -31,8 +31,8 @@ from afa.cohort.encode import (
 from afa.cohort.expression import Expression
 from afa.cohort.geo import Source
 from afa.cohort.samples import Selected, describe_labels, make_labels, select
-from afa.csvfile import few
 from afa.errors import CohortError, Fault
+from afa.io.csvfile import few
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:

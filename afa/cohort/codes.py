@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from afa.cohort.tables import Cells
-from afa.features import Features, Span, is_missing
+from afa.cohort.cells import Cells
+from afa.model.features import Features, Span, is_missing
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import yaml
 from pyarrow import ArrowException
 
-from afa.csvfile import LONGEST_NAME, few, first_of, is_name, quoted, visible
 from afa.errors import AfaError, CohortError, Fault
-from afa.files import LARGEST_UNPACKED, atomic_file, atomic_folder, digest_faults, largest_unpacked, sha256_of
-from afa.yamlfile import read_mapping
+from afa.io.csvfile import LONGEST_NAME, few, first_of, is_name, quoted, visible
+from afa.io.files import LARGEST_UNPACKED, atomic_file, atomic_folder, digest_faults, largest_unpacked, sha256_of
+from afa.io.yamlfile import read_mapping
 
 FEATURES_FILE = "features.parquet"
 LABELS_FILE = "labels.parquet"

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from afa.cohort.counters import RowIds, Unit
 from afa.errors import ConfigError, Fault
-from afa.files import write_text
-from afa.yamlfile import Strict, check_model, load_model
+from afa.io.files import write_text
+from afa.io.yamlfile import Strict, check_model, load_model
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Prevalence = Annotated[float, Field(gt=0, lt=1)]

@@ -20,9 +20,9 @@ import pooch
 import requests
 
 from afa.cohort.archive import Damage, damage_of
-from afa.elicit.web import TRANSIENT, Clock, ReplyError, seconds_asked_for, tried, within
 from afa.errors import DownloadError, Fault
-from afa.files import atomic_file, sha256_of
+from afa.io.files import atomic_file, sha256_of
+from afa.io.web import TRANSIENT, Clock, ReplyError, seconds_asked_for, tried, within
 
 LONGEST_WAIT = 300.0
 BY_HAND = "try again later, or put the file in this place by hand"

@@ -15,8 +15,8 @@ import pandas as pd
 from pydantic import ConfigDict, Field
 
 from afa.cohort.counters import Unit, without_version
-from afa.csvfile import few, name_column, read_header, read_table
 from afa.errors import CohortError, Fault, check_number
+from afa.io.csvfile import few, name_column, read_header, read_table
 
 Names = Mapping[str, Sequence[str]]
 Tiers = Mapping[str, Sequence[Sequence[str]]]

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from afa.cohort.cells import Cells, cells_of_frame, nearest_column, numbers_of, read_cells
 from afa.cohort.codes import apart, repeated_outside, without_codes
 from afa.cohort.cohort import PATIENT
 from afa.cohort.encode import (
@@ -30,11 +31,10 @@ from afa.cohort.encode import (
     robust_reach,
     without_spread,
 )
-from afa.cohort.tables import Cells, cells_of_frame, nearest_column, numbers_of, read_cells
-from afa.csvfile import few, quoted, separator_of, visible
 from afa.errors import CohortError, ConfigError, Fault
-from afa.features import Features, features_of
-from afa.files import atomic_file
+from afa.io.csvfile import few, quoted, separator_of, visible
+from afa.io.files import atomic_file
+from afa.model.features import Features, features_of
 
 ONE_SIDED = 0.95
 """A share of values on one side of the cut points that may be a matter of units."""
@@ -98,7 +98,7 @@ def encode(
         (P, columns) numbers, a row a patient named by the index, a column a feature; missing where not measured.
         Columns that are no feature are left out.
     features
-        The path of a `features.csv`, a table with its columns, or `afa.features.Features`.
+        The path of a `features.csv`, a table with its columns, or `afa.model.features.Features`.
     reference
         What cuts a feature without a range: `controls`, or `cohort`, the patients themselves.
     controls

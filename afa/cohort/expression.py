@@ -46,10 +46,10 @@ from afa.cohort.counters import (
     names_ids,
     without_version,
 )
-from afa.csvfile import few, quoted
-from afa.csvfile import number as number_of
 from afa.errors import CohortError, Fault
-from afa.files import largest_unpacked
+from afa.io.csvfile import few, quoted
+from afa.io.csvfile import number as number_of
+from afa.io.files import largest_unpacked
 
 Opened = Callable[[], BinaryIO]
 Floats = npt.NDArray[np.float64]

@@ -32,10 +32,10 @@ from afa.cohort.download import check_intact, download
 from afa.cohort.encode import Tiers, read_transcripts, row_ids
 from afa.cohort.expression import Expression, read_gene_matrix, read_sample_files
 from afa.cohort.samples import check_accessions, normal_key, read_family, read_series_matrix
-from afa.csvfile import few, read_header, read_table, visible
 from afa.errors import CohortError, Fault
-from afa.files import atomic_folder, sha256_of, write_text
-from afa.yamlfile import Strict, load_model
+from afa.io.csvfile import few, read_header, read_table, visible
+from afa.io.files import atomic_folder, sha256_of, write_text
+from afa.io.yamlfile import Strict, load_model
 
 GEO_URL = "https://ftp.ncbi.nlm.nih.gov/geo"
 Form = Literal["geo", "mirror", "mirror_joined", "extract"]

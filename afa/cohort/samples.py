@@ -33,8 +33,8 @@ from afa.cohort.archive import open_binary, reading
 from afa.cohort.cohort import label_counts
 from afa.cohort.config import CohortConfig, Derived, Group, LabelRule, OnePer
 from afa.cohort.expression import LONGEST_LINE
-from afa.csvfile import few, quoted, visible
 from afa.errors import CohortError, Fault
+from afa.io.csvfile import few, quoted, visible
 
 _LARGEST_HEADER = 256 << 20
 _BOUND = re.compile(r"\s*(≥|>=|>|≤|<=|<)?\s*(.*)", re.DOTALL)

@@ -14,18 +14,18 @@ import yaml
 from pydantic import Field, model_validator
 
 from afa.cohort.archive import read_listed
+from afa.cohort.cells import labels_of, read_cells, read_names
 from afa.cohort.codes import without_codes
 from afa.cohort.cohort import PATIENT, label_counts, write_cohort_tables
 from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import Coding, least_controls
 from afa.cohort.encode_table import Encoded, read_and_encode
-from afa.cohort.tables import labels_of, read_cells, read_names
-from afa.csvfile import visible
-from afa.elicit.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 from afa.errors import AfaError, CohortError, ConfigError, Fault
-from afa.features import features_of, read_features
-from afa.files import sha256_of, write_text
-from afa.yamlfile import Strict, check_model, load_model, read_mapping
+from afa.io.csvfile import visible
+from afa.io.files import sha256_of, write_text
+from afa.io.yamlfile import Strict, check_model, load_model, read_mapping
+from afa.model.features import features_of, read_features
+from afa.model.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
 """Files of a field's folder, beside those of its study."""

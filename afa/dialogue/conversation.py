@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, RootModel
 
 import afa
-from afa.bundle import Bundle
 from afa.dialogue.sessions import Keeper, kept_or_taken_back
 from afa.dialogue.words import (
     answer_of,
@@ -27,8 +26,6 @@ from afa.dialogue.words import (
     feature_named,
     order_of,
     outcomes_of,
-    posterior_is_of,
-    posterior_of,
     question_of,
     scales_of,
     standings,
@@ -36,13 +33,15 @@ from afa.dialogue.words import (
     value_words,
 )
 from afa.errors import AfaError, Fault, PlannerError
-from afa.mrf import VALUES
+from afa.io.yamlfile import Strict, check_model
+from afa.model.bundle import Bundle
+from afa.model.mrf import VALUES
 from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
+from afa.planner.posterior import posterior_is_of, posterior_of
 from afa.planner.values import Reading, code_of, echo, read_typed, reading_of, word_of
 from afa.planner.why import outcomes, shares
-from afa.yamlfile import Strict, check_model
 
 PROTOCOL = 1
 LONGEST_LINE = 1_000_000

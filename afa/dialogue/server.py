@@ -20,11 +20,11 @@ from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, RequestHandler
 
-from afa.csvfile import quoted
 from afa.dialogue.conversation import Conversation, as_text, refused
 from afa.dialogue.sessions import Keeper, session_of_text
 from afa.errors import AfaError, Fault, PlannerError
-from afa.session import session_text
+from afa.io.csvfile import quoted
+from afa.planner.session import session_text
 
 HERE = "127.0.0.1"
 LARGEST_REQUEST = 1_000_000

@@ -15,13 +15,13 @@ from typing import Any
 
 from pydantic import Field
 
-from afa.allocate.check import rule_of
-from afa.bundle import Bundle
 from afa.errors import AfaError, Fault, PlannerError
+from afa.io.yamlfile import Strict, check_model, read_mapping
+from afa.model.bundle import Bundle
 from afa.planner import Action, BinaryPlanner, Planner, TopKPlanner
 from afa.planner.options import question_of
-from afa.session import load_session, save_session
-from afa.yamlfile import Strict, check_model, read_mapping
+from afa.planner.rules.check import rule_of
+from afa.planner.session import load_session, save_session
 
 PATIENCE = 5.0
 """Seconds to wait for another process that has the same session open."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple, cast
 
-from afa.bundle import Bundle
-from afa.bundle.priors import starting_point
-from afa.bundle.rates import Holds
-from afa.csvfile import suggestion
 from afa.errors import Fault, PlannerError
+from afa.io.csvfile import suggestion
+from afa.model.bundle import Bundle
+from afa.model.bundle.priors import starting_point
+from afa.model.bundle.rates import Holds
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
 from afa.planner.options import ALL_DUELS_UP_TO
+from afa.planner.posterior import posterior_of
 from afa.planner.values import scale_of, usual_range, with_number, words_of
 from afa.planner.why import outcomes
 
@@ -177,27 +178,6 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
         | ({"score": scores[v]} if by_score else {})
         for v in planner.ranking()
     ]
-
-
-def posterior_is_of(planner: Planner) -> str:
-    """What the numbers of `posterior_of` are the probability of."""
-    if isinstance(planner, BinaryPlanner):
-        return f"of {planner.bundle.entities[0]} and of {planner.bundle.entities[1]}"
-    assert isinstance(planner, TopKPlanner)
-    if planner.holds == "several":
-        return "of each by itself"
-    return f"if {'at most' if planner.holds == 'one or none' else 'exactly'} one of them holds"
-
-
-def posterior_of(planner: Planner) -> dict[str, float]:
-    """By entity, the probability that it holds if exactly one does; of one entity alone, of it and of its absence.
-
-    Of a bundle that says how often, what `TopKPlanner.posterior` says of as many as hold.
-    """
-    if isinstance(planner, BinaryPlanner):
-        return dict(zip(planner.bundle.entities, (planner.probability(), 1 - planner.probability()), strict=True))
-    assert isinstance(planner, TopKPlanner)
-    return dict(zip(planner.bundle.entities, planner.posterior().tolist(), strict=True))
 
 
 def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:

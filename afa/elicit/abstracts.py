@@ -18,10 +18,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
 
-from afa.elicit.study import SHA256, Kind
 from afa.errors import ElicitationError, Fault
-from afa.files import read_whole, write_text
-from afa.yamlfile import first_error
+from afa.io.files import read_whole, write_text
+from afa.io.yamlfile import first_error
+from afa.model.study import SHA256, Kind
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
 """Characters; an abstract is rarely half as long, and what is longer is cut at a blank."""

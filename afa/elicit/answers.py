@@ -12,9 +12,12 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from afa.csvfile import quoted
 from afa.elicit.record import Question
-from afa.elicit.study import (
+from afa.errors import ElicitationError, Fault
+from afa.io.csvfile import quoted
+from afa.io.yamlfile import first_error
+from afa.model.features import Features
+from afa.model.study import (
     ANCHOR,
     CONDITIONAL,
     CUTS,
@@ -27,9 +30,6 @@ from afa.elicit.study import (
     PairMode,
     Study,
 )
-from afa.errors import ElicitationError, Fault
-from afa.features import Features
-from afa.yamlfile import first_error
 
 TEXT_LENGTH = 600
 """Characters of a supporting text, as the paper has it."""

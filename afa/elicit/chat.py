@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from afa.elicit.record import UNKNOWN
-from afa.elicit.study import Endpoint
-from afa.elicit.web import Bounds, HttpReply, ReplyError, unreadable, within
 from afa.errors import ElicitationError, Fault
+from afa.io.web import Bounds, HttpReply, ReplyError, unreadable, within
+from afa.model.study import Endpoint
 
 try:
     import openai

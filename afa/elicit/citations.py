@@ -25,8 +25,8 @@ from afa.elicit.answers import (
     UnaryAnswer,
 )
 from afa.elicit.record import UNKNOWN, Entry, Question
-from afa.elicit.study import Study
 from afa.elicit.tables import REFERENCE_COLUMNS, answer_of, plain
+from afa.model.study import Study
 
 Kind = Literal["number", "pmid", "doi", "other", "title"]
 CITATION_COLUMNS = ["prompt", "run", "phenotype", "gene1", "gene2", "item", "kind", "citation", "verdict"]

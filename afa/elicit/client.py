@@ -17,9 +17,9 @@ from afa.elicit.answers import ANSWERS, Answer, beside_the_question, read_wrappe
 from afa.elicit.budget import Budget, CapError, Used
 from afa.elicit.prompts import answer_schema, key_of, prompt_digest, with_fault
 from afa.elicit.record import UNKNOWN, Entry, Messages, Outcome, Request
-from afa.elicit.study import Endpoint, Manner
-from afa.elicit.web import Bounds, HttpReply, ReplyError, seconds_asked_for
 from afa.errors import ElicitationError, Fault
+from afa.io.web import Bounds, HttpReply, ReplyError, seconds_asked_for
+from afa.model.study import Endpoint, Manner
 
 if TYPE_CHECKING:
     from afa.elicit.chat import Chat, Reply

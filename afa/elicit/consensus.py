@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.bundle.rates import pool, three_values
-from afa.csvfile import number_column, read_table
 from afa.elicit.record import UNKNOWN
-from afa.elicit.study import Kind, Study
 from afa.elicit.tables import DROPPED_COLUMNS, KEPT_COLUMNS, REFERENCE_COLUMNS, SIGN
 from afa.errors import ElicitationError, Fault
-from afa.features import Features
+from afa.io.csvfile import number_column, read_table
+from afa.model.bundle.rates import pool, three_values
+from afa.model.features import Features
+from afa.model.study import Kind, Study
 
 AGREEMENT_COLUMNS = ["phenotype", "voters", "genes", "agreed", "share", "kappa"]
 ALL = "all"

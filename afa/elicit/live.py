@@ -15,17 +15,17 @@ from typing import get_args
 import pandas as pd
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from afa.csvfile import visible
 from afa.elicit.answers import cut_questions, pair_questions, rate_questions, unary_questions
 from afa.elicit.budget import NO_CAPS, NO_PRICES, Budget, Caps, Prices, Used
 from afa.elicit.client import Client
 from afa.elicit.consensus import check_voters, consensus
 from afa.elicit.prompts import Abstracts, request
 from afa.elicit.record import UNKNOWN, Entry, Question, Record, Request, first_answer
-from afa.elicit.study import CUTS, PAIR_PROMPTS, PAIR_RUN, RATES, UNARY, Endpoint, PairMode, Study
 from afa.elicit.tables import cut_points, genes_named, usable_genes
 from afa.errors import ElicitationError, Fault
-from afa.features import Features
+from afa.io.csvfile import visible
+from afa.model.features import Features
+from afa.model.study import CUTS, PAIR_PROMPTS, PAIR_RUN, RATES, UNARY, Endpoint, PairMode, Study
 
 PATIENCE = 10.0
 """Seconds that calls which are open may take to end after an interrupt."""

@@ -17,8 +17,8 @@ from jinja2.meta import find_referenced_templates
 
 from afa.elicit.answers import ANSWERS, TEXT_LENGTH
 from afa.elicit.record import Messages, Question, Request, request_key
-from afa.elicit.study import Manner, Study
 from afa.errors import ElicitationError, Fault
+from afa.model.study import Manner, Study
 
 BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"})
 """Keywords that some endpoints refuse in a strict schema; every answer is checked against them."""

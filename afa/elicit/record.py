@@ -21,8 +21,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from afa.errors import ElicitationError, Fault
-from afa.files import read_unpacked
-from afa.yamlfile import first_error
+from afa.io.files import read_unpacked
+from afa.io.yamlfile import first_error
 
 RESTORE = "restore the file, or take it out of the folder"
 

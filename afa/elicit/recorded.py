@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, field_validator
 
-from afa.csvfile import LONGEST_NAME, first_of, is_name, name_column, number_column, quoted, read_table
 from afa.elicit.answers import RecordedGene, RecordedUnary, unique_keys
 from afa.elicit.record import (
     ENTRIES,
@@ -28,11 +27,12 @@ from afa.elicit.record import (
     Record,
     first_answer,
 )
-from afa.elicit.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
 from afa.elicit.tables import PAIR_SIGN
 from afa.errors import ConfigError, ElicitationError, Fault
-from afa.files import atomic_file, atomic_folder, read_unpacked
-from afa.yamlfile import check_model
+from afa.io.csvfile import LONGEST_NAME, first_of, is_name, name_column, number_column, quoted, read_table
+from afa.io.files import atomic_file, atomic_folder, read_unpacked
+from afa.io.yamlfile import check_model
+from afa.model.study import PAIR_RUN, PAIRWISE, UNARY, read_entities
 
 RUNS = ("r1", "r2", "r3")
 PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source", "supporting_text")

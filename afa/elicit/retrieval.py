@@ -19,8 +19,8 @@ from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, 
 from afa.elicit.prompts import prompt_digest, request
 from afa.elicit.record import ASKED, RETRIEVED, Entry, Question
 from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, Source, query_on, read_keywords
-from afa.elicit.study import KEYWORDS_FILE, Study
 from afa.errors import ElicitationError, Fault
+from afa.model.study import KEYWORDS_FILE, Study
 
 ABSTRACT_COLUMNS = [*ASKED, "number", "source", "id", "year", "journal", "title", "score"]
 SEARCH_COLUMNS = [*ASKED, "source", "query", "retrieved", "total", "taken", "left_out"]

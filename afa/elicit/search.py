@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
-from afa.csvfile import read_table
 from afa.elicit.abstracts import Abstract, SourceName, one_line, without_markup
-from afa.elicit.web import TRANSIENT, USUAL, Bounds, Clock, ReplyError, Web, json_object, unreadable
 from afa.errors import ElicitationError, Fault
+from afa.io.csvfile import read_table
+from afa.io.web import TRANSIENT, USUAL, Bounds, Clock, ReplyError, Web, json_object, unreadable
 
 # In a quoted phrase these have no meaning to either service.
 _PLAIN = re.compile(r"[^\w\-/.+' ]|_")

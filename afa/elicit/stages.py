@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.elicit.abstracts import Abstract
 from afa.elicit.answers import cut_questions, known_features, pair_questions, rate_questions, unary_questions
 from afa.elicit.citations import checked, citation_counts, citation_table, reference_table, retrieved_references
@@ -29,7 +28,6 @@ from afa.elicit.consensus import (
 )
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.elicit.recorded import Recorded, imported
-from afa.elicit.study import PairMode, Study, load_study
 from afa.elicit.tables import (
     DROPPED_COLUMNS,
     PAIR_SIGN,
@@ -43,7 +41,9 @@ from afa.elicit.tables import (
     usable_genes,
 )
 from afa.errors import ElicitationError, Fault
-from afa.files import atomic_folder, check_place, write_csv
+from afa.io.files import atomic_folder, check_place, write_csv
+from afa.model.bundle import Bundle, load_bundle, write_bundle
+from afa.model.study import PairMode, Study, load_study
 
 if TYPE_CHECKING:
     from afa.elicit.live import Live

@@ -18,12 +18,12 @@ from typing import Any
 
 import pandas as pd
 
-from afa.csvfile import number_column, read_table
 from afa.elicit.answers import ANSWERS, RECORDED, AnchorAnswer, ConditionalAnswer, RecordedUnary, read_answer
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.errors import ElicitationError, Fault
-from afa.features import Features
-from afa.files import atomic_folder
+from afa.io.csvfile import number_column, read_table
+from afa.io.files import atomic_folder
+from afa.model.features import Features
 
 SIGN = {"Upregulated": 1, "Downregulated": -1}
 PAIR_SIGN = {"same": 1, "opposite": -1, "unclear": 0}

@@ -34,7 +34,7 @@ from afa.engine.layout import (
     new_gains,
 )
 from afa.engine.state import State
-from afa.mrf import Floats
+from afa.model.mrf import Floats
 
 
 class DuelEdges(NamedTuple):

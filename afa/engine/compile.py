@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.errors import Fault
-from afa.files import NO_ROOM, atomic_file
+from afa.io.files import NO_ROOM, atomic_file
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bracket import GAMMA
 from afa.engine.budgets import Budgets, DuelEdges, copy_budgets
 from afa.engine.compile import kernel
 from afa.engine.duels import Duel, bracket_calls, duel, gaussian_sign, is_stale, vote_call
@@ -20,7 +19,8 @@ from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, is_certified, ranks_of, 
 from afa.engine.rules import Sight
 from afa.engine.state import ASCENDED, ITERATIONS, State, copy_state, elbo, elbos, mean_difference, sign
 from afa.engine.sweeps import Iteration
-from afa.mrf import Floats
+from afa.model.mrf import Floats
+from afa.scores.bracket import GAMMA
 
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_nonzero")
 STACK_A, KL, KL_REVERSED, KL_NONZERO = 3, 4, 5, 6

@@ -1,6 +1,6 @@
 """Compiled quantities of one duel D_ab: budgets, variance, sign votes, and what each bracket calls.
 
-The readable intervals are `afa.bracket`.
+The readable intervals are `afa.scores.bracket`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bracket import ALPHA, K1
 from afa.engine.budgets import (
     moments_at,
     number_of,
@@ -24,7 +23,8 @@ from afa.engine.budgets import (
 from afa.engine.compile import kernel
 from afa.engine.layout import NEXT, Indices, Packed, Pairs
 from afa.engine.state import State, sign, term
-from afa.mrf import Floats
+from afa.model.mrf import Floats
+from afa.scores.bracket import ALPHA, K1
 
 
 class Duel(NamedTuple):

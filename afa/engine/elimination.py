@@ -29,7 +29,7 @@ from afa.engine.elimination_tables import (
 from afa.errors import Fault, InferenceError, PlannerError
 from afa.inference.elimination import BYTES, components
 from afa.inference.exact import exact
-from afa.mrf import LOG3, Evidence, Floats, PairwiseMRF
+from afa.model.mrf import LOG3, Evidence, Floats, PairwiseMRF
 
 ENTRY_LIMIT = 2e8
 MEMORY_LIMIT = 2_000_000_000

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.mrf import Floats
+from afa.model.mrf import Floats
 
 LOW_AXES = 4
 LOW_SIZE = 3**LOW_AXES

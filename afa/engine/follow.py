@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
 from afa.engine.budgets import Budgets, duel_edges, new_budgets
 from afa.engine.compile import in_threads, laid_out
 from afa.engine.course import (
@@ -45,6 +44,7 @@ from afa.engine.sweeps import Iteration, iteration_of
 from afa.engine.walk import walk
 from afa.errors import BundleError, CohortError, Fault
 from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
 
 BLOCK_BYTES = 64 * 2**20
 """What is held at once of the readings that are summed up at once."""
@@ -72,7 +72,7 @@ def choose(
     """Follow P patients, values (P, M) in {-1, 0, +1} or `MISSING`, as a rule of `COMPILED` but `random` chooses.
 
     n_rounds : M unless given. n_rows : of the rounds that are read, so many at most; then patients are left. settings :
-    of `course_of`. The choices are those of `TopKPlanner` with the rules of `afa.allocate`, guided by `linearity`.
+    of `course_of`. The choices are those of `TopKPlanner` with the rules of `afa.planner.rules`, guided by `linearity`.
     """
     check_exclusive(bundle, values)
     n_rounds = len(bundle.features) if n_rounds is None else n_rounds

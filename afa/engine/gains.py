@@ -19,7 +19,7 @@ from afa.engine.duels import gaussian_sign, is_stale, row
 from afa.engine.layout import Gains, Indices, Packed
 from afa.engine.state import State, elbo, expected_score, free_part
 from afa.engine.sweeps import Iteration, bound, converged
-from afa.mrf import LOG3, Floats
+from afa.model.mrf import LOG3, Floats
 
 ZERO_GAIN = 1e-12
 NO_GAIN, WALD_MAGNITUDE, CMI, F_LINEARITY, F_TWO_ELBO, F_STACK_A = range(-1, 5)

@@ -2,7 +2,7 @@
 
 A duel D_ab = S_a - S_b has two class models. In the *true* gauge they are those of the entities a and b. In the
 *closed* gauge they are the half-potential models +D/2 and -D/2, made from the difference alone (eq:half-potential).
-The readable definitions are `afa.closure` and `afa.preference`; tests hold the kernels to them.
+The readable definitions are `afa.model.closure` and `afa.scores.preference`; tests hold the kernels to them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
 from afa.engine.compile import INT, in_threads, kernel, laid_out
 from afa.engine.duels import all_pairs, gaussian_sign
 from afa.engine.layout import Gains, Indices, Packed, Pairs, new_gains, pack
@@ -22,7 +21,8 @@ from afa.engine.paths import Signs
 from afa.engine.state import ASCENDED, ITERATIONS, State, condition, copy_state, new_state, sign, solve_entity
 from afa.engine.sweeps import Iteration, add_neighbours, bound, converged, iteration_of, padded
 from afa.inference.meanfield import Solver
-from afa.mrf import LOG3, Floats
+from afa.model.bundle import Bundle
+from afa.model.mrf import LOG3, Floats
 
 READINGS = (("two_elbo", "true"), ("two_elbo", "maxent"), ("stack_a", "true"), ("stack_a", "maxent"), ("wald", ""))
 MODELS = ("entity", "half_positive", "half_negative")

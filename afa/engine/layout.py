@@ -18,10 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
 from afa.engine.compile import kernel
 from afa.errors import BundleError, Fault
-from afa.mrf import LOG3, ROUNDING, Floats, PairwiseMRF
+from afa.model.bundle import Bundle
+from afa.model.mrf import LOG3, ROUNDING, Floats, PairwiseMRF
 
 Indices = NDArray[np.int64]
 Pairs = NDArray[np.int64]

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from afa.bundle import Bundle
 from afa.engine.course import (
     BOUNDARY,
     CALLS,
@@ -30,7 +29,8 @@ from afa.engine.follow import blocks, choose, follow
 from afa.engine.layout import Packed, Pairs, pack
 from afa.engine.tasks import Task
 from afa.inference.meanfield import ASCENT_FACTOR, Solver
-from afa.mrf import Floats
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
 
 Signs = NDArray[np.int8]
 Counts = NDArray[np.int64]

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from afa.bundle import Bundle
 from afa.engine.budgets import entity_budgets
 from afa.engine.duels import refresh_budgets, variances, vote_among
 from afa.engine.gains import F_LINEARITY, GAIN_KINDS
@@ -29,12 +28,13 @@ from afa.engine.sharing import (
 )
 from afa.engine.state import State, condition, copy_state, elbos, new_state
 from afa.engine.sweeps import Iteration, iteration_of
-from afa.gain import information
 from afa.inference.exact import exact, pair_moments
 from afa.inference.meanfield import Solver
 from afa.inference.result import probabilities_of
-from afa.mrf import Evidence, Floats
-from afa.preference import gaussian_sign
+from afa.model.bundle import Bundle
+from afa.model.mrf import Evidence, Floats
+from afa.scores.gain import information
+from afa.scores.preference import gaussian_sign
 
 Start = tuple[State, Mirror, Table]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
@@ -116,7 +116,7 @@ class Patient(PatientState):
         return evidence
 
     def scores(self, score: str) -> Floats:
-        """(N, N) preference scores by name, as in `afa.preference`; magnitudes of rounding are 0."""
+        """(N, N) preference scores by name, as in `afa.scores.preference`; magnitudes of rounding are 0."""
         if score == "linearity":
             return self._linearity().scores.copy()
         if score in ("kl", "kl_nonzero"):

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.layout import Indices, Pairs
 from afa.errors import Fault, PlannerError
-from afa.mrf import Floats
+from afa.model.mrf import Floats
 
 
 @dataclass(frozen=True)

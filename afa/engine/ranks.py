@@ -1,6 +1,6 @@
 """Compiled Copeland ranks of one patient's entities, and the precision of a top k where entities tie.
 
-The readable definition of the ranks is `afa.copeland`.
+The readable definition of the ranks is `afa.scores.copeland`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from afa.engine.compile import in_threads, kernel
 from afa.engine.layout import Indices
 from afa.engine.state import State, elbos, mean_difference
-from afa.mrf import Floats
+from afa.model.mrf import Floats
 
 LINEARITY, WALD, TWO_ELBO = range(3)
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bracket import GAMMA
-from afa.bundle import Bundle
 from afa.engine.compile import INT, in_threads, kernel, laid_out
 from afa.engine.course import CALLS, CERTAIN, RANKS, SIGNS, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs, vote_call
 from afa.engine.follow import blocks, choose, follow
 from afa.engine.layout import Indices, pack
 from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.scores.bracket import GAMMA
 
 Signs = NDArray[np.int8]
 Mask = NDArray[np.bool_]

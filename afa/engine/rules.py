@@ -1,7 +1,8 @@
 """Compiled allocation rules: the weight that a rule gives each duel, the feature that follows, and clusters for them.
 
 Every rule but `random` and `largest_unary` takes the feature of largest weighted gain; the readable definitions, one
-file a rule, are `afa.allocate`, and a test holds these to them. What clusters are is said at `afa.cluster.clusters`.
+file a rule, are `afa.planner.rules`, and a test holds these to them. What clusters are is said at
+`afa.planner.cluster.clusters`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from afa.engine.compile import INT, kernel
 from afa.engine.layout import Indices, Packed, new_gains
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
-from afa.mrf import RELATIVE_TIE, Floats
+from afa.model.mrf import RELATIVE_TIE, Floats
 
 COMPILED = ("random", "largest_unary", "greedy", "lucb", "clustered", "priority_clusters", "priority_all", "boundary")
-"""Rules that the engine follows; the others are followed patient by patient, as `afa.allocate` has them."""
+"""Rules that the engine follows; the others are followed patient by patient, as `afa.planner.rules` has them."""
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(len(COMPILED))
 """The places of `COMPILED`. `random` is drawn outside the engine: to follow it is to follow a given order."""
 C_MIN = 5
@@ -31,7 +32,7 @@ NONE = -1
 
 
 class Sight(NamedTuple):
-    """What a rule and the readings of one round see of one patient, as in `afa.allocate.View`; written in each round.
+    """What a rule sees of one patient in a round, as in `afa.planner.rules.View`; written in each round.
 
     Only what is needed is right. pairs : (Q, 2). name_rank : (N,) place of each entity in the order of names. k : size
     of the top set. scores : (N, N) by `linearity`. ranks : of all entities by them. lead, resolved : (Q,). inside :

@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
 from afa.engine.compile import kernel
 from afa.engine.duels import sides_of
 from afa.engine.gains import bring_up_to_date, new_lookahead
 from afa.engine.layout import Gains, Indices, Packed, new_gains, pack
 from afa.engine.state import State, condition, solve_entity
 from afa.engine.sweeps import Iteration
-from afa.mrf import Floats
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
 
 
 class Mirror(NamedTuple):
@@ -200,7 +200,7 @@ BLOCK = 16
 
 @kernel(entrance=True)
 def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """(N, N) l1 distances between what is left of the models, as `afa.cluster.distances`.
+    """(N, N) l1 distances between what is left of the models, as `afa.planner.cluster.distances`.
 
     values : (M,) what was observed, 0 elsewhere; observed : (M,). Takes time in proportion to N^2, with a small factor,
     and to the squared numbers of holders of each feature and of members of each link.

@@ -1,7 +1,7 @@
 """Compiled steps on one patient's state: observe a feature, solve an entity, keep every cross expectation.
 
-The readable definitions are `afa.mrf.Evidence`, `afa.inference.meanfield` and `afa.preference`; tests hold the
-kernels to them.
+The readable definitions are `afa.model.mrf.Evidence`, `afa.inference.meanfield` and `afa.scores.preference`; tests hold
+the kernels to them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from afa.engine.compile import kernel
 from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Overlaps, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
 from afa.engine.sweeps import bound, converged, padded
-from afa.mrf import Floats
+from afa.model.mrf import Floats
 
 ITERATIONS, ASCENDED = range(2)
 """Rows of `State.solves`: damped sweeps, and sweeps of coordinate ascent where those met the cap, else 0."""

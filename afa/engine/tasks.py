@@ -1,6 +1,6 @@
 """One entity as a binary task, for many patients: its scores and brackets along given or guided observation orders.
 
-The task is the duel of the two class models (`afa.closure`), so that every score, gain and bracket of a duel
+The task is the duel of the two class models (`afa.model.closure`), so that every score, gain and bracket of a duel
 serves it. Nothing changes while features outside the entity's support are observed: what is kept is one *step* per
 observed feature of the support, and the round at which it came.
 """
@@ -12,15 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
-from afa.bundle.rates import bundle_models, exclusive_of, with_groups
-from afa.closure import STRENGTH, Closure, closed_bundle, known_log_ratio
 from afa.engine.course import CALLS, DUELS, ENTITIES, MISSING, SOLVES, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS
 from afa.engine.follow import choose, course_of, follow
 from afa.engine.layout import Models
+from afa.inference.class_odds import known_log_ratio
 from afa.inference.meanfield import Solver
-from afa.mrf import Floats
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import bundle_models, exclusive_of, with_groups
+from afa.model.closure import STRENGTH, Closure, closed_bundle
+from afa.model.mrf import Floats
 
 METHODS = ("wald", "two_elbo", "stack_a")
 TASK_BRACKETS = BRACKETS[:3]
@@ -118,7 +119,7 @@ def follow_gain(
     last_step: int | None = None,
     threads: int = 1,
 ) -> TaskPaths:
-    """Follow P patients, values (P, M), as `greedy` chooses by a gain of `afa.gain`; one order each.
+    """Follow P patients, values (P, M), as `greedy` chooses by a gain of `afa.scores.gain`; one order each.
 
     last_step : of the support's features observed; all of them unless given. Later steps are zeros.
     """

@@ -49,7 +49,7 @@ from afa.engine.rules import (
 )
 from afa.engine.state import State, condition, cross_of, solve_entity
 from afa.engine.sweeps import Iteration
-from afa.mrf import Floats
+from afa.model.mrf import Floats
 
 
 @kernel(entrance=True)

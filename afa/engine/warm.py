@@ -19,8 +19,6 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle, PackedCouplings
-from afa.closure import COUPLINGS
 from afa.engine.compile import ALL, PLANNERS, cache_folder, compiled_groups, keeps_kernels, write_list
 from afa.engine.course import SIGNS
 from afa.engine.elimination import log_partitions
@@ -35,6 +33,8 @@ from afa.engine.sharing import model_distances, sharing_of
 from afa.engine.state import new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
+from afa.model.bundle import Bundle, PackedCouplings
+from afa.model.closure import COUPLINGS
 
 _log = logging.getLogger("afa")
 N, M = 3, 4

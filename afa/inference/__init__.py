@@ -1,0 +1,1 @@
+"""Mean-field and exact inference of a pairwise Markov random field."""

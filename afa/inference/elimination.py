@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from afa.mrf import VALUES, Evidence, Floats
+from afa.model.mrf import VALUES, Evidence, Floats
 
 BYTES = 8
 SECONDS_PER_ENTRY = 2e-8

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from afa.errors import Fault, InferenceError, PlannerError
 from afa.inference.elimination import Component, Eliminated, Estimate, best_values, components, elimination_cost
 from afa.inference.result import Marginals, probabilities_of, spread
-from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.model.mrf import Evidence, Floats, PairwiseMRF
 
 __all__ = ["Exact", "estimate", "exact", "exact_expected_score", "map_state", "pair_moments", "sample"]
 

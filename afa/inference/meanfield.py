@@ -21,7 +21,7 @@ from scipy.special import expit
 
 from afa.errors import ConfigError, check_number
 from afa.inference.result import Marginals, probabilities_of, spread
-from afa.mrf import Evidence, Floats, PairwiseMRF
+from afa.model.mrf import Evidence, Floats, PairwiseMRF
 
 ASCENT_FACTOR = 10
 """Coordinate ascent may take this many times the sweeps of the damped iteration: it is slow near a saddle."""

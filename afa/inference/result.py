@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.mrf import Evidence, Floats
+from afa.model.mrf import Evidence, Floats
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.allocate import View
-from afa.allocate.base import view_of
-from afa.bundle import Bundle
-from afa.cluster import Clustering
 from afa.errors import Fault, PlannerError, check_number
+from afa.model.bundle import Bundle
+from afa.planner.cluster import Clustering
 from afa.planner.menu import (
     Action,
     Log,
@@ -31,6 +29,8 @@ from afa.planner.menu import (
     offer_of,
 )
 from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, NewPatient, Options
+from afa.planner.rules import View
+from afa.planner.rules.base import view_of
 from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
 from afa.planner.why import explained, in_words, outcomes, shares, told_apart
 
@@ -47,8 +47,8 @@ class Planner(ABC):
 
     asked_of : the bundle that was given. bundle : the entities that the duels are of. options : those of both planners.
     new_patient : makes a patient of whom nothing is known. settings : what was given, as plain values, from which
-    `afa.session` makes the same planner again, those of the one question and of the gauge too; `allocation` is None for
-    a custom rule.
+    `afa.planner.session` makes the same planner again, those of the one question and of the gauge too; `allocation` is
+    None for a custom rule.
     """
 
     def __init__(

@@ -8,20 +8,20 @@ from typing import Literal, Unpack
 import numpy as np
 from scipy.special import expit
 
-from afa.allocate import Rule
-from afa.bundle import Bundle
-from afa.closure import STRENGTH, closed_bundle
 from afa.errors import Fault, PlannerError
-from afa.mrf import Floats
+from afa.model.bundle import Bundle
+from afa.model.closure import STRENGTH, closed_bundle
+from afa.model.mrf import Floats
 from afa.planner.base import Planner
 from afa.planner.options import INFORMATION, Given, Options, bundle_given, gauge_of, listing_options, patients_of
+from afa.planner.rules import Rule
 
 
 class BinaryPlanner(Planner):
     """Decides whether one entity holds for a patient, measuring few features.
 
-    The two classes are the models of the closure (`afa.closure`): a duel of two virtual entities whose difference is
-    the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k` and `holds`, and
+    The two classes are the models of the closure (`afa.model.closure`): a duel of two virtual entities whose difference
+    is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k` and `holds`, and
 
     coupling : `differential`, the paper's closure; `shared`: the couplings in both classes, S their unary contrast; or
         `explicit`: the classes as the bundle states them, the default where it says how often.
@@ -29,7 +29,7 @@ class BinaryPlanner(Planner):
 
     Examples
     --------
-    >>> from afa.bundle import load_bundle
+    >>> from afa.model.bundle import load_bundle
     >>> planner = BinaryPlanner(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
     >>> planner.probability()
     0.5

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from afa.engine.patient_state import PatientState
-from afa.gain import ZERO_GAIN, divergence, information, site_probabilities
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field, moments_of
 from afa.inference.result import Marginals, spread
-from afa.mrf import Evidence, Floats
+from afa.model.mrf import Evidence, Floats
 from afa.planner.sides import Fixed, Indices
+from afa.scores.gain import ZERO_GAIN, divergence, information, site_probabilities
 
 ENUMERATED = 10
 """Open features of an exclusive group of which every subset is looked at for a bound; of more, each part by itself."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.allocate import Rule, View
-from afa.bundle import Bundle
-from afa.csvfile import suggestion
 from afa.engine.patient_state import DuelWeights
 from afa.errors import Fault, PlannerError, check_number
-from afa.mrf import Floats
+from afa.io.csvfile import suggestion
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.planner.rules import Rule, View
 from afa.planner.values import Reading, code_of, reading_of
 
 if TYPE_CHECKING:

@@ -11,21 +11,21 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
 
-from afa.allocate import RULES, Rule
-from afa.allocate.information import Information
-from afa.bundle import Bundle, load_bundle
-from afa.bundle.rates import HOLDS
-from afa.closure import Closure
-from afa.csvfile import suggestion
 from afa.engine.gains import GAIN_KINDS
 from afa.engine.patient import Patient
 from afa.engine.patient_state import PatientState
 from afa.errors import Fault, PlannerError, check_number
-from afa.gain import TARGETS
 from afa.inference.meanfield import Solver
+from afa.io.csvfile import suggestion
+from afa.model.bundle import Bundle, load_bundle
+from afa.model.bundle.rates import HOLDS
+from afa.model.closure import Closure
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import Costs, Panels, is_list
+from afa.planner.rules import RULES, Rule
+from afa.planner.rules.information import Information
 from afa.planner.sides import sides_for
+from afa.scores.gain import TARGETS
 
 if TYPE_CHECKING:
     from afa.planner.base import Planner
@@ -65,7 +65,7 @@ class Stop:
     own : a rule of your own: given the planner, it answers with the reason to stop, or True, or with None or False to
         go on. `stop=rule` of a planner is short for `stop=Stop(own=rule)`.
 
-    >>> from afa.bundle import load_bundle
+    >>> from afa.model.bundle import load_bundle
     >>> from afa.planner import TopKPlanner
     >>> planner = TopKPlanner(load_bundle("tests/data/bundle_tiny"), k=1, stop=Stop(gain=9))
     >>> planner.suggest(), planner.reason

@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
-from afa.bundle.rates import bundle_models, group_states, hypotheses_of
-from afa.closure import known_log_ratio, log_ratio
-from afa.mrf import ROUNDING, VALUES, Floats, PairwiseMRF, pair_terms
+from afa.inference.class_odds import known_log_ratio, log_ratio
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import bundle_models, group_states, hypotheses_of
+from afa.model.mrf import ROUNDING, VALUES, Floats, PairwiseMRF, pair_terms
 
 Indices = NDArray[np.int64]
 
@@ -111,7 +111,8 @@ def sides_for(
 ) -> Fixed:
     """The sides of the duels: all entities, or one entity against nothing; laid out once.
 
-    holds : as of `afa.bundle.rates.Rates`. exactly : whether kappa is that of exact inference, not mean-field's 0.
+    holds : as of `afa.model.bundle.rates.Rates`. exactly : whether kappa is that of exact inference, not mean-field's
+        0.
     discounted : whether couplings discount what is believed instead of entering the models (docs/decisions.md, F16).
     """
     known = KNOWN.setdefault(bundle, {})

@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
-from afa.allocate import Rule
-from afa.bundle import Bundle
-from afa.copeland import copeland_wins
 from afa.engine.duels import sides_of, variances
 from afa.engine.paths import AS_PROBABLE
 from afa.engine.patient import Patient
 from afa.engine.ranks import name_places, ranks_of
 from afa.errors import Fault, PlannerError
-from afa.layer0 import CRITERIA, SOUND, without_eliminated
-from afa.mrf import Floats
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
 from afa.planner.base import Planner
+from afa.planner.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.planner.options import (
     ALL_DUELS_UP_TO,
     INFORMATION,
@@ -32,7 +30,9 @@ from afa.planner.options import (
     one_of,
     patients_of,
 )
-from afa.preference import gaussian_sign
+from afa.planner.rules import Rule
+from afa.scores.copeland import copeland_wins
+from afa.scores.preference import gaussian_sign
 
 
 class TopKPlanner(Planner):
@@ -47,15 +47,15 @@ class TopKPlanner(Planner):
     gain : what a duel is expected to learn from a feature: `cmi`, the default, `f_target` or `wald_magnitude`; or
         `information`, what it tells about which entity holds, over all at once (docs/decisions.md, F15).
     target : the score that `f_target` looks ahead to; the guiding score where that can be one.
-    allocation : the rule that chooses features, by its name in `afa.allocate.RULES`, or an object with the method
+    allocation : the rule that chooses features, by its name in `afa.planner.rules.RULES`, or an object with the method
         `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities.
     inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
     look_ahead : where the solves of `f_target` start: `same` as the score, or `warm` from the present marginals.
     layer0 : None, or `f1`, `f2` or `sound`: leave out, before anything is observed, the entities that these
-        certificates of Layer 0 eliminate (`afa.layer0.without_eliminated`). All answers are then about the entities
-        that are left, those of `bundle`; `eliminated` names the others. Of a patient, certificates of `f1` and `f2`
-        can be false (decisions.md L2).
+        certificates of Layer 0 eliminate (`afa.planner.layer0.without_eliminated`). All answers are then about the
+        entities that are left, those of `bundle`; `eliminated` names the others. Of a patient, certificates of `f1` and
+        `f2` can be false (decisions.md L2).
     costs : by name of a feature or a panel, in any one unit, 0 or more; what is not named costs what the bundle says,
         or 1. `equal` leaves the bundle's costs aside. Rules compare gain by unit of cost.
     panels : features that come together, by name of the panel; its cost is the sum of theirs unless `costs` names it.
@@ -72,7 +72,7 @@ class TopKPlanner(Planner):
 
     Examples
     --------
-    >>> from afa.bundle import load_bundle
+    >>> from afa.model.bundle import load_bundle
     >>> planner = TopKPlanner(load_bundle("tests/data/bundle_tiny"), k=1)
     >>> while not planner.certified() and (feature := planner.next_feature()) is not None:
     ...     planner.observe(feature, 1)
@@ -131,7 +131,7 @@ class TopKPlanner(Planner):
         return self._state.scores(self.guide)
 
     def wins(self) -> Floats:
-        """(N,) Copeland wins, a tie half (`afa.copeland`)."""
+        """(N,) Copeland wins, a tie half (`afa.scores.copeland`)."""
         return copeland_wins(self.scores())
 
     def top_k(self) -> list[str]:

@@ -15,11 +15,11 @@ from itertools import compress
 from numbers import Real
 from typing import Any, NamedTuple
 
-from afa.bundle import Bundle
-from afa.csvfile import LARGEST, number, suggestion
 from afa.errors import Fault, PlannerError
-from afa.features import Features
-from afa.mrf import VALUES
+from afa.io.csvfile import LARGEST, number, suggestion
+from afa.model.bundle import Bundle
+from afa.model.features import Features
+from afa.model.mrf import VALUES
 
 WORDS = {"low": -1, "usual": 0, "normal": 0, "high": 1}
 FINDING = {"no": 0, "yes": 1}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.csvfile import suggestion
 from afa.engine.duels import sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
 from afa.errors import Fault, PlannerError
-from afa.mrf import VALUES, Floats
+from afa.io.csvfile import suggestion
+from afa.model.mrf import VALUES, Floats
 from afa.planner.values import scale_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from afa.allocate import (
+from afa.model.orders import random_order
+from afa.planner.rules import (
     RULES,
     Boundary,
     Clustered,
@@ -19,9 +20,8 @@ from afa.allocate import (
     Random,
     View,
 )
-from afa.allocate.base import best
-from afa.allocate.priority import influence, registry
-from afa.orders import random_order
+from afa.planner.rules.base import best
+from afa.planner.rules.priority import influence, registry
 
 FEATURES = ("d", "c", "b", "a")
 GAINS = np.array([[3.0, 0.0, 1.0, 0.0], [0.0, 2.0, 1.0, 0.0], [0.0, 2.0, 1.0, 0.0]])

@@ -7,9 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linkage import linked
 
-from afa import allocate
-from afa.allocate import RULES
-from afa.cluster import clusters
 from afa.engine.budgets import duel_edges, new_budgets, update_budgets
 from afa.engine.duels import all_pairs, duel
 from afa.engine.layout import pack
@@ -18,9 +15,12 @@ from afa.engine.rounds import READOUTS, follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.engine.state import condition, new_state, solve_all
 from afa.engine.sweeps import Iteration
-from afa.orders import random_order
+from afa.model.orders import random_order
 from afa.planner import TopKPlanner
-from afa.rulenames import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
+from afa.planner import rules as allocate
+from afa.planner.cluster import clusters
+from afa.planner.rules import RULES
+from afa.planner.rules.names import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 
 GAINS = (("wald_magnitude", None), ("cmi", None), ("f_target", "linearity"))
 SEVEN = {"entities": (2, 7), "features": (2, 5)}

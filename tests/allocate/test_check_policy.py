@@ -11,16 +11,11 @@ from bundles import QUARTERS, random_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.allocate import (
-    RULES,
-    Choice,
-    View,
-    check_policy,
-)
-from afa.allocate.base import best
-from afa.bundle import Bundle
 from afa.errors import PlannerError
-from afa.orders import random_order
+from afa.model.bundle import Bundle
+from afa.model.orders import random_order
+from afa.planner.rules import RULES, Choice, View, check_policy
+from afa.planner.rules.base import best
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -12,10 +12,10 @@ from baselines.planning import PATIENTS, keep_abstracts, small_cohort, write_stu
 from elicit.llm_server import Endpoint
 from typer.testing import CliRunner
 
-from afa.bundle import load_bundle
 from afa.cli import app
 from afa.cohort.cohort import write_cohort
-from afa.stats.tables import read_table
+from afa.evaluate.long_tables import read_table
+from afa.model.bundle import load_bundle
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from afa.baselines import Protocol, prompts_of
-from afa.baselines.course import Source, recorded
-from afa.baselines.stage import Setting, run_baselines
-from afa.bundle import Bundle
 from afa.cohort import geo
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import load_cohort_config, simulation_config
 from afa.cohort.encode import read_aliases
 from afa.cohort.simulate import simulate, write_geo_layout
-from afa.config import Baselines, check_run_config, language_models
 from afa.elicit.record import Record
-from afa.elicit.study import load_study
 from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.study import load_study
+from afa.paper.baselines import Protocol, prompts_of
+from afa.paper.baselines.course import Source, recorded
+from afa.paper.baselines.stage import Setting, run_baselines
+from afa.paper.config import Baselines, check_run_config, language_models
 
 ROOT = Path(__file__).parents[2]
 ANSWERS = ROOT / "resources" / "baselines"

@@ -9,16 +9,16 @@ import pytest
 from baselines.planning import sensible
 from elicit.llm_server import serve
 
-from afa.baselines.stage import TABLES, OneTask
-from afa.baselines.summary import summarise_baselines
-from afa.bundle import load_bundle
 from afa.elicit.budget import Prices
 from afa.engine.tasks import follow_gain
 from afa.errors import ElicitationError
+from afa.evaluate.long_tables import read_table
+from afa.evaluate.summary import KEYS
 from afa.inference.meanfield import Solver
-from afa.report.publish import dictionary_of
-from afa.stats.summary import KEYS
-from afa.stats.tables import read_table
+from afa.model.bundle import load_bundle
+from afa.paper.baselines.stage import TABLES, OneTask
+from afa.paper.baselines.summary import summarise_baselines
+from afa.paper.report.publish import dictionary_of
 
 NAMES = {"cohort": "c", "bundle": "b"}
 

@@ -16,12 +16,12 @@ from baselines.planning import CONTROL, PATIENTS, done_after, picks, refuses, se
 from elicit.llm_faults import rate_limited, server_error, slow
 from elicit.llm_server import KEY, MODEL, serve
 
-from afa.baselines.course import STANDS
-from afa.baselines.stage import TABLES
 from afa.elicit.budget import CapError
 from afa.elicit.record import Record
 from afa.errors import ElicitationError
-from afa.orders import random_order
+from afa.model.orders import random_order
+from afa.paper.baselines.course import STANDS
+from afa.paper.baselines.stage import TABLES
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 FEATURES = ["AQP8", "CXCL8", "MMP9", "MUC2", "TFF3"]

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from afa.baselines import Protocol, Trial, briefings
-from afa.bundle import load_bundle
-from afa.config import Baselines
 from afa.errors import BundleError, ConfigError, ElicitationError
-from afa.yamlfile import check_model
+from afa.io.yamlfile import check_model
+from afa.model.bundle import load_bundle
+from afa.paper.baselines import Protocol, Trial, briefings
+from afa.paper.config import Baselines
 
 BUNDLE = load_bundle("tests/data/bundle_tiny")
 NAMES = [f"p{i}" for i in range(20)]

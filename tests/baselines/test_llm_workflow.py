@@ -13,8 +13,8 @@ import pytest
 from baselines.planning import keep_abstracts, sensible
 from elicit.llm_server import serve
 
-from afa.bundle import load_bundle
-from afa.stats.summary import read_summary
+from afa.evaluate.summary import read_summary
+from afa.model.bundle import load_bundle
 
 ROOT = Path(__file__).parents[2]
 RESULT = "results/mine/curves/llm_baselines.parquet"

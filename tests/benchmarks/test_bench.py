@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.engine.course import SCORES
 from afa.engine.paths import sign_paths
-from afa.orders import random_order
+from afa.model.orders import random_order
 from afa.planner import TopKPlanner
 
 ROOT = Path(__file__).parents[2]

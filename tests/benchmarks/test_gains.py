@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from afa import TopKPlanner
-from afa.bundle import load_bundle
 from afa.engine.course import MISSING
 from afa.engine.patient import Patient
 from afa.errors import ConfigError
-from afa.stages.league.entrants import read_entrant
+from afa.evaluate.entrants import read_entrant
+from afa.model.bundle import load_bundle
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

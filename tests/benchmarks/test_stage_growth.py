@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from afa.bundle import load_bundle
 from afa.cohort.table_cohort import TableCohort, encode_cohort, find_table, load_cohort_file
+from afa.model.bundle import load_bundle
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from afa.bundle import validate_bundle
 from afa.errors import Fault
+from afa.model.bundle import validate_bundle
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 UNARY = "entity,feature,potential,confidence,evidence\n"

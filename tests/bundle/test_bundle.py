@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from afa.bundle import Bundle, load_bundle, save_bundle, stamp_bundle, validate_bundle, write_bundle
-from afa.csvfile import CONTROLS, LARGEST
 from afa.errors import BundleError, ConfigError
-from afa.files import sha256_of
+from afa.io.csvfile import CONTROLS, LARGEST
+from afa.io.files import sha256_of
+from afa.model.bundle import Bundle, load_bundle, save_bundle, stamp_bundle, validate_bundle, write_bundle
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 

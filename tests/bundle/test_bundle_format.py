@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bundle.faulty import PAIRWISE, TINY, UNARY, change, check, only_fault
 
-from afa.bundle import load_bundle, validate_bundle
 from afa.errors import BundleError
+from afa.model.bundle import load_bundle, validate_bundle
 
 
 def test_the_tiny_bundle_is_sound() -> None:

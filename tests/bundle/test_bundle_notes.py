@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.bundle import validate_bundle
+from afa.model.bundle import validate_bundle
 
 ROWS = ("drought,soil_moisture,-1", "drought,leaf_firmness,-1", "overwatering,soil_moisture,1")
 

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from afa.bundle import Bundle, load_bundle, save_bundle, validate_bundle
-from afa.bundle.rates import bundle_models
 from afa.cli import app
-from afa.closure import closed_bundle, half_potentials, kappa_of
 from afa.engine.layout import pack
 from afa.errors import BundleError, PlannerError
-from afa.files import sha256_of
+from afa.inference.class_odds import kappa_of
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver
+from afa.io.files import sha256_of
+from afa.model.bundle import Bundle, load_bundle, save_bundle, validate_bundle
+from afa.model.bundle.rates import bundle_models
+from afa.model.closure import closed_bundle, half_potentials
 from afa.planner import TopKPlanner
 
 FILES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bundle.faulty import change, check, only_fault
 
-from afa.bundle import validate_bundle
+from afa.model.bundle import validate_bundle
 
 
 def test_a_missing_column_is_a_fault(folder: Path) -> None:

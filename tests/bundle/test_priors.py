@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import afa
-from afa.bundle import save_bundle
-from afa.bundle.priors import starting, starting_point
 from afa.errors import BundleError
-from afa.formats.graph import from_networkx, to_networkx
+from afa.model.bundle import save_bundle
+from afa.model.bundle.graph import from_networkx, to_networkx
+from afa.model.bundle.priors import starting, starting_point
 
 UNARY = """entity,feature,potential,p_low_with,p_high_with,p_low_without,p_high_without
 embolism,dyspnoea,,0.01,0.8,0.05,0.3
@@ -141,17 +141,17 @@ def test_the_two_columns_say_the_same_where_several_may_hold(tmp_path):
 
 def test_tables_in_memory_take_probabilities_and_ask_back_too():
     unary = pd.DataFrame({"spots": [1.0, -1.0]}, index=["rust", "wilt"])
-    bundle = afa.Bundle.from_frame(unary, probabilities={"rust": 0.2})
+    bundle = afa.bundle_from_frame(unary, probabilities={"rust": 0.2})
     assert starting(bundle).tolist() == pytest.approx([0.2, 0.5])
     with pytest.raises(BundleError, match="if they are probabilities, call the column probability"):
-        afa.Bundle.from_frame(unary, priors={"rust": 0.2})
-    assert afa.Bundle.from_frame(unary, priors={"rust": "+0.2"}).priors.tolist() == [0.2, 0.0]
+        afa.bundle_from_frame(unary, priors={"rust": 0.2})
+    assert afa.bundle_from_frame(unary, priors={"rust": "+0.2"}).priors.tolist() == [0.2, 0.0]
 
 
 def test_a_graph_keeps_log_odds_between_0_and_1():
     pytest.importorskip("networkx")
     unary = pd.DataFrame({"spots": [1.0, -1.0]}, index=["rust", "wilt"])
-    bundle = afa.Bundle.from_frame(unary, priors={"rust": "+0.2", "wilt": 0.4})
+    bundle = afa.bundle_from_frame(unary, priors={"rust": "+0.2", "wilt": 0.4})
     assert from_networkx(to_networkx(bundle)).digest == bundle.digest
 
 
@@ -183,4 +183,4 @@ def test_with_priors_the_probabilities_are_said(tmp_path):
 
 def test_directions_alone_say_both_starting_points():
     unary = pd.DataFrame({"spots": [1.0, -1.0]}, index=["rust", "wilt"])
-    assert "probability 1/2 (1/2 where exactly one holds)" in starting_point(afa.Bundle.from_frame(unary))
+    assert "probability 1/2 (1/2 where exactly one holds)" in starting_point(afa.bundle_from_frame(unary))

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from afa.bundle import Bundle, save_bundle
-from afa.bundle.rates import CONDITION, SHARED
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
+from afa.evaluate.long_tables import read_table
+from afa.evaluate.simulate import simulate
+from afa.evaluate.simulate.walks import Setting, Way
+from afa.model.bundle import Bundle, save_bundle
+from afa.model.bundle.rates import CONDITION, SHARED
 from afa.planner import TopKPlanner
-from afa.stages.simulate import simulate
-from afa.stages.simulate.walks import Setting, Way
-from afa.stats.tables import read_table
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from afa.bundle.write import write_template
 from afa.cli import app
 from afa.errors import BundleError, ConfigError
+from afa.model.bundle.write import write_template
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 

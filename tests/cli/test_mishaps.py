@@ -37,11 +37,11 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("module", "room", "extra"),
     [
-        ("snakemake.io", "report", "workflow"),
-        ("sklearn.linear_model", "stages/labels_needed", "workflow"),
-        ("matplotlib.axes", "report", "notebooks"),
-        ("markdown_it", "report", "notebooks"),
-        ("jinja2", "report", "notebooks"),
+        ("snakemake.io", "paper/report", "workflow"),
+        ("sklearn.linear_model", "evaluate", "workflow"),
+        ("matplotlib.axes", "evaluate", "notebooks"),
+        ("markdown_it", "evaluate", "notebooks"),
+        ("jinja2", "evaluate", "notebooks"),
         ("jinja2", "elicit", "elicitation"),
         ("bm25s", "elicit", "elicitation"),
     ],
@@ -61,7 +61,7 @@ def test_a_module_that_no_extra_brings_stays_the_error_that_it_is() -> None:
 
 @pytest.mark.usefixtures("bare")
 def test_a_missing_package_is_a_line_with_the_command_and_what_to_install() -> None:
-    told = as_error(missing("matplotlib", "report"), ["notebook", "x.ipynb"])
+    told = as_error(missing("matplotlib", "evaluate"), ["notebook", "x.ipynb"])
     assert str(told) == (
         "afa notebook: found no package matplotlib; expected what this command needs. "
         "Next step: run pip install 'afa[notebooks]'."

@@ -292,7 +292,11 @@ def test_a_mistake_on_the_page_is_answered_and_changes_nothing(
         (lambda planner: afa.BinaryPlanner("plants", entity="drougt"), "'drougt'", "did you mean drought"),
         (lambda planner: afa.Stop(posterior=95), "found 95; expected a number above 0 and below 1", "such a number"),
         (lambda planner: afa.simulate("plants", [[1, 0]]), "table X: found list", "give pandas.DataFrame"),
-        (lambda planner: afa.Bundle.from_frame({"growth": 1}), "from_frame: found dict", "give pandas.DataFrame"),
+        (
+            lambda planner: afa.bundle_from_frame({"growth": 1}),
+            "bundle_from_frame: found dict",
+            "give pandas.DataFrame",
+        ),
         (
             lambda planner: afa.simulate("plants", pd.DataFrame({"soil": [1]})),
             "no column of a feature",
@@ -304,7 +308,7 @@ def test_a_mistake_on_the_page_is_answered_and_changes_nothing(
             "afa.encode(X, features)",
         ),
         (
-            lambda planner: afa.Bundle.from_frame(pd.DataFrame({"growth": ["high"]}, index=["drought"])),
+            lambda planner: afa.bundle_from_frame(pd.DataFrame({"growth": ["high"]}, index=["drought"])),
             "found 'high'",
             "correct the number",
         ),

@@ -15,12 +15,12 @@ import typer
 from commands import afa as run_afa
 
 import afa
-from afa.bundle import load_bundle, save_bundle
 from afa.cli import app
 from afa.cli.options import FILE, FOLDER
 from afa.errors import ConfigError
-from afa.files import atomic_folder
-from afa.stats.tables import write_tables
+from afa.evaluate.long_tables import write_tables
+from afa.io.files import atomic_folder
+from afa.model.bundle import load_bundle, save_bundle
 
 PACKAGE, PROJECT = Path(afa.__file__).parent, Path(__file__).parents[2]
 TINY, RESOURCES, DEMO = PROJECT / "tests/data/bundle_tiny", PROJECT / "resources", PROJECT / "config/cohorts/demo.yaml"

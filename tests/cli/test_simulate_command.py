@@ -15,16 +15,16 @@ from commands import afa
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
 from typer.testing import CliRunner
 
-from afa.bundle import save_bundle
 from afa.cli import app
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
-from afa.orders import random_orders
+from afa.evaluate.simulate import areas_of, simulate, some_patients, usual_rules, ways_of
+from afa.evaluate.simulate.walks import Setting, Way, budgets_of, rounds_until
+from afa.evaluate.simulation_page import write_simulation
+from afa.model.bundle import save_bundle
+from afa.model.orders import random_orders
 from afa.planner import BinaryPlanner, TopKPlanner
-from afa.report.simulation import write_simulation
-from afa.rulenames import COMPARED_BINARY
-from afa.stages.simulate import areas_of, simulate, some_patients, usual_rules, ways_of
-from afa.stages.simulate.walks import Setting, Way, budgets_of, rounds_until
+from afa.planner.rules.names import COMPARED_BINARY
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 
@@ -163,7 +163,7 @@ def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bu
 
 
 def test_a_rule_of_ones_own_is_followed_as_the_compiled_rule_of_the_same_kind(bundle_tiny):
-    own, known = "afa.allocate.greedy:Greedy", "greedy"
+    own, known = "afa.planner.rules.greedy:Greedy", "greedy"
     ways = ways_of([own, known], ["cmi"], ["linearity"])
     made = simulate(bundle_tiny, cohort(bundle_tiny), ways, Setting(k=2, costs="equal", resamples=100))
     one, other = (made.curves[made.curves["allocation"] == rule].drop(columns="allocation") for rule in (own, known))
@@ -228,7 +228,7 @@ def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
     score = "linearity" if "k" in setting else "two_elbo"
     ways = ways_of(["greedy", "largest_unary", "random"], ["cmi", "wald_magnitude"], [score])
     first = simulate(bundle, patients, ways, Setting(seeds=(0, 1), resamples=200, **setting))
-    monkeypatch.setattr("afa.stages.simulate.walks.BLOCK", 3)
+    monkeypatch.setattr("afa.evaluate.simulate.walks.BLOCK", 3)
     second = simulate(bundle, patients, ways, Setting(seeds=(0, 1), resamples=200, threads=3, **setting))
     for one, other in zip(first, second, strict=True):
         assert one.to_csv() == other.to_csv()
@@ -315,7 +315,7 @@ def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, mo
         "cohort": {"name": "mine", "simulated_on": 4},
         "setting": {"k": 1, "entity": None},
     }
-    monkeypatch.setattr("afa.report.figures.save_figure", lambda *_: None)
+    monkeypatch.setattr("afa.evaluate.figures.save_figure", lambda *_: None)
     write_simulation(made, card, tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert set(before) == {"curves.csv", "features_needed.csv", "simulate.yaml"}
@@ -323,7 +323,7 @@ def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, mo
     def fails(*_):
         raise OSError("no pen")
 
-    monkeypatch.setattr("afa.report.figures.save_figure", fails)
+    monkeypatch.setattr("afa.evaluate.figures.save_figure", fails)
     with pytest.raises(OSError, match="no pen"):
         write_simulation(made._replace(curves=made.curves.head(1)), card, tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before

@@ -11,15 +11,15 @@ from rated import FEVERS, rated, written
 from scipy.special import expit
 
 import afa
-from afa.bundle import load_bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import MISSING
 from afa.errors import AfaError
+from afa.evaluate.simulate import simulate
+from afa.evaluate.simulate.binary import BinaryTask
+from afa.evaluate.simulate.walks import Setting, TopKTask, Way
 from afa.inference.meanfield import Solver
+from afa.model.bundle import load_bundle
 from afa.planner import BinaryPlanner, TopKPlanner
-from afa.stages.simulate import simulate
-from afa.stages.simulate.binary import BinaryTask
-from afa.stages.simulate.walks import Setting, TopKTask, Way
 
 SEEDS = st.integers(0, 2**32 - 1)
 TIGHT = Solver(tolerance=1e-12, max_iterations=2000)

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import afa.cli.stage
 from afa.cli import app
-from afa.stages.base import Stage
-from afa.stats.summary import read_summary, summary_rows
+from afa.evaluate.summary import read_summary, summary_rows
+from afa.paper.experiments.base import Stage
 
 TOGETHER = {"top_k": 3, "bootstrap": {"resamples": 200}}
 
@@ -32,7 +32,7 @@ def summarise(tables: Any, *, bootstrap: Any) -> pd.DataFrame:
 @pytest.fixture(autouse=True)
 def _one_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     described = Stage(inputs=(), settings=("top_k",), tables={"gates": "name cases"}, rows={"sanity": "a question"})
-    module = SimpleNamespace(__name__="afa.stages.sanity", STAGE=described, run=run, summarise=summarise)
+    module = SimpleNamespace(__name__="afa.paper.experiments.sanity", STAGE=described, run=run, summarise=summarise)
     monkeypatch.setattr(afa.cli.stage, "_module", lambda _: module)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 WRITES = """
 import sys, time
 import afa.cli
-from afa.files import atomic_folder
+from afa.io.files import atomic_folder
 
 def command(**_):
     with atomic_folder(sys.argv[1]) as temporary:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from small_run import RUN, SmallRun
 
-from afa.files import sha256_of
+from afa.io.files import sha256_of
 
 SLURM = Path(__file__).parent / "slurm.sh"
 PARTS = ("tables", "curves", "published", "notebooks", "comparison")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from afa.cohort.config import CohortConfig, ExpressionSource
 from afa.cohort.geo import Source, SourceFile, series_folder
-from afa.files import sha256_of
+from afa.io.files import sha256_of
 
 Rows = Sequence[tuple[str, Sequence[object]]]
 

@@ -12,7 +12,7 @@ from afa.cohort.encode import Coding
 from afa.cohort.encode_table import read_and_encode
 from afa.cohort.table_cohort import TableCohort, TableFiles, build_table_cohort, encode_cohort, nobody_is_complete
 from afa.errors import CohortError
-from afa.features import Span, features_of, read_features
+from afa.model.features import Span, features_of, read_features
 
 ROOT = Path(__file__).parents[2]
 FIELDS = [path for path in sorted((ROOT / "resources" / "fields").glob("*")) if (path / "values.csv.gz").is_file()]

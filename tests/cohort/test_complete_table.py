@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
 
+from afa.cohort.cells import numbers_of, read_cells, read_labels, read_patients
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
-from afa.cohort.tables import numbers_of, read_cells, read_labels, read_patients
 from afa.errors import CohortError
 
 

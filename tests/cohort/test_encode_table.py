@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 import afa
 from afa.cli.cohort import encode as encode_command
+from afa.cohort.cells import cells_of_frame
 from afa.cohort.encode import Coding, encode_by_cohort
 from afa.cohort.encode import encode as encode_series
 from afa.cohort.encode_table import encode_cells, read_and_encode, write_encoded
 from afa.cohort.table_cohort import TableFiles, read_table_labels
-from afa.cohort.tables import cells_of_frame
 from afa.errors import CohortError, ConfigError
-from afa.features import features_of
+from afa.model.features import features_of
 
 FEATURES = pd.DataFrame(
     {

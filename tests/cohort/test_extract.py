@@ -12,7 +12,6 @@ import pytest
 import yaml
 from geo_layout import config, gene_matrix, place, put, series_matrix
 
-from afa.bundle import Bundle
 from afa.cohort import geo
 from afa.cohort.build import build_cohort, origin_files, read_values, row_tiers
 from afa.cohort.cohort import write_cohort
@@ -20,7 +19,8 @@ from afa.cohort.config import CohortConfig, load_cohort_config
 from afa.cohort.encode import log_values, read_aliases, row_ids
 from afa.cohort.geo import EXPRESSION_FILE, SAMPLES_FILE, check_genes, write_extract
 from afa.errors import CohortError, DownloadError
-from afa.files import sha256_of
+from afa.io.files import sha256_of
+from afa.model.bundle import Bundle
 
 ROOT = Path(__file__).parents[2]
 CARRIED = ROOT / "resources" / "series"

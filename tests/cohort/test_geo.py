@@ -27,7 +27,7 @@ from afa.cohort.config import load_cohort_config
 from afa.cohort.download import download
 from afa.cohort.geo import Source, fetch, read_expression, read_samples, series_folder
 from afa.errors import CohortError, DownloadError
-from afa.files import sha256_of
+from afa.io.files import sha256_of
 
 GSM = ["GSM11", "GSM12"]
 TITLES = ["Control female1", "UC male1"]

@@ -6,7 +6,7 @@ import pytest
 from afa.cohort.encode import Coding
 from afa.cohort.encode_table import read_and_encode
 from afa.errors import CohortError
-from afa.features import features_of
+from afa.model.features import features_of
 
 FEATURES = features_of(pd.DataFrame({"feature": ["sodium"], "kind": ["continuous"], "low": [135], "high": [145]}))
 TABLE = pd.DataFrame(

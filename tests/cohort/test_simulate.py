@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from afa.bundle import Bundle, load_bundle, write_bundle
 from afa.cohort.build import build_cohort
 from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
 from afa.cohort.geo import fetch, read_samples
 from afa.cohort.simulate import SimulatedCohort, simulate, write_geo_layout
 from afa.errors import ConfigError
+from afa.model.bundle import Bundle, load_bundle, write_bundle
 
 DEMO = Path(__file__).parents[2] / "config" / "cohorts" / "demo.yaml"
 ENTITIES = ("inflamed", "bleeding", "stiff")

@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from afa.bundle import Bundle
 from afa.dialogue.conversation import converse
 from afa.dialogue.sessions import Keeper
 from afa.dialogue.terminal import Terminal
 from afa.errors import Fault, PlannerError
+from afa.model.bundle import Bundle
 from afa.planner import Planner, TopKPlanner
 
 ROOT = Path(__file__).parents[2]

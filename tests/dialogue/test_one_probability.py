@@ -13,11 +13,11 @@ from bundles import bundle_of
 from rated import FEVERS, written
 from rich.console import Console
 
-from afa.bundle import load_bundle
 from afa.dialogue.conversation import Conversation, converse
 from afa.dialogue.server import Served
 from afa.dialogue.sessions import Keeper
 from afa.dialogue.terminal import Terminal
+from afa.model.bundle import load_bundle
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
 from afa.planner.values import word_of
 

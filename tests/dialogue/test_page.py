@@ -21,8 +21,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from afa.bundle import load_bundle, save_bundle
-from afa.session import load_session
+from afa.model.bundle import load_bundle, save_bundle
+from afa.planner.session import load_session
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"

@@ -12,12 +12,12 @@ from bundles import bundle_of
 from commands import afa
 from talking import ROOT, ask, plain, talk
 
-from afa.bundle import Bundle, load_bundle, save_bundle
 from afa.dialogue.conversation import VERBS, converse
 from afa.dialogue.sessions import Keeper, new_planner
 from afa.errors import PlannerError
+from afa.model.bundle import Bundle, load_bundle, save_bundle
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
-from afa.session import load_session
+from afa.planner.session import load_session
 
 
 def test_the_terminal_asks_takes_the_answer_and_ends_when_it_is_certain(bundle_tiny: Bundle) -> None:

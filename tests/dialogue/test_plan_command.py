@@ -15,9 +15,9 @@ import pytest
 from commands import afa
 from talking import AFA, TINY
 
-from afa.bundle import Bundle, load_bundle
 from afa.dialogue.sessions import new_planner, read_panels
 from afa.errors import AfaError, ConfigError, PlannerError
+from afa.model.bundle import Bundle, load_bundle
 from afa.planner import BinaryPlanner, Stop
 
 

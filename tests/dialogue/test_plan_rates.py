@@ -12,12 +12,12 @@ from commands import afa
 from rated import FEVERS, written
 from rich.console import Console
 
-from afa.bundle import load_bundle
 from afa.dialogue.conversation import converse
 from afa.dialogue.sessions import Keeper, new_planner
 from afa.dialogue.terminal import Terminal
 from afa.dialogue.words import answer_of
 from afa.errors import PlannerError
+from afa.model.bundle import load_bundle
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
 
 

@@ -13,11 +13,11 @@ import yaml
 from commands import afa
 from talking import AFA, TINY, Noted, Refusing, ask, plain, talk
 
-from afa.bundle import Bundle
 from afa.dialogue.sessions import Keeper, Panels, new_planner, open_session, resumed_planner
 from afa.errors import PlannerError
+from afa.model.bundle import Bundle
 from afa.planner import Stop
-from afa.session import load_session, save_session
+from afa.planner.session import load_session, save_session
 
 
 def test_the_session_is_kept_after_every_step(bundle_tiny: Bundle) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from afa.bundle import load_bundle, validate_bundle
+from afa.model.bundle import load_bundle, validate_bundle
 from afa.planner import TopKPlanner
 
 FOLDER = Path(__file__).parents[2] / "afa" / "examples" / "anaemia"

@@ -16,7 +16,7 @@ import pytest
 from reference import PUBLIC, as_markdown, write_reference
 
 import afa
-from afa.allocate import Rule
+from afa.planner.rules import Rule
 
 ROOT = Path(__file__).parents[2]
 SAID_BY_ITS_TYPE = re.compile(
@@ -33,7 +33,7 @@ SAID_BY_ITS_NAME = {
     "members": "those to choose among",
     "settings": "the keyword arguments of the class that it wraps",
 }
-CHOOSE = re.compile(r"afa\.allocate\.\w+\.choose")
+CHOOSE = re.compile(r"afa\.planner\.rules\.\w+\.choose")
 """What this does is said once for all rules, by the docstring of `Rule`."""
 
 

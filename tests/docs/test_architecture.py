@@ -38,8 +38,3 @@ def test_every_file_that_the_page_names_is_there():
         "labels.csv",
     }
     assert {path for path in missing if "NAME" not in path} <= made_by_users | {"summary.csv"}
-
-
-def test_every_public_module_that_the_tree_names_is_there():
-    names = re.search(r"^  (mrf, .*)$", TREE, re.MULTILINE)[1].split(", ")
-    assert [name for name in names if not (ROOT / "afa" / f"{name}.py").is_file()] == []

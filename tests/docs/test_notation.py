@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.stages.base import meaning_of
+from afa.paper.experiments.base import meaning_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "notation.md"
 COLUMNS = ["symbol", "in the code", "shape", "domain"]
@@ -64,7 +64,14 @@ def test_a_name_of_the_page_is_in_the_code(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["mrf.Evidence.potential", "mrf.nothing", "nowhere.f", "closure.two_elbo(nothing)", "binary/tasks.nothing"]
+    "name",
+    [
+        "model.mrf.Evidence.potential",
+        "model.mrf.nothing",
+        "nowhere.f",
+        "inference.class_odds.two_elbo(nothing)",
+        "binary/tasks.nothing",
+    ],
 )
 def test_a_name_that_is_not_in_the_code_would_be_noticed(name):
     with pytest.raises(LookupError):

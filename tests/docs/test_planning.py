@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from afa.report.notebook import run_notebook
+from afa.paper.report.notebook import run_notebook
 
 SOURCE = Path(__file__).parents[2] / "docs" / "planning.ipynb"
 

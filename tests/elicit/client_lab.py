@@ -12,7 +12,7 @@ from afa.elicit.budget import Budget, Caps, Prices
 from afa.elicit.client import Client
 from afa.elicit.prompts import render
 from afa.elicit.record import Question, Record, Request
-from afa.elicit.study import Endpoint, Manner, Words
+from afa.model.study import Endpoint, Manner, Words
 
 ASKING = {"disease": "IBD", "tissue": "colon", "definition": "", "most_genes": 9, "snippet_length": 90, "abstracts": []}
 ASKING |= {"bibliography": 0, "exactly": False, "word": Words().model_dump(), "vocabulary": ()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from elicit.literature_server import Article, FakeClock, Site, preprint
 
 from afa.elicit.search import EuropePmc, PubMed, Query
-from afa.elicit.web import Bounds
+from afa.io.web import Bounds
 
 SECRET = "0123456789abcdef-secret"
 QUERY = Query((("MUC2",), ("Crohn's disease", "colitis")))

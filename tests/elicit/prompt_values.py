@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from afa.elicit.study import Words
+from afa.model.study import Words
 
 ABSTRACT = {"title": "Fibrosis in mice", "source": "PMID 7", "text": "COL1A1 rises."}
 POTENTIALS = [

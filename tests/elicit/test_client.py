@@ -21,8 +21,8 @@ from afa.elicit.budget import Budget, CapError, Caps, Used
 from afa.elicit.client import Client
 from afa.elicit.prompts import Messages, render
 from afa.elicit.record import Question, Record, Request
-from afa.elicit.study import Endpoint, Manner
 from afa.errors import ElicitationError
+from afa.model.study import Endpoint, Manner
 
 
 def test_an_answer_is_returned_and_recorded_with_how_it_was_asked(tmp_path, stream):

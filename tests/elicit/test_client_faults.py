@@ -24,8 +24,8 @@ from afa.elicit.client import LARGEST, Client
 from afa.elicit.live import ask_all
 from afa.elicit.prompts import render
 from afa.elicit.record import Question, Record, Request
-from afa.elicit.study import Endpoint
 from afa.errors import ElicitationError
+from afa.model.study import Endpoint
 
 HASTY = replace(USUAL, timeout=0.2)
 

@@ -19,8 +19,8 @@ from elicit.prompt_values import PAIR, VALUES
 from afa.elicit.answers import TEXT_LENGTH, PairAnswer, UnaryAnswer, read_answer
 from afa.elicit.prompts import render
 from afa.elicit.record import Question, Request
-from afa.elicit.study import REMOVED, Endpoint
 from afa.errors import ElicitationError
+from afa.model.study import REMOVED, Endpoint
 
 
 def test_the_key_goes_in_the_authorization_header_and_nowhere_else(tmp_path, stream):

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.bundle.rates import floored, pool, three_values
 from afa.elicit.consensus import (
     SHARES,
     agreement,
@@ -23,10 +22,11 @@ from afa.elicit.consensus import (
     pool_cuts,
 )
 from afa.elicit.recorded import imported
-from afa.elicit.study import Settings, Study
 from afa.elicit.tables import genes_named, pairs_judged
 from afa.errors import ElicitationError
-from afa.features import features_of
+from afa.model.bundle.rates import floored, pool, three_values
+from afa.model.features import features_of
+from afa.model.study import Settings, Study
 
 RECORD = Path(__file__).parents[2] / "resources" / "elicitation"
 COLUMNS = ["run", "phenotype", "gene", "direction", "lit_prob"]

@@ -13,8 +13,8 @@ from afa.elicit.answers import UnaryAnswer, read_answer
 from afa.elicit.citations import checked, reference_table
 from afa.elicit.consensus import evidence_filter
 from afa.elicit.record import Entry, Question
-from afa.elicit.study import Settings, Study
 from afa.elicit.tables import genes_named
+from afa.model.study import Settings, Study
 
 PARKING = Abstract(
     "pubmed", "1", "Parking in inner cities", 2020, "Traffic", "Cars stand. MUC is a car park.", "10.1/p"

@@ -29,9 +29,9 @@ from afa.elicit.budget import Budget, Caps
 from afa.elicit.client import Client
 from afa.elicit.live import ask_all
 from afa.elicit.record import Record, Request
-from afa.elicit.study import Endpoint as Address
-from afa.elicit.study import Manner
 from afa.elicit.tables import genes_named, outcomes
+from afa.model.study import Endpoint as Address
+from afa.model.study import Manner
 
 MANNER = Manner(timeout=1.0, deadline=1.5, calls=2, answers=4, failures=40, most_tokens=4096)
 WAYS: tuple[Fault, ...] = (

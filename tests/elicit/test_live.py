@@ -26,8 +26,8 @@ from afa.elicit.budget import Budget, CapError, Caps, Prices, Used
 from afa.elicit.client import Client
 from afa.elicit.live import ask_all, estimate, reasons
 from afa.elicit.record import Entry, Question, Record, Request
-from afa.elicit.study import Endpoint
 from afa.errors import ElicitationError
+from afa.model.study import Endpoint
 
 PRICES = Prices(1.0, 2.0)
 
@@ -256,7 +256,7 @@ from elicit.test_live import requests_for
 from afa.elicit.budget import Budget
 from afa.elicit.live import ask_all
 from afa.elicit.client import Client
-from afa.elicit.study import Endpoint
+from afa.model.study import Endpoint
 from afa.elicit.record import Record
 ask_all(requests_for(40), Client(Endpoint.from_environment(), Budget(Record(Path(sys.argv[1]))), USUAL))
 """

@@ -28,8 +28,8 @@ from afa.elicit.answers import (
     unary_questions,
 )
 from afa.elicit.prompts import BOUNDS, answer_schema, prompt_digest, render
-from afa.elicit.study import Settings, Study, Words, load_study
 from afa.errors import ElicitationError
+from afa.model.study import Settings, Study, Words, load_study
 
 ROOT = Path(__file__).parents[2]
 RECORDED_WORDS = "4b4d0331ed40ef6cd8029668df6517ade53b98f4beaf233805551e13bb731f29"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from afa.cli import app
 from afa.errors import AfaError
-from afa.field import build_field_bundle, import_field
+from afa.evaluate.field import build_field_bundle, import_field
 
 DICTIONARY = """\
 feature,kind,unit,values,definition

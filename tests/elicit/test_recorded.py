@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import yaml
 
-from afa.bundle import Bundle, load_bundle, validate_bundle
 from afa.elicit.record import Entry
 from afa.elicit.recorded import imported
 from afa.elicit.stages import build_recorded_bundle
-from afa.elicit.study import load_study
 from afa.elicit.tables import genes_named, pairs_judged
 from afa.errors import ElicitationError
-from afa.files import sha256_of
+from afa.io.files import sha256_of
+from afa.model.bundle import Bundle, load_bundle, validate_bundle
+from afa.model.study import load_study
 
 RECORD = Path(__file__).parents[2] / "resources" / "elicitation"
 PAIR_HEADER = "gene1,gene2,lit_direction,lit_prob,evidence_source,supporting_text\n"

@@ -18,8 +18,8 @@ from afa.elicit.prompts import render
 from afa.elicit.record import Question
 from afa.elicit.retrieval import ABSTRACT_COLUMNS, SEARCH_COLUMNS, Literature, abstract_table, distinct, search_table
 from afa.elicit.search import EuropePmc, Keywords, PubMed
-from afa.elicit.web import Bounds
 from afa.errors import ElicitationError
+from afa.io.web import Bounds
 
 KEYWORDS = Keywords({"perianal_disease": ["perianal", "anal fistula"], "IBD": ["Crohn's disease", "colitis"]})
 UNARY = Question("unary", {"phenotype": "perianal_disease"}, "r1")

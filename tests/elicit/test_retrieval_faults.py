@@ -22,8 +22,8 @@ from elicit.literature_server import (
 from elicit.papers import QUERY, SECRET, STRUCTURED, europepmc, pubmed
 
 from afa.elicit.search import PubMed
-from afa.elicit.web import LONGEST_WAIT, Bounds
 from afa.errors import ElicitationError
+from afa.io.web import LONGEST_WAIT, Bounds
 
 
 def shown(error: pytest.ExceptionInfo[ElicitationError]) -> str:

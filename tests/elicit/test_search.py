@@ -36,8 +36,8 @@ from afa.elicit.search import (
     query_on,
     read_keywords,
 )
-from afa.elicit.web import SLACK, Web
 from afa.errors import ElicitationError
+from afa.io.web import SLACK, Web
 
 
 def fetched(article: Article) -> Found:

@@ -14,9 +14,9 @@ from afa.cli import app
 from afa.elicit.record import UNKNOWN, Record
 from afa.elicit.recorded import Recorded, imported
 from afa.elicit.stages import all_stages, build_recorded_bundle
-from afa.elicit.study import load_study
 from afa.elicit.tables import COLUMNS, read_stage, write_stage
 from afa.errors import ConfigError, ElicitationError
+from afa.model.study import load_study
 
 RECORDED = Path(__file__).parents[2] / "resources" / "elicitation"
 AWKWARD = 'a "quoted", torn\rline\r\nand\nmore; NA é\u2028'

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from afa.elicit.study import load_study, retrieves, study_files
+from afa.model.study import load_study, retrieves, study_files
 
 FILES = {
     "study.yaml": "name: small\ndisease: a disease\n",

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import completions, energies
 
-from afa.bracket import l1_interval
-from afa.bundle import Bundle
 from afa.engine.paths import sign_paths, snapshots
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence
-from afa.orders import random_order
+from afa.model.bundle import Bundle
+from afa.model.mrf import Evidence
+from afa.model.orders import random_order
 from afa.planner import TopKPlanner
-from afa.preference import linearity, wald
+from afa.scores.bracket import l1_interval
+from afa.scores.preference import linearity, wald
 
 
 def draw_observations(bundle, data):

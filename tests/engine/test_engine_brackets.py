@@ -10,14 +10,14 @@ from bundles import QUARTERS, bundle_of, observed_bundles
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from afa.bracket import GAMMA, hanson_wright_interval, kl_interval, l1_interval
 from afa.engine.duels import BRACKETS, all_pairs, bracket_calls, duel, vote
 from afa.engine.layout import pack
 from afa.engine.state import condition, new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.inference.meanfield import mean_field
-from afa.mrf import Evidence
-from afa.preference import duel_variance, linearity, sign_votes
+from afa.model.mrf import Evidence
+from afa.scores.bracket import GAMMA, hanson_wright_interval, kl_interval, l1_interval
+from afa.scores.preference import duel_variance, linearity, sign_votes
 
 NO_VOTES = np.zeros(2, dtype=np.int64)
 ITERATION = Iteration(0.5, 1e-4, 200, False)

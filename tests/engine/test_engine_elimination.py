@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import models, posterior
 
-from afa.closure import half_potentials
 from afa.engine.elimination import elimination_plan, log_partitions, with_potentials
 from afa.errors import InferenceError, PlannerError
 from afa.inference.exact import exact
-from afa.mrf import Evidence, PairwiseMRF
+from afa.model.closure import half_potentials
+from afa.model.mrf import Evidence, PairwiseMRF
 
 SIZES = (1, 7)
 

@@ -8,16 +8,16 @@ from bundles import QUARTERS, bundle_of, models_of, observed_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.bracket import GAMMA, hanson_wright_interval, l1_budget, l1_interval
-from afa.closure import contraction
 from afa.engine.duels import duel
 from afa.engine.gains import GAIN_KINDS
 from afa.engine.paths import sign_paths
 from afa.engine.patient import Patient
-from afa.gain import cmi, f_target, log_odds, wald_magnitude
 from afa.inference.meanfield import mean_field
-from afa.mrf import Evidence
-from afa.preference import duel_variance, gaussian_sign, kl, kl_nonzero, linearity, stack_a, two_elbo, wald
+from afa.model.closure import contraction
+from afa.model.mrf import Evidence
+from afa.scores.bracket import GAMMA, hanson_wright_interval, l1_budget, l1_interval
+from afa.scores.gain import cmi, f_target, log_odds, wald_magnitude
+from afa.scores.preference import duel_variance, gaussian_sign, kl, kl_nonzero, linearity, stack_a, two_elbo, wald
 
 QUICK = settings(max_examples=25)
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_nonzero")

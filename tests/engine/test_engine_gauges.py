@@ -10,12 +10,12 @@ from bundles import QUARTERS, bundle_of, random_bundles, rearranged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.bundle import Bundle
-from afa.closure import half_potentials
 from afa.engine.gauges import READINGS, GaugePaths, gauge_paths
 from afa.inference.meanfield import MeanField, Solver, mean_field
-from afa.mrf import Evidence, PairwiseMRF
-from afa.preference import stack_a, tie_of, two_elbo, wald
+from afa.model.bundle import Bundle
+from afa.model.closure import half_potentials
+from afa.model.mrf import Evidence, PairwiseMRF
+from afa.scores.preference import stack_a, tie_of, two_elbo, wald
 
 ELICITED = st.sampled_from([0.0, 0.0, 1.0, -1.0])
 SCALARS = [reading for reading in READINGS if reading[0] != "wald"]

@@ -8,13 +8,13 @@ from bundles import QUARTERS, bundle_of, random_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.bracket import hanson_wright_interval, l1_interval
-from afa.closure import half_potentials
 from afa.engine.tasks import METHODS, TASK_BRACKETS, follow_gain, follow_orders, task_of
 from afa.inference.meanfield import mean_field
-from afa.mrf import Evidence
+from afa.model.closure import half_potentials
+from afa.model.mrf import Evidence
 from afa.planner import BinaryPlanner
-from afa.preference import duel_variance, linearity
+from afa.scores.bracket import hanson_wright_interval, l1_interval
+from afa.scores.preference import duel_variance, linearity
 
 GAINS = (("wald_magnitude", None), ("cmi", None), ("f_target", "two_elbo"), ("f_target", "stack_a"))
 

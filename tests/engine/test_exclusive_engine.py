@@ -7,14 +7,14 @@ import pytest
 from rated import rated
 from scipy.special import log_softmax
 
-from afa.bundle.rates import exclusive_log_odds, group_states
 from afa.engine.course import CERTAIN, DUELS, ENTITIES, MISSING
 from afa.engine.follow import choose, follow
 from afa.engine.tasks import classes_of, elbo_differences, follow_gain, follow_orders, task_of
 from afa.errors import CohortError
+from afa.evaluate.entrants import which
 from afa.inference.meanfield import Solver
+from afa.model.bundle.rates import exclusive_log_odds, group_states
 from afa.planner import BinaryPlanner, TopKPlanner
-from afa.stages.league.entrants import which
 
 TIGHT = Solver(tolerance=1e-13, max_iterations=4000)
 SEEDS = range(12)

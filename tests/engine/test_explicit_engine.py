@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rated import rated
 
-from afa.bracket import duel_interval
-from afa.bundle.rates import explicit_models, hypotheses_of
 from afa.engine.course import CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MISSING, MOMENTS, SIGNS, SOLVES
 from afa.engine.follow import choose, follow
 from afa.engine.layout import Models
 from afa.errors import BundleError
-from afa.gain import cmi, wald_magnitude
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence, PairwiseMRF
-from afa.preference import duel_variance, gaussian_sign, linearity, sign_votes, wald
+from afa.model.bundle.rates import explicit_models, hypotheses_of
+from afa.model.mrf import Evidence, PairwiseMRF
+from afa.scores.bracket import duel_interval
+from afa.scores.gain import cmi, wald_magnitude
+from afa.scores.preference import duel_variance, gaussian_sign, linearity, sign_votes, wald
 
 TIGHT = Solver(tolerance=1e-13, max_iterations=4000)
 READ = CALLS | CERTAIN | CHOICE | DUELS | ENTITIES | LARGEST | MOMENTS | SIGNS

@@ -10,11 +10,6 @@ from hypothesis import strategies as st
 from linkage import linked
 from test_engine_gains import readable_gains, readable_scores
 
-from afa.allocate import RULES, View
-from afa.allocate.base import view_of
-from afa.bracket import l1_interval
-from afa.cluster import C_MIN, Clustering, clusters, distances, parameters
-from afa.copeland import ranking
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.layout import WITHOUT, pack
 from afa.engine.patient import Patient
@@ -23,9 +18,14 @@ from afa.engine.ranks import new_table, refresh_table
 from afa.engine.sharing import KEPT, model_distances, new_mirror, observe_among, sharing_of, solve_every
 from afa.engine.state import condition, new_state, solve_all
 from afa.engine.sweeps import Iteration
-from afa.mrf import Evidence
+from afa.model.mrf import Evidence
 from afa.planner import TopKPlanner
-from afa.preference import tie_of
+from afa.planner.cluster import C_MIN, Clustering, clusters, distances, parameters
+from afa.planner.rules import RULES, View
+from afa.planner.rules.base import view_of
+from afa.scores.bracket import l1_interval
+from afa.scores.copeland import ranking
+from afa.scores.preference import tie_of
 
 QUICK = settings(max_examples=20, deadline=None)
 GAINS = (("cmi", None), ("wald_magnitude", None), ("f_target", "linearity"))

@@ -11,14 +11,14 @@ import pytest
 from bundles import bundle_of
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
 from afa.engine.paths import watch, watch_task
 from afa.engine.tasks import follow_gain, task_of
-from afa.orders import random_order
+from afa.model.bundle import Bundle
+from afa.model.orders import random_order
+from afa.paper.experiments.settings import Stopping
+from afa.paper.experiments.stopping import Halt, stops
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.planner.base import ALL_OBSERVED, Planner
-from afa.stages.settings import Stopping
-from afa.stages.stopping import Halt, stops
 
 LEVELS = Stopping(probabilities=(0.6, 0.8, 0.9, 0.99), gains=(0.3, 0.05, 0.001), budgets=(0.0, 0.25, 0.6))
 REASONS = {

@@ -7,13 +7,13 @@ import pytest
 from bundles import bundle_of
 from numpy.typing import NDArray
 
-from afa.bundle import Bundle
 from afa.engine import follow as entrances
 from afa.engine.course import BOUNDARY, CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MOMENTS, RANKS, SIGNS, SOLVES
 from afa.engine.follow import choose, follow
 from afa.engine.paths import solve_paths
 from afa.engine.rounds import follow_rule, full_observation, shared_order_calls
 from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
 
 EVERYTHING = SIGNS | RANKS | SOLVES | CERTAIN | CHOICE | BOUNDARY | LARGEST | ENTITIES | MOMENTS | DUELS | CALLS
 BY_ROUND = set(entrances.Followed._fields) - {"order", "fallback", "worth", "source"}

@@ -10,12 +10,12 @@ import pytest
 from batches import TINY, evaluate, random_bundle, row_of, values_of
 from scipy.special import softmax
 
-from afa.allocate import Greedy
 from afa.errors import PlannerError
-from afa.formats import BinaryMethod, TopKMethod
+from afa.evaluate.afabench import BinaryMethod, TopKMethod
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field
 from afa.planner import BinaryPlanner, TopKPlanner
+from afa.planner.rules import Greedy
 
 
 @runtime_checkable

@@ -11,12 +11,12 @@ import pytest
 from batches import values_of
 from bundles import bundle_of
 
-from afa.bundle import load_bundle
 from afa.errors import PlannerError
-from afa.field import build_field_bundle
-from afa.formats import REGISTRY, BinaryMethod, TopKMethod
+from afa.evaluate.afabench import REGISTRY, BinaryMethod, TopKMethod
+from afa.evaluate.entrants import read_entrant
+from afa.evaluate.field import build_field_bundle
+from afa.model.bundle import load_bundle
 from afa.planner import BinaryPlanner, TopKPlanner
-from afa.stages.league.entrants import read_entrant
 
 
 class Tensor:

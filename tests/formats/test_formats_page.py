@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pages import ROOT, blocks, run_page, shell
 
-from afa.bundle import load_bundle
+from afa.model.bundle import load_bundle
 
 pytest.importorskip("pgmpy")
 

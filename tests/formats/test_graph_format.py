@@ -10,9 +10,9 @@ import pytest
 from bundles import random_bundles
 from hypothesis import given, settings
 
-from afa.bundle import load_bundle
 from afa.errors import BundleError
-from afa.formats import from_networkx, read_graph, to_networkx, write_graph
+from afa.model.bundle import load_bundle
+from afa.model.bundle.graph import from_networkx, read_graph, to_networkx, write_graph
 
 TINY = load_bundle(Path(__file__).parent.parent / "data" / "bundle_tiny")
 

@@ -11,12 +11,13 @@ from bundles import bundle_of, random_bundles
 from hypothesis import given, settings
 from rated import FEVERS, rated, written
 
-from afa.bundle import load_bundle
-from afa.bundle.rates import bundle_models
 from afa.errors import AfaError, BundleError
-from afa.formats import from_markov_networks, from_networkx, to_markov_network
 from afa.inference.exact import exact
-from afa.mrf import Evidence, PairwiseMRF
+from afa.model.bundle import load_bundle
+from afa.model.bundle.graph import from_networkx
+from afa.model.bundle.markov_network import from_markov_networks, to_markov_network
+from afa.model.bundle.rates import bundle_models
+from afa.model.mrf import Evidence, PairwiseMRF
 
 pytestmark = pytest.mark.skipif(find_spec("pgmpy") is None, reason="needs pgmpy")
 

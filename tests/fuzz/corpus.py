@@ -14,7 +14,6 @@ import pandas as pd
 import yaml
 from cohort import geo_layout
 
-from afa.bundle import load_bundle
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.cohort.config import CohortConfig, SimulationConfig, load_cohort_config, simulation_config
@@ -23,10 +22,11 @@ from afa.cohort.expression import read_gene_matrix, read_sample_files
 from afa.cohort.geo import fetch
 from afa.cohort.samples import read_family, read_series_matrix
 from afa.cohort.simulate import simulate, write_geo_layout
-from afa.config import check_run_config
 from afa.elicit.stages import build_recorded_bundle
-from afa.stages.layer0_synthetic.portfolio import load_portfolio
-from afa.yamlfile import read_mapping
+from afa.io.yamlfile import read_mapping
+from afa.model.bundle import load_bundle
+from afa.paper.config import check_run_config
+from afa.paper.experiments.layer0_synthetic.portfolio import load_portfolio
 
 ROOT = Path(__file__).parent.parent.parent
 TINY = ROOT / "tests" / "data" / "bundle_tiny"

@@ -28,9 +28,9 @@ from fuzz.strange import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afa.bundle import load_bundle, save_bundle
 from afa.cohort.cohort import load_cohort, write_cohort
 from afa.elicit.stages import build_recorded_bundle
+from afa.model.bundle import load_bundle, save_bundle
 
 
 @fuzzed

@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 from afa.cohort.config import load_cohort_config, simulation_config
 from afa.cohort.expression import read_gene_matrix, read_sample_files
 from afa.cohort.samples import read_family, read_series_matrix
-from afa.config import check_run_config
-from afa.stages.layer0_synthetic.portfolio import load_portfolio
-from afa.yamlfile import read_mapping
+from afa.io.yamlfile import read_mapping
+from afa.paper.config import check_run_config
+from afa.paper.experiments.layer0_synthetic.portfolio import load_portfolio
 
 
 def _paths(document: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

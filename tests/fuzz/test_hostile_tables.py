@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.errors import CohortError
-from afa.report.comparison import COLUMNS as COMPARED
-from afa.report.comparison import write_comparison
-from afa.spreadsheet import marked, marked_table, unmarked
-from afa.stats.summary import COLUMNS, read_summary, summary_rows, write_summary
+from afa.evaluate.summary import COLUMNS, read_summary, summary_rows, write_summary
+from afa.io.spreadsheet import marked, marked_table, unmarked
+from afa.paper.report.comparison import COLUMNS as COMPARED
+from afa.paper.report.comparison import write_comparison
 
 FORMULAS = [
     '=HYPERLINK("http://x","y")',

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from afa import TopKPlanner
-from afa.bundle import load_bundle, save_bundle
 from afa.cohort.config import load_cohort_config
 from afa.cohort.encode import read_aliases
 from afa.cohort.expression import read_gene_matrix
 from afa.cohort.samples import read_family, read_series_matrix
 from afa.elicit.recorded import imported
 from afa.errors import LONGEST_PART, AfaError, BundleError, CohortError, ConfigError, ElicitationError, Fault
-from afa.stages.layer0_synthetic.portfolio import load_portfolio
-from afa.yamlfile import read_mapping
+from afa.io.yamlfile import read_mapping
+from afa.model.bundle import load_bundle, save_bundle
+from afa.paper.experiments.layer0_synthetic.portfolio import load_portfolio
 
 ROOT = Path(__file__).parent.parent.parent
 

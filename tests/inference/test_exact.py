@@ -20,7 +20,7 @@ from afa.inference.exact import (
     sample,
 )
 from afa.inference.meanfield import mean_field
-from afa.mrf import LOG3, Evidence, PairwiseMRF
+from afa.model.mrf import LOG3, Evidence, PairwiseMRF
 
 SIZES = (3, 7)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from afa.inference.exact import exact, map_state, pair_moments
-from afa.mrf import PairwiseMRF
+from afa.model.mrf import PairwiseMRF
 
 VALUES = np.array([-1.0, 0.0, 1.0])
 SEEDS = range(8)

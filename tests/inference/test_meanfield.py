@@ -11,7 +11,7 @@ from oracle import models, observed_models, posterior
 from afa.errors import ConfigError, PlannerError
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field, ternary_moments
-from afa.mrf import LOG3, Evidence, PairwiseMRF
+from afa.model.mrf import LOG3, Evidence, PairwiseMRF
 
 
 def solve(mrf, observations, **kwargs):

@@ -174,7 +174,7 @@ def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(wheel: Path)
     info = f"afa-{afa.__version__}.dist-info"
     inside = {f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
     assert names == tracked | inside
-    assert {"afa/py.typed", "afa/elicit/prompts/unary.md", "afa/report/templates/report.html"} <= names
+    assert {"afa/py.typed", "afa/elicit/prompts/unary.md", "afa/evaluate/templates/report.html"} <= names
     assert wheel.stat().st_size < 2_000_000
 
 
@@ -192,7 +192,7 @@ def test_every_module_imports_or_lacks_a_package_that_an_extra_brings(place: Pla
     assert None not in missed.values(), missed
     extras = ("elicitation", "notebooks", "workflow")
     assert set(missed.values()) == {f"pip install 'afa[{name}]'" for name in extras}
-    of_extras = ("afa.elicit", "afa.report", "afa.baselines", "afa.plot", "afa.workflow")
+    of_extras = ("afa.elicit", "afa.paper.report", "afa.paper.baselines", "afa.evaluate.plot", "afa.paper.workflow")
     assert not [name for name in missed if not name.startswith(of_extras)]
 
 

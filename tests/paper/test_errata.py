@@ -9,13 +9,13 @@ from bundles import bundle_of
 from scipy.optimize import root
 from scipy.special import expit, logsumexp
 
-from afa.bundle import Bundle
-from afa.closure import half_potentials
 from afa.engine.elimination import log_partitions
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence, PairwiseMRF
-from afa.preference import linearity, stack_a, two_elbo
+from afa.model.bundle import Bundle
+from afa.model.closure import half_potentials
+from afa.model.mrf import Evidence, PairwiseMRF
+from afa.scores.preference import linearity, stack_a, two_elbo
 
 PAPER = Path(__file__).parents[2] / "resources/paper"
 PAIR = PairwiseMRF([1.0, 1.0], [[0.0, 1.0], [1.0, 0.0]])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from afa.formats import REGISTRY, TopKMethod
+from afa.evaluate.afabench import REGISTRY, TopKMethod
 
 ROOT = Path(__file__).parents[2]
 CALLS = Path(__file__).with_name("afabench_calls.json")

@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from afa.bracket import l1_interval
-from afa.closure import half_potentials, two_elbo
 from afa.engine.gains import GAIN_KINDS
 from afa.errors import BundleError, PlannerError
-from afa.mrf import Evidence
+from afa.inference.class_odds import two_elbo
+from afa.model.closure import half_potentials
+from afa.model.mrf import Evidence
 from afa.planner import SCORES, BinaryPlanner, TopKPlanner
+from afa.scores.bracket import l1_interval
 
 QUICK = settings(max_examples=15)
 TINY = {"AQP8": -1, "CXCL8": 1, "MMP9": 0, "MUC2": -1, "TFF3": 1}

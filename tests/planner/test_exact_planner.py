@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from oracle import energies, enumerated_cmi, exact_log_odds, posterior
 from scipy.special import expit
 
-from afa.closure import half_potentials
 from afa.engine.patient import Patient
 from afa.errors import InferenceError, PlannerError
+from afa.model.closure import half_potentials
 from afa.planner import BinaryPlanner, TopKPlanner
 
 QUICK = settings(max_examples=20)

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from rated import FEVERS, rated, written
 from scipy.special import expit, logit, logsumexp, softmax
 
-from afa.allocate import RULES
-from afa.bracket import duel_interval
-from afa.bundle import load_bundle
-from afa.bundle.rates import bundle_models, hypotheses_of
-from afa.closure import kappa_of
 from afa.errors import PlannerError
+from afa.inference.class_odds import kappa_of
 from afa.inference.meanfield import Solver
-from afa.mrf import Evidence
+from afa.model.bundle import load_bundle
+from afa.model.bundle.rates import bundle_models, hypotheses_of
+from afa.model.mrf import Evidence
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.explicit import ENUMERATED
-from afa.session import load_session, save_session
+from afa.planner.rules import RULES
+from afa.planner.session import load_session, save_session
+from afa.scores.bracket import duel_interval
 
 SEEDS = st.integers(0, 2**32 - 1)
 TIGHT = Solver(tolerance=1e-12, max_iterations=2000)

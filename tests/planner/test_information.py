@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from afa import TopKPlanner
-from afa.bundle import Bundle, load_bundle
 from afa.errors import PlannerError
+from afa.model.bundle import Bundle, load_bundle
 from afa.planner import Stop
 
 UNARY = """entity,feature,potential,p_high_with

@@ -6,10 +6,10 @@ from bundles import bundle_of, random_bundles
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from afa.cluster import parameters
 from afa.errors import PlannerError
-from afa.layer0 import centroid_certificates, partition, sound_certificates, without_eliminated
 from afa.planner import TopKPlanner
+from afa.planner.cluster import parameters
+from afa.planner.layer0 import centroid_certificates, partition, sound_certificates, without_eliminated
 
 OPPOSITE = {"f0": -1, "f1": -1, "f2": 1, "f3": 1}
 

@@ -10,10 +10,10 @@ from bundles import bundle_of, random_bundles, rearranged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.allocate import RULES, Choice
-from afa.bundle import Bundle
 from afa.errors import PlannerError
+from afa.model.bundle import Bundle
 from afa.planner import TopKPlanner
+from afa.planner.rules import RULES, Choice
 
 PATIENT = {"AQP8": -1, "CXCL8": 1, "MMP9": 0, "MUC2": -1, "TFF3": 1}
 

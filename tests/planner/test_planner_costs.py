@@ -10,10 +10,10 @@ from bundles import bundle_of, random_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.allocate import RULES
-from afa.bundle import Bundle
 from afa.errors import PlannerError
+from afa.model.bundle import Bundle
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
+from afa.planner.rules import RULES
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from oracle import completions, energies
 from rated import rated
 from test_planner import fault
 
-from afa.allocate import Choice, View
-from afa.bracket import l1_interval
-from afa.bundle import Bundle
-from afa.cluster import clusters, distances
-from afa.copeland import ranking
 from afa.errors import PlannerError
-from afa.mrf import Evidence
+from afa.model.bundle import Bundle
+from afa.model.mrf import Evidence
 from afa.planner import TopKPlanner
+from afa.planner.cluster import clusters, distances
+from afa.planner.rules import Choice, View
+from afa.scores.bracket import l1_interval
+from afa.scores.copeland import ranking
 
 
 def told(bundle: Bundle, observations: dict[str, int], **options: Any) -> TopKPlanner:

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.bundle import Bundle
 from afa.errors import PlannerError
+from afa.model.bundle import Bundle
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
-from afa.session import load_session, save_session
+from afa.planner.session import load_session, save_session
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from bundles import bundle_of
 from rated import FEVERS, written
 
-from afa.bundle import load_bundle
 from afa.errors import PlannerError
+from afa.model.bundle import load_bundle
 from afa.planner import BinaryPlanner, TopKPlanner
 
 

@@ -40,8 +40,8 @@ def read(inputs: list[str]) -> list[str]:
 def content(words: list[str], inputs: list[str]) -> str:
     """What a job writes: its command, the lines of code that name it, and what it reads."""
     digest = hashlib.sha256(" ".join(words).encode())
-    for module in sorted(name for name in os.listdir("afa/stages") if name.endswith(".py")):
-        for line in _bytes(f"afa/stages/{module}").splitlines():
+    for module in sorted(name for name in os.listdir("afa/paper/experiments") if name.endswith(".py")):
+        for line in _bytes(f"afa/paper/experiments/{module}").splitlines():
             if line.strip() == f'changed_by_the_test = "{words[0]} {words[1]}"'.encode():
                 digest.update(line)
     for file in read(inputs):
@@ -58,7 +58,7 @@ def _bytes(path: str) -> bytes:
 
 
 def write(path: str, text: str) -> None:
-    """A result at once, as `afa.files` does; a shard, whose path has no ending, is a folder with a file."""
+    """A result at once, as `afa.io.files` does; a shard, whose path has no ending, is a folder with a file."""
     folder, name = os.path.split(path)
     os.makedirs(folder, exist_ok=True)
     beside = f"{folder}/.{name}.part"

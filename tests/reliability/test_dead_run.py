@@ -13,16 +13,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from afa import workflow
 from afa.errors import ConfigError, ResourceError
-from afa.files import atomic_file, atomic_folder
-from afa.stats.tables import gather_tables
-from afa.workflow import has_profile, join_the_living, remove_shards
+from afa.evaluate.long_tables import gather_tables
+from afa.io.files import atomic_file, atomic_folder
+from afa.paper import workflow
+from afa.paper.workflow import has_profile, join_the_living, remove_shards
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from afa.files import atomic_file, atomic_folder
+from afa.io.files import atomic_file, atomic_folder
 with {writer}(sys.argv[1], {replaces}) as temporary:
     (temporary / "part" if temporary.is_dir() else temporary).write_text("half")
     print("writing", flush=True)
@@ -31,7 +31,7 @@ with {writer}(sys.argv[1], {replaces}) as temporary:
 ON_CUE = Path(__file__).with_name("on_cue")
 RUNNER = """
 import sys, time
-from afa.workflow import join_the_living
+from afa.paper.workflow import join_the_living
 join_the_living(sys.argv[1])
 print("alive", flush=True)
 time.sleep(600)

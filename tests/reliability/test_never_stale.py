@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from afa.cli import app
 from afa.errors import ReportError
-from afa.files import sha256_of
+from afa.io.files import sha256_of
 
 BUNDLE, COHORT = "my_bundle/unary.csv", "config/cohorts/small.yaml"
 
@@ -36,7 +36,7 @@ def _setting(project: Path) -> None:
 
 
 def _code_line(project: Path) -> None:
-    path = project / "afa/stages/sign.py"
+    path = project / "afa/paper/experiments/sign.py"
     head, body = path.read_text(encoding="utf-8").split("def run(", 1)
     line = '    changed_by_the_test = "stage sign"\n'
     body = body.replace('"""\n', f'"""\n{line}', 1)

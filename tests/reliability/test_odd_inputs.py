@@ -10,7 +10,7 @@ import pytest
 from bundles import bundle_of
 from small_run import COHORT, RUN, SmallRun
 
-from afa.bundle import Bundle, save_bundle
+from afa.model.bundle import Bundle, save_bundle
 
 FEATURES = ("AQP8", "CXCL8", "MMP9", "MUC2", "TFF3")
 ODD_NAMES = ("rectal bleeding of others", 'it\'s "so" n=4, 5', "fièvre entity=x", "x" * 200)

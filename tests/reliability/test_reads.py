@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from small_run import ROOT, RUN, SmallRun
 
-from afa.files import sha256_of
+from afa.io.files import sha256_of
 
 READS = Path(__file__).with_name("reads")
 STATE = ".snakemake"

@@ -7,10 +7,10 @@ import pandas as pd
 from bundles import bundle_of
 
 from afa.cohort.cohort import Cohort
-from afa.report.explorer import explore
-from afa.stages.allocation import run
-from afa.stages.settings import Allocation, Inference
-from afa.stages.simulate.walks import Setting
+from afa.evaluate.explorer import explore
+from afa.evaluate.simulate.walks import Setting
+from afa.paper.experiments.allocation import run
+from afa.paper.experiments.settings import Allocation, Inference
 
 ATTACK = "<script>alert(1)</script>"
 ENTITIES = (

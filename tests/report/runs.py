@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 from bundles import bundle_of
 
-from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.report.comparison import COLUMNS, count_verdicts, write_comparison
-from afa.report.screen import COLUMNS as SCREEN
-from afa.stats.summary import COLUMNS as SUMMARY
+from afa.evaluate.summary import COLUMNS as SUMMARY
+from afa.model.bundle import save_bundle
+from afa.paper.report.comparison import COLUMNS, count_verdicts, write_comparison
+from afa.paper.report.screen import COLUMNS as SCREEN
 
 ATTACK = "<script>alert(1)</script>"
 QUOTES = "'\"><img src=x onerror=alert(1)>"

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from afa.errors import ConfigError
-from afa.report.comparison import UNITS, load_printed
-from afa.report.paper_tables import TABLES as PRINTED_TABLES
-from afa.report.paper_tables import TEXT_COLUMNS
-from afa.report.verdicts import END, READ, Answer, Answers, is_number, relation_of
-from afa.stats.summary import KEYS, METRICS, TABLES
-from afa.yamlfile import load_model
+from afa.evaluate.summary import KEYS, METRICS, TABLES
+from afa.io.yamlfile import load_model
+from afa.paper.report.comparison import UNITS, load_printed
+from afa.paper.report.paper_tables import TABLES as PRINTED_TABLES
+from afa.paper.report.paper_tables import TEXT_COLUMNS
+from afa.paper.report.verdicts import END, READ, Answer, Answers, is_number, relation_of
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "resources" / "paper"

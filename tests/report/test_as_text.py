@@ -7,12 +7,12 @@ import pytest
 from runs import ATTACK, PARTS, finished_run, verdicts_of
 
 from afa.errors import ReportError
-from afa.report.league import measured
-from afa.report.page import report_page
-from afa.report.sections import counted
-from afa.stages.league import Settings, follow_field
-from afa.stages.league.entrants import read_entrant
-from afa.stats.tables import write_tables
+from afa.evaluate.entrants import read_entrant
+from afa.evaluate.long_tables import write_tables
+from afa.paper.experiments.league import Settings, follow_field
+from afa.paper.report.league import measured
+from afa.paper.report.page import report_page
+from afa.paper.report.sections import counted
 
 ROOT = Path(__file__).parents[2]
 

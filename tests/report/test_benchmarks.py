@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from afa.errors import ReportError
-from afa.report.benchmarks import by_rule, read_jobs
+from afa.paper.report.benchmarks import by_rule, read_jobs
 
 JOB = Path(__file__).parents[2] / "workflow/scripts/job.sh"
 

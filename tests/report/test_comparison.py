@@ -9,17 +9,11 @@ from typer.testing import CliRunner
 
 from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.report.comparison import (
-    CELL,
-    COLUMNS,
-    Reader,
-    compare,
-    count_verdicts,
-    load_printed,
-    write_comparison,
-)
-from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines
-from afa.report.verdicts import (
+from afa.evaluate.summary import summary_rows, write_summary
+from afa.io.yamlfile import load_model
+from afa.paper.report.comparison import CELL, COLUMNS, Reader, compare, count_verdicts, load_printed, write_comparison
+from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, Lines
+from afa.paper.report.verdicts import (
     CLOSE,
     DIRECTIONS,
     FAR,
@@ -36,8 +30,6 @@ from afa.report.verdicts import (
     UNJUDGED,
     Answers,
 )
-from afa.stats.summary import summary_rows, write_summary
-from afa.yamlfile import load_model
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", Answers)

@@ -10,7 +10,7 @@ import pytest
 from rocrate.rocrate import ROCrate
 
 from afa.errors import ReportError
-from afa.report.provenance import write_crate
+from afa.paper.report.provenance import write_crate
 
 LICENSE = "https://spdx.org/licenses/CC-BY-4.0"
 TIMES = {"started": "2026-01-01 10:00:00", "ended": "2026-01-01 10:00:09"}

@@ -26,14 +26,14 @@ from matplotlib.text import Text
 from nbclient import NotebookClient
 from typer.testing import CliRunner
 
-from afa.bundle import save_bundle
 from afa.cli import app
 from afa.cohort.cohort import Cohort, load_cohort, write_codes, write_cohort
 from afa.errors import ReportError
-from afa.report.cells import caption_of, located, show_caption
-from afa.report.figures import METHOD_STYLE, new_figure
-from afa.report.method_names import NAMES
-from afa.stages import stages
+from afa.evaluate.figures import METHOD_STYLE, new_figure
+from afa.evaluate.method_names import NAMES
+from afa.model.bundle import save_bundle
+from afa.paper.experiments import stages
+from afa.paper.report.cells import caption_of, located, show_caption
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb") if path.stem != "planner")
@@ -137,7 +137,7 @@ def draw(name, run, figure=""):
 @pytest.fixture(scope="module")
 def figures(run):
     """All of them, drawn and not written: each would be rendered in three forms, which one test does for one."""
-    with mock.patch("afa.report.figures.save_figure"):
+    with mock.patch("afa.evaluate.figures.save_figure"):
         return {name: draw(name, run) for name in NOTEBOOKS}
 
 

@@ -10,12 +10,12 @@ from explorers import odd_names
 from runs import PARTS, finished_run
 from selenium.webdriver.common.by import By
 
-from afa.report.explorer import write_explorer
-from afa.report.league import write_league
-from afa.report.page import report_page
-from afa.stages.league import Settings, follow_field
-from afa.stages.league.entrants import read_entrant
-from afa.stats.tables import write_tables
+from afa.evaluate.entrants import read_entrant
+from afa.evaluate.explorer import write_explorer
+from afa.evaluate.long_tables import write_tables
+from afa.paper.experiments.league import Settings, follow_field
+from afa.paper.report.league import write_league
+from afa.paper.report.page import report_page
 
 pytestmark = NEEDS_BROWSER
 ROOT = Path(__file__).parents[2]

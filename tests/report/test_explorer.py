@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rated import rated
 
-from afa.allocate import RULES
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.copeland import copeland_wins, ranking
 from afa.errors import ConfigError
+from afa.evaluate.explorer import RANKED, evenly, explorer_page, settled_from
+from afa.evaluate.long_tables import write_tables
+from afa.evaluate.simulate import runs_of, ways_of
+from afa.evaluate.simulate.walks import Setting
+from afa.evaluate.simulation_page import explore_simulation
 from afa.planner import TopKPlanner
-from afa.report.explorer import RANKED, evenly, explorer_page, settled_from
-from afa.report.simulation import explore_simulation
-from afa.rulenames import WITHOUT_GAIN
-from afa.stages.simulate import runs_of, ways_of
-from afa.stages.simulate.walks import Setting
-from afa.stats.tables import write_tables
+from afa.planner.rules import RULES
+from afa.planner.rules.names import WITHOUT_GAIN
+from afa.scores.copeland import copeland_wins, ranking
 
 ROOT = Path(__file__).parents[2]
 GAINS = ("wald_magnitude", "cmi", "f_target")
@@ -310,12 +310,12 @@ SCRIPTS = ("explorer_charts.js", "explorer.js")
 
 def test_the_parts_of_the_page_come_with_the_package():
     for name in ("explorer.html", "explorer_words.yaml", *SCRIPTS):
-        assert resources.files("afa.report").joinpath("templates", name).is_file()
+        assert resources.files("afa.paper.report").joinpath("templates", name).is_file()
 
 
 def test_no_script_of_the_page_writes_html_from_text():
     script = "".join(
-        resources.files("afa.report").joinpath("templates", name).read_text(encoding="utf-8") for name in SCRIPTS
+        resources.files("afa.paper.report").joinpath("templates", name).read_text(encoding="utf-8") for name in SCRIPTS
     )
     for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "XMLHttpRequest"):
         assert way not in script

@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from afa.report.explorer import write_explorer
+from afa.evaluate.explorer import write_explorer
 
 pytestmark = NEEDS_BROWSER
 LAST = len(FEATURES)

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from afa.bundle import load_bundle
-from afa.report.tables import feature_table
+from afa.model.bundle import load_bundle
+from afa.paper.report.tables import feature_table
 
 TINY = load_bundle(Path(__file__).parents[1] / "data" / "bundle_tiny")
 

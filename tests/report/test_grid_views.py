@@ -8,9 +8,22 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.report.figures import OWN_STYLE, RULE_STYLE, draw_rules, fit, new_figure, rule_name, rule_style, shared_legend
-from afa.report.notebook import run_notebook
-from afa.report.tables import (
+from afa.evaluate.figures import (
+    OWN_STYLE,
+    RULE_STYLE,
+    draw_rules,
+    fit,
+    new_figure,
+    rule_name,
+    rule_style,
+    shared_legend,
+)
+from afa.evaluate.summary import summary_rows, write_summary
+from afa.paper.experiments import allocation_truth
+from afa.paper.experiments.allocation import run, summarise
+from afa.paper.experiments.settings import Allocation, Bootstrap, Inference
+from afa.paper.report.notebook import run_notebook
+from afa.paper.report.tables import (
     CLAIMS,
     by_cell,
     by_round,
@@ -21,11 +34,7 @@ from afa.report.tables import (
     verdict,
     with_interval,
 )
-from afa.rulenames import IN_THE_GRID
-from afa.stages import allocation_truth
-from afa.stages.allocation import run, summarise
-from afa.stages.settings import Allocation, Bootstrap, Inference
-from afa.stats.summary import summary_rows, write_summary
+from afa.planner.rules.names import IN_THE_GRID
 
 ROOT = Path(__file__).parents[2]
 PRINTED = pd.read_csv(ROOT / "resources" / "paper" / "tab_m2_alloc.csv")
@@ -225,7 +234,7 @@ def small_run(bundle_tiny, tmp_path_factory):
     names = tuple(f"p{i}" for i in range(6))
     cohort = Cohort("tiny", bundle_tiny.features, names, values, pd.DataFrame(index=list(names)))
     write_cohort(cohort, folder / "cohort")
-    rules = ("random", "largest_unary", "greedy", "priority_clusters", "afa.allocate:Boundary")
+    rules = ("random", "largest_unary", "greedy", "priority_clusters", "afa.planner.rules:Boundary")
     grid, asked = Allocation(rules=rules, gains=("cmi",), seeds=(0, 1)), {"top_k": 2, "inference": Inference()}
     tables = run(bundle_tiny, cohort, range(6), allocation=grid, **asked)
     tables |= allocation_truth.run(bundle_tiny, cohort, **asked)

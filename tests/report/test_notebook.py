@@ -14,10 +14,10 @@ import papermill
 import pytest
 
 from afa.errors import ReportError
-from afa.report.notebook import run_notebook
-from afa.report.notebook_page import notebook_caption, notebook_page
+from afa.paper.report.notebook import run_notebook
+from afa.paper.report.notebook_page import notebook_caption, notebook_page
 
-DRAW = """from afa.report.figures import new_figure, save_figure
+DRAW = """from afa.evaluate.figures import new_figure, save_figure
 fig, (axes,) = new_figure(3, 2)
 axes.plot([0, 1 / 3], [0, 0.123456])
 axes.set_title("0.123456")

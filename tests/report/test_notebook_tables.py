@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.report.tables import (
+from afa.paper.report.tables import (
     bundle_table,
     contraction_by_entity,
     log_odds_error,

@@ -11,12 +11,12 @@ import pytest
 from bundles import bundle_of
 from codes import label_tables
 
-from afa.bundle import save_bundle
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
-from afa.report.notebook import run_notebook
-from afa.stages.labels import Settings, summarise
-from afa.stages.settings import Bootstrap
-from afa.stats.summary import write_summary
+from afa.evaluate.summary import write_summary
+from afa.model.bundle import save_bundle
+from afa.paper.experiments.labels import Settings, summarise
+from afa.paper.experiments.settings import Bootstrap
+from afa.paper.report.notebook import run_notebook
 
 ROOT = Path(__file__).parents[2]
 VALUES = np.array([[0, 0, 0, 0, 0], [1, -1, 0, 0, 1], [0, 0, 1, -1, 0]], dtype=np.int8)

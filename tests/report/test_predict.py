@@ -10,8 +10,8 @@ import afa
 from afa.cli import app
 from afa.engine.course import MISSING
 from afa.errors import CohortError, PlannerError
+from afa.evaluate.simulate.walks import told
 from afa.planner import BinaryPlanner, TopKPlanner
-from afa.stages.simulate.walks import told
 
 FINE = afa.Solver(tolerance=1e-10)
 

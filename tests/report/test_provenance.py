@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from afa.errors import ReportError
-from afa.files import sha256_of
-from afa.report.page import upstream
-from afa.report.provenance import Job, Records, check_jobs, environment, trace, write_provenance
+from afa.io.files import sha256_of
+from afa.paper.report.page import upstream
+from afa.paper.report.provenance import Job, Records, check_jobs, environment, trace, write_provenance
 
 
 def job(rule, outputs, inputs):

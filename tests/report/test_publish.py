@@ -9,14 +9,14 @@ import pytest
 
 from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
-from afa.report.paper_tables import TABLES
-from afa.report.publish import DICTIONARY, dictionary_of, publish
-from afa.stages import binary
-from afa.stages.base import meaning_of
-from afa.stages.binary import summarise
-from afa.stages.inputs import paper_tables
-from afa.stages.settings import Bootstrap, Closure, Inference, RandomOrder
-from afa.stats.tables import write_tables
+from afa.evaluate.inputs import paper_tables
+from afa.evaluate.long_tables import write_tables
+from afa.paper.experiments import binary
+from afa.paper.experiments.base import meaning_of
+from afa.paper.experiments.binary import summarise
+from afa.paper.experiments.settings import Bootstrap, Closure, Inference, RandomOrder
+from afa.paper.report.paper_tables import TABLES
+from afa.paper.report.publish import DICTIONARY, dictionary_of, publish
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}

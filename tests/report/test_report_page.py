@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from afa.report.page import report_page
+from afa.paper.report.page import report_page
 
 pytestmark = NEEDS_BROWSER
 REAL = os.environ.get("AFA_REPORT")

@@ -10,23 +10,14 @@ from runs import finished_run
 from typer.testing import CliRunner
 
 from afa.cli import app
-from afa.config import RunConfig
-from afa.report.comparison import Reader, compare, load_printed
-from afa.report.paper_tables import TABLES, Lines
-from afa.report.screen import (
-    COLUMNS,
-    Carried,
-    Statements,
-    basis,
-    carried_of,
-    load_carried,
-    screen_table,
-    stale,
-)
-from afa.report.sections import figure, sentences, title_of
-from afa.report.verdicts import Answers
-from afa.stats.summary import summary_rows
-from afa.yamlfile import load_model
+from afa.evaluate.summary import summary_rows
+from afa.io.yamlfile import load_model
+from afa.paper.config import RunConfig
+from afa.paper.report.comparison import Reader, compare, load_printed
+from afa.paper.report.paper_tables import TABLES, Lines
+from afa.paper.report.screen import COLUMNS, Carried, Statements, basis, carried_of, load_carried, screen_table, stale
+from afa.paper.report.sections import figure, sentences, title_of
+from afa.paper.report.verdicts import Answers
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", Answers)

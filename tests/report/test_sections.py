@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from afa.report.sections import findings, language_model, paper_shapes
-from afa.stats.summary import COLUMNS, read_summary, write_summary
+from afa.evaluate.summary import COLUMNS, read_summary, write_summary
+from afa.paper.report.sections import findings, language_model, paper_shapes
 
 SIGN = {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random", "schedule": "every"}
 SIGN |= {"target": "likelihood", "start": "uniform"}

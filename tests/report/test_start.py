@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from afa.report import start
-from afa.report.benchmarks import StoredRun
-from afa.report.start import free_memory, start_notes
+from afa.paper.report import start
+from afa.paper.report.benchmarks import StoredRun
+from afa.paper.report.start import free_memory, start_notes
 
 RULES = pd.DataFrame(
     {

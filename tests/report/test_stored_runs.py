@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from afa.errors import ReportError
-from afa.report import benchmarks
-from afa.report.benchmarks import Need, read_needs, read_stored, store_run
+from afa.paper.report import benchmarks
+from afa.paper.report.benchmarks import Need, read_needs, read_stored, store_run
 
 HEADER = "rule,jobs,seconds,longest_seconds,max_rss_mb,patients\n"
 

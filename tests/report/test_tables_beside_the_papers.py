@@ -9,10 +9,10 @@ import pytest
 
 from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
-from afa.report.figures import draw_paper_points
-from afa.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, beside_paper, binary_form
-from afa.report.paper_tables import paper_table as table_of_lines
-from afa.stats.summary import summary_rows
+from afa.evaluate.figures import draw_paper_points
+from afa.evaluate.summary import summary_rows
+from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, beside_paper, binary_form
+from afa.paper.report.paper_tables import paper_table as table_of_lines
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
 COMMON = {"schedule": "every", "start": "uniform"}

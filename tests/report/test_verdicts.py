@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from afa.report.verdicts import (
+from afa.paper.report.verdicts import (
     CLOSE,
     FAR,
     HOLDS,

@@ -6,15 +6,15 @@ import pytest
 from bundles import bundle_of
 from oracle import posterior
 
-from afa.closure import class_models
 from afa.cohort.cohort import Cohort
+from afa.evaluate.summary import headline
 from afa.inference.exact import exact_expected_score
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence
-from afa.preference import linearity, two_elbo
-from afa.stages.accurate import Settings, States, log_z, run, summarise
-from afa.stages.settings import Bootstrap, Closure, Inference
-from afa.stats.summary import headline
+from afa.model.closure import class_models
+from afa.model.mrf import Evidence
+from afa.paper.experiments.accurate import Settings, States, log_z, run, summarise
+from afa.paper.experiments.settings import Bootstrap, Closure, Inference
+from afa.scores.preference import linearity, two_elbo
 
 LIMIT = 1e9
 SETTINGS = {"patients": 3, "linearity_patients": 2, "seed": 0, "rounds": (2, 4)}

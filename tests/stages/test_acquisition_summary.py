@@ -20,8 +20,8 @@ from grids import (
 )
 
 from afa.errors import SanityError
-from afa.stages.allocation import LEVELS
-from afa.stats.resampling import table_of_rounds
+from afa.evaluate.resampling import table_of_rounds
+from afa.paper.experiments.allocation import LEVELS
 
 
 def certified_from(*rounds: int | None, last: int = 4) -> dict[str, Any]:

@@ -5,27 +5,20 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.allocate import RULES
-from afa.allocate.check import rule_of
 from afa.cohort.cohort import Cohort
 from afa.engine.rounds import follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.errors import ConfigError
+from afa.evaluate.inputs import labels_of
+from afa.evaluate.topk import clinical_k
 from afa.inference.meanfield import Solver
-from afa.orders import random_order
-from afa.rulenames import WITHOUT_GAIN
-from afa.stages import allocation_truth
-from afa.stages.allocation.tables import (
-    GAINS,
-    SCHEDULES,
-    Cell,
-    cells_of,
-    follow_own_rule,
-    run,
-)
-from afa.stages.inputs import labels_of
-from afa.stages.settings import Allocation, Inference
-from afa.stages.topk import clinical_k
+from afa.model.orders import random_order
+from afa.paper.experiments import allocation_truth
+from afa.paper.experiments.allocation.tables import GAINS, SCHEDULES, Cell, cells_of, follow_own_rule, run
+from afa.paper.experiments.settings import Allocation, Inference
+from afa.planner.rules import RULES
+from afa.planner.rules.check import rule_of
+from afa.planner.rules.names import WITHOUT_GAIN
 
 SOLVER = Solver()
 
@@ -155,7 +148,7 @@ def test_a_rule_of_ones_own_is_followed_as_the_compiled_one(rule, schedule):
 
 def test_a_rule_of_ones_own_is_named_by_module_and_class():
     bundle, cohort = made(patients=2)
-    own = grid(bundle, cohort, ["afa.allocate.boundary:Boundary"])
+    own = grid(bundle, cohort, ["afa.planner.rules.boundary:Boundary"])
     compiled = grid(bundle, cohort, ["boundary"])
     for name, table in own.items():
         pd.testing.assert_frame_equal(table.drop(columns="allocation"), compiled[name].drop(columns="allocation"))
@@ -166,8 +159,8 @@ def test_a_rule_of_ones_own_is_named_by_module_and_class():
     [
         ("greedier", "no module and class"),
         ("no_such_module:Rule", "No module named 'no_such_module'"),
-        ("afa.allocate:NoRule", "NoRule without choose"),
-        ("afa.allocate:View", "View without choose"),
+        ("afa.planner.rules:NoRule", "NoRule without choose"),
+        ("afa.planner.rules:View", "View without choose"),
     ],
 )
 def test_a_rule_that_is_not_there_is_refused_with_its_name(name, found):

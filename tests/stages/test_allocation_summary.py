@@ -20,11 +20,11 @@ from grids import (
 )
 
 from afa.errors import ConfigError
-from afa.orders import PAPER_ROUNDS
-from afa.stages.allocation import references, shown_rounds, summarise
-from afa.stages.allocation.cells import Cell
-from afa.stages.inputs import rounds_up_to
-from afa.stages.settings import Bootstrap
+from afa.evaluate.cells import Cell
+from afa.evaluate.inputs import rounds_up_to
+from afa.model.orders import PAPER_ROUNDS
+from afa.paper.experiments.allocation import references, shown_rounds, summarise
+from afa.paper.experiments.settings import Bootstrap
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from afa.cohort.cohort import Cohort
-from afa.stages import binary
-from afa.stages.binary import ORDERS, static_order, summarise
-from afa.stages.settings import Bootstrap, Closure, Inference, RandomOrder
+from afa.paper.experiments import binary
+from afa.paper.experiments.binary import ORDERS, static_order, summarise
+from afa.paper.experiments.settings import Bootstrap, Closure, Inference, RandomOrder
 
 READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": Closure()}
 KEYS = ["allocation", "gain", "guide", "target", "metric", "method"]

@@ -7,15 +7,16 @@ import pandas as pd
 import pytest
 from oracle import posterior
 
-from afa.closure import half_potentials, two_elbo
 from afa.cohort.cohort import Cohort
-from afa.orders import random_order
+from afa.evaluate.inputs import rounds_up_to
+from afa.evaluate.summary import headline
+from afa.inference.class_odds import two_elbo
+from afa.model.closure import half_potentials
+from afa.model.orders import random_order
+from afa.paper.experiments import binary
+from afa.paper.experiments.calibration import reliability, run, summarise
+from afa.paper.experiments.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder
 from afa.planner import BinaryPlanner
-from afa.stages import binary
-from afa.stages.calibration import reliability, run, summarise
-from afa.stages.inputs import rounds_up_to
-from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder
-from afa.stats.summary import headline
 
 READ = {"random_order": RandomOrder(seeds=(0, 1)), "inference": Inference(), "closure": Closure()}
 SETTINGS = {"calibration": Calibration(rounds=(2,)), "inference": Inference(), "closure": Closure()}
@@ -79,7 +80,7 @@ def test_the_stage_and_the_planner_have_one_posterior_where_a_bundle_has_priors(
 
 
 def test_a_task_too_dense_for_exact_inference_is_listed_with_its_cost(cohort, tasks, bundle_tiny, monkeypatch):
-    monkeypatch.setattr("afa.stages.calibration.ENTRY_LIMIT", 1)
+    monkeypatch.setattr("afa.paper.experiments.calibration.ENTRY_LIMIT", 1)
     tables = run(bundle_tiny, cohort, tasks, **SETTINGS)
     assert list(tables["left_out"]["entity"]) == list(bundle_tiny.entities)
     assert tables["left_out"]["reason"].str.contains("table").all()

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pydantic import ValidationError
 
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine import follow
-from afa.orders import random_order
+from afa.evaluate.inputs import shard_of
+from afa.evaluate.long_tables import gather_tables, write_tables
+from afa.model.bundle import Bundle
+from afa.model.orders import random_order
+from afa.paper.experiments import chaos as chaos_module
+from afa.paper.experiments import sign
+from afa.paper.experiments.chaos import EARLY, Settings, count_flips, magnitudes
+from afa.paper.experiments.settings import Inference, RandomOrder
 from afa.planner import TopKPlanner
-from afa.stages import chaos as chaos_module
-from afa.stages import sign
-from afa.stages.chaos import EARLY, Settings, count_flips, magnitudes
-from afa.stages.inputs import shard_of
-from afa.stages.settings import Inference, RandomOrder
-from afa.stats.tables import gather_tables, write_tables
 
 SEEDS = {"selecting": (0, 1), "measuring": (4, 2, 7)}
 NAMES = ("flips", "rounds", "duels")

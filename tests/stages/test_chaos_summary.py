@@ -7,11 +7,19 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
-from afa.stages.chaos import COMPARISONS, DEFINITIONS, Settings, chaos_strata, membership_stability, run, summarise
-from afa.stages.settings import Bootstrap, Inference
-from afa.stats.accuracy import Resampled
+from afa.evaluate.accuracy import Resampled
+from afa.model.bundle import Bundle
+from afa.paper.experiments.chaos import (
+    COMPARISONS,
+    DEFINITIONS,
+    Settings,
+    chaos_strata,
+    membership_stability,
+    run,
+    summarise,
+)
+from afa.paper.experiments.settings import Bootstrap, Inference
 
 SEEDS = {"selecting": (0, 1), "measuring": (4, 2, 7)}
 

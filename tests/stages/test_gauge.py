@@ -12,17 +12,17 @@ import pytest
 from bundles import bundle_of
 from pydantic import ValidationError
 
-from afa.bundle import Bundle
-from afa.closure import half_potentials
 from afa.cohort.cohort import Cohort
+from afa.evaluate.long_tables import gather_tables, read_table, write_tables
+from afa.evaluate.summary import headline
 from afa.inference.meanfield import mean_field
-from afa.mrf import Evidence
-from afa.orders import random_order
-from afa.preference import stack_a, two_elbo, wald
-from afa.stages.gauge import Settings, clinical_winners, run, summarise
-from afa.stages.settings import Bootstrap, Inference
-from afa.stats.summary import headline
-from afa.stats.tables import gather_tables, read_table, write_tables
+from afa.model.bundle import Bundle
+from afa.model.closure import half_potentials
+from afa.model.mrf import Evidence
+from afa.model.orders import random_order
+from afa.paper.experiments.gauge import Settings, clinical_winners, run, summarise
+from afa.paper.experiments.settings import Bootstrap, Inference
+from afa.scores.preference import stack_a, two_elbo, wald
 
 SEEDS = (0, 3)
 GRID = (2, 4)

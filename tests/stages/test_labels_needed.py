@@ -12,23 +12,15 @@ from threadpoolctl import threadpool_limits
 from afa.cohort.cohort import Cohort
 from afa.engine.course import MISSING
 from afa.errors import CohortError, ConfigError
-from afa.orders import generator_of, random_order
-from afa.stages import sections
-from afa.stages.base import chosen
-from afa.stages.labels import Settings as Labels
-from afa.stages.labels.tasks import Setting, Task
-from afa.stages.labels_needed import Settings, _first_ahead, drawn, run, summarise
-from afa.stages.labels_needed.classifiers import (
-    METHODS,
-    SCREENED,
-    Trained,
-    conditionals,
-    information,
-    shown_shares,
-    train,
-)
-from afa.stages.settings import Bootstrap
-from afa.stats.accuracy import RepeatedTests, accuracies, ranking
+from afa.evaluate.accuracy import RepeatedTests, accuracies, ranking
+from afa.evaluate.classifiers import METHODS, SCREENED, Trained, conditionals, information, shown_shares, train
+from afa.evaluate.label_tasks import Setting, Task
+from afa.model.orders import generator_of, random_order
+from afa.paper.experiments import sections
+from afa.paper.experiments.base import chosen
+from afa.paper.experiments.labels import Settings as Labels
+from afa.paper.experiments.labels_needed import Settings, _first_ahead, drawn, run, summarise
+from afa.paper.experiments.settings import Bootstrap
 
 OPTIONS = {"sizes": (6, 10), "repeats": 2, "permuted": 1, "labels": 5, "tested": 4, "of_each_class": 2}
 PATIENTS = tuple(f"p{i:02}" for i in range(24))

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import first_signs, sign_paths
 from afa.engine.rounds import follow_rule, full_observation
+from afa.evaluate.inputs import final_differences
+from afa.model.bundle import Bundle
+from afa.paper.experiments.layer0 import layer0_lift
 from afa.planner import TopKPlanner
-from afa.stages.inputs import final_differences
-from afa.stages.layer0 import layer0_lift
 
 NOTHING, SOME = (5, "sound", "k"), (5, "f1", "n_minus_k")
 VARIANT = ["n_clusters", "criterion", "rule"]

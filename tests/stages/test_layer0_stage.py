@@ -12,20 +12,20 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.bundle import Bundle
-from afa.cluster import paper_clusters, parameters
 from afa.cohort.cohort import Cohort
 from afa.errors import PlannerError
+from afa.evaluate.summary import headline
 from afa.inference.meanfield import Solver
-from afa.layer0 import centroid_certificates, partition, sound_certificates
+from afa.model.bundle import Bundle
+from afa.paper.experiments import layer0 as layer0_stage
+from afa.paper.experiments import layer0_synthetic
+from afa.paper.experiments.layer0 import Removed, layer0_tables, top_k
+from afa.paper.experiments.layer0_synthetic import layer0_portfolio
+from afa.paper.experiments.layer0_synthetic.portfolio import load_portfolio, simulated_bundle, simulated_cohort
+from afa.paper.experiments.settings import Bootstrap, Inference, Layer0
 from afa.planner import TopKPlanner
-from afa.stages import layer0 as layer0_stage
-from afa.stages import layer0_synthetic
-from afa.stages.layer0 import Removed, layer0_tables, top_k
-from afa.stages.layer0_synthetic import layer0_portfolio
-from afa.stages.layer0_synthetic.portfolio import load_portfolio, simulated_bundle, simulated_cohort
-from afa.stages.settings import Bootstrap, Inference, Layer0
-from afa.stats.summary import headline
+from afa.planner.cluster import paper_clusters, parameters
+from afa.planner.layer0 import centroid_certificates, partition, sound_certificates
 
 ROOT = Path(__file__).parents[2]
 PRINTED = ROOT / "resources" / "paper" / "tab_layer0_synthetic.csv"

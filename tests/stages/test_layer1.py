@@ -11,29 +11,23 @@ import pandas as pd
 import pytest
 from bundles import bundle_of, rearranged
 
-from afa.bracket import hanson_wright_interval, kl_interval, l1_interval
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
 from afa.engine.rounds import own_order_calls, shared_order_calls
 from afa.errors import SanityError
+from afa.evaluate.inputs import final_differences
+from afa.evaluate.long_tables import gather_tables, write_tables
+from afa.evaluate.summary import KEYS, headline
 from afa.inference.meanfield import Solver, mean_field
 from afa.inference.result import Marginals
-from afa.mrf import Evidence, PairwiseMRF
-from afa.orders import random_order
-from afa.preference import duel_variance, linearity, sign_votes, tie_of
-from afa.stages import layer1
-from afa.stages.inputs import final_differences
-from afa.stages.layer1 import (
-    ALLOCATIONS,
-    informed_order,
-    informed_pair_orders,
-    quantile,
-    two_digits,
-)
-from afa.stages.settings import Bootstrap, Inference
-from afa.stats.summary import KEYS, headline
-from afa.stats.tables import gather_tables, write_tables
+from afa.model.bundle import Bundle
+from afa.model.mrf import Evidence, PairwiseMRF
+from afa.model.orders import random_order
+from afa.paper.experiments import layer1
+from afa.paper.experiments.layer1 import ALLOCATIONS, informed_order, informed_pair_orders, quantile, two_digits
+from afa.paper.experiments.settings import Bootstrap, Inference
+from afa.scores.bracket import hanson_wright_interval, kl_interval, l1_interval
+from afa.scores.preference import duel_variance, linearity, sign_votes, tie_of
 
 SEEDS = (0, 1)
 NAMES = ("calls", "steps", "pairs", "left_open")

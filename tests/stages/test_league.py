@@ -9,16 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from afa.bundle.rates import explicit_models
 from afa.cohort.table_cohort import field_cohort, nobody_is_complete
 from afa.engine.course import CERTAIN, MISSING
 from afa.engine.follow import choose
 from afa.engine.layout import Models
-from afa.field import import_field
-from afa.planner import BinaryPlanner, TopKPlanner
-from afa.report.league import NOT_FETCHED, worth, write_league
-from afa.stages.league import Settings, follow_field, statistics
-from afa.stages.league.entrants import (
+from afa.evaluate.entrants import (
     NOBODY,
     Entrant,
     Reading,
@@ -32,7 +27,12 @@ from afa.stages.league.entrants import (
     which,
     with_and_without,
 )
-from afa.stats.tables import write_tables
+from afa.evaluate.field import import_field
+from afa.evaluate.long_tables import write_tables
+from afa.model.bundle.rates import explicit_models
+from afa.paper.experiments.league import Settings, follow_field, statistics
+from afa.paper.report.league import NOT_FETCHED, worth, write_league
+from afa.planner import BinaryPlanner, TopKPlanner
 
 FIELDS = Path(__file__).parents[2] / "resources" / "fields"
 WITH = [[0, 0.2, 0.8], [0.1, 0.3, 0.6], [0.5, 0.5, 0]]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from afa.errors import ConfigError
-from afa.stages.layer0_synthetic.portfolio import STORIES, BlobAndOutliers, load_portfolio, simulated_bundle
+from afa.paper.experiments.layer0_synthetic.portfolio import STORIES, BlobAndOutliers, load_portfolio, simulated_bundle
 
 FILE = Path(__file__).parents[2] / "config" / "portfolio.yaml"
 WRITTEN = yaml.safe_load(FILE.read_text(encoding="utf-8"))

@@ -11,23 +11,17 @@ from codes import label_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afa.closure import contrast, two_elbo
 from afa.cohort.cohort import Cohort
 from afa.errors import CohortError, ConfigError
-from afa.orders import random_order
+from afa.evaluate.accuracy import accuracies, ranking
+from afa.evaluate.inputs import amounts, shuffled_genes
+from afa.evaluate.label_tasks import Setting, as_greedy_chooses, by_model, in_random_order, settings_of, tasks_of
+from afa.inference.class_odds import two_elbo
+from afa.model.closure import contrast
+from afa.model.orders import random_order
+from afa.paper.experiments.labels import Settings, summarise
+from afa.paper.experiments.settings import Bootstrap
 from afa.planner import BinaryPlanner
-from afa.stages.inputs import amounts, shuffled_genes
-from afa.stages.labels import Settings, summarise
-from afa.stages.labels.tasks import (
-    Setting,
-    as_greedy_chooses,
-    by_model,
-    in_random_order,
-    settings_of,
-    tasks_of,
-)
-from afa.stages.settings import Bootstrap
-from afa.stats.accuracy import accuracies, ranking
 
 OPTIONS = Settings(percents=(34, 50), seeds=(0, 1), strengths=(0.9, 0.5), permutations=3, whole_permutations=5)
 ONCE = np.ones((1, 4))

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 from oracle import posterior
 
-from afa.closure import shared_potentials
 from afa.cohort.cohort import Cohort
-from afa.orders import random_order
-from afa.stages import binary
-from afa.stages.calibration import run
-from afa.stages.settings import Calibration, Closure, Inference, RandomOrder
+from afa.model.closure import shared_potentials
+from afa.model.orders import random_order
+from afa.paper.experiments import binary
+from afa.paper.experiments.calibration import run
+from afa.paper.experiments.settings import Calibration, Closure, Inference, RandomOrder
 
 ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}
 SHARED = {"coupling": "shared", "strength": 0.6}

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError
+from afa.evaluate.inputs import shard_of
+from afa.evaluate.long_tables import gather_tables, read_table, write_tables
+from afa.model.bundle import Bundle
+from afa.paper.experiments.settings import Inference, RandomOrder
+from afa.paper.experiments.sign import run
 from afa.planner import TopKPlanner
-from afa.stages.inputs import shard_of
-from afa.stages.settings import Inference, RandomOrder
-from afa.stages.sign import run
-from afa.stats.tables import gather_tables, read_table, write_tables
 
 SEEDS = (0, 3)
 READ = {"random_order": RandomOrder(seeds=SEEDS, starts=("uniform",)), "inference": Inference()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from afa.stages.settings import Bootstrap
-from afa.stages.sign import summarise
-from afa.stats.summary import headline
+from afa.evaluate.summary import headline
+from afa.paper.experiments.settings import Bootstrap
+from afa.paper.experiments.sign import summarise
 
 SWEEPS = {
     "uniform": {"a": [30, 20, 10], "b": [50, 60, 0]},

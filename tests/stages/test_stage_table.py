@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from afa.errors import ConfigError, SanityError
-from afa.stages import left_out, sections, stages
-from afa.stages.base import check_rows, check_tables, chosen, columns_of
-from afa.stats.summary import TABLES
+from afa.evaluate.summary import TABLES
+from afa.paper.experiments import left_out, sections, stages
+from afa.paper.experiments.base import check_rows, check_tables, chosen, columns_of
 
 NAMES = sorted(stages())
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def heads(keys: tuple[str, ...]) -> set[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_takes_what_its_description_says(name: str) -> None:
-    stage, module = stages()[name], import_module(f"afa.stages.{name}")
+    stage, module = stages()[name], import_module(f"afa.paper.experiments.{name}")
     optional = {"threads", *({"patients"} if stage.sharded else ())}
     takes = set(inspect.signature(module.run).parameters)
     assert takes - optional == {*stage.inputs, *heads(stage.settings)}
@@ -45,7 +45,7 @@ def test_a_stage_of_a_closure_reads_which_couplings_are_of_both_classes() -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_description_read_from_the_source_is_that_of_the_module(name: str) -> None:
-    read, own = stages()[name], import_module(f"afa.stages.{name}").STAGE
+    read, own = stages()[name], import_module(f"afa.paper.experiments.{name}").STAGE
     assert {**vars(read), "section": None} == {**vars(own), "section": None}
     if own.section is not None:
         assert read.section is not None
@@ -86,7 +86,7 @@ def test_rows_of_a_table_that_a_stage_does_not_name_are_refused() -> None:
 
 def test_the_table_is_read_without_numerics() -> None:
     heavy = "{'numpy', 'pandas', 'scipy', 'numba', 'pyarrow'} & set(sys.modules)"
-    code = f"import sys, afa.config, afa.stages; afa.stages.stages(); print({heavy})"
+    code = f"import sys, afa.paper.config, afa.paper.experiments; afa.paper.experiments.stages(); print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -11,18 +11,18 @@ from rated import rated
 
 from afa.cohort.cohort import Cohort
 from afa.errors import BundleError
+from afa.evaluate.inputs import closures_beside, explicit_references, shuffled_genes
+from afa.evaluate.long_tables import Tables
+from afa.evaluate.summary import KEYS
+from afa.paper.experiments import binary, stopping
+from afa.paper.experiments.calibration import NOT_COMPILED, run, summarise
+from afa.paper.experiments.labels import Settings as Labels
+from afa.paper.experiments.labels import summarise as summarise_labels
+from afa.paper.experiments.labels_needed import Settings as Needed
+from afa.paper.experiments.labels_needed import summarise as summarise_labels_needed
+from afa.paper.experiments.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder, Stopping
+from afa.paper.experiments.stopping import summarise as summarise_stopping
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
-from afa.stages import binary, stopping
-from afa.stages.calibration import NOT_COMPILED, run, summarise
-from afa.stages.inputs import closures_beside, explicit_references, shuffled_genes
-from afa.stages.labels import Settings as Labels
-from afa.stages.labels import summarise as summarise_labels
-from afa.stages.labels_needed import Settings as Needed
-from afa.stages.labels_needed import summarise as summarise_labels_needed
-from afa.stages.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder, Stopping
-from afa.stages.stopping import summarise as summarise_stopping
-from afa.stats.summary import KEYS
-from afa.stats.tables import Tables
 
 SEED = 4
 ONE = {"random_order": RandomOrder(seeds=(0,)), "inference": Inference()}

@@ -14,14 +14,14 @@ from bundles import bundle_of
 from pandas.testing import assert_frame_equal
 from pydantic import ValidationError
 
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import watch
 from afa.errors import ConfigError, SanityError
-from afa.stages import stopping
-from afa.stages.settings import Bootstrap, Closure, Inference, Stopping
-from afa.stages.stopping import check_certain, stored_orders, summarise
-from afa.stats.tables import Tables, gather_tables, write_tables
+from afa.evaluate.long_tables import Tables, gather_tables, write_tables
+from afa.model.bundle import Bundle
+from afa.paper.experiments import stopping
+from afa.paper.experiments.settings import Bootstrap, Closure, Inference, Stopping
+from afa.paper.experiments.stopping import check_certain, stored_orders, summarise
 
 LEVELS = Stopping(rules=("greedy",), probabilities=(0.8, 0.99), gains=(0.0,), budgets=(0.0, 0.5))
 ALL_UP, FIRST_UP = (1, 1, 1, 1), (1, -1, -1, -1)
@@ -120,7 +120,7 @@ def test_a_certain_answer_that_full_observation_contradicts_stops_the_run(
         watched = whole(*inputs, **options)
         return watched._replace(certain=np.ones_like(watched.certain))
 
-    monkeypatch.setattr("afa.stages.stopping.watch", too_sure)
+    monkeypatch.setattr("afa.paper.experiments.stopping.watch", too_sure)
     with pytest.raises(SanityError, match=r"stopping, top_k, patient p9, allocation greedy: .* certain at t = 0"):
         run(ladder, cohort_of(ladder, FIRST_UP), (0, 1, 2, 3))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from afa.stats.accuracy import Resampled, auroc, constant_answers, mean_ratio, right_of
+from afa.evaluate.accuracy import Resampled, auroc, constant_answers, mean_ratio, right_of
 
 
 def area_by_pairs(scores, positive):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from afa.stats.tables import Cube
+from afa.evaluate.long_tables import Cube
 
 
 def steps(rows):

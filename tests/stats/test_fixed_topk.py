@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from afa.stats.accuracy import fixed_top_k, overlap, positives_by_prevalence
+from afa.evaluate.accuracy import fixed_top_k, overlap, positives_by_prevalence
 
 
 def top_sets(generator: np.random.Generator, k: int) -> np.ndarray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from afa.stats.accuracy import Resampled
-from afa.stats.resampling import interval, patient_weights, percentiles
+from afa.evaluate.accuracy import Resampled
+from afa.evaluate.resampling import interval, patient_weights, percentiles
 
 
 def ratio_interval(right, total):

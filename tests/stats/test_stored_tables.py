@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from afa.errors import ConfigError
-from afa.stages.base import stored
-from afa.stats.tables import gather_tables, read_table, write_tables
+from afa.evaluate.long_tables import gather_tables, read_table, write_tables
+from afa.paper.experiments.base import stored
 
 TABLE = pd.DataFrame({"patient": [f"p{i:03}" for i in range(200)], "score": np.linspace(0, 1, 200)})
 

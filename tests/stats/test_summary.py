@@ -8,14 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
 from afa.errors import ConfigError
-from afa.report.paper_tables import PAPER_FEATURES
-from afa.stages.settings import Bootstrap, Inference, RandomOrder
-from afa.stages.sign import run, summarise
-from afa.stats.summary import (
+from afa.evaluate.summary import (
     COLUMNS,
     KEYS,
     METRICS,
@@ -30,6 +26,10 @@ from afa.stats.summary import (
     summary_rows,
     write_summary,
 )
+from afa.model.bundle import Bundle
+from afa.paper.experiments.settings import Bootstrap, Inference, RandomOrder
+from afa.paper.experiments.sign import run, summarise
+from afa.paper.report.paper_tables import PAPER_FEATURES
 
 PAGE = Path(__file__).parents[2] / "docs" / "summary.md"
 PAPER = Path(__file__).parents[2] / "resources" / "paper"

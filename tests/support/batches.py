@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from bundles import bundle_of
 
-from afa.bundle import load_bundle
-from afa.formats import BinaryMethod, TopKMethod
+from afa.evaluate.afabench import BinaryMethod, TopKMethod
+from afa.model.bundle import load_bundle
 
 TINY = load_bundle(Path(__file__).parent.parent / "data" / "bundle_tiny")
 

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from afa.bundle import Bundle, PackedCouplings
+from afa.model.bundle import Bundle, PackedCouplings
 
 POTENTIALS = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-2, 2).map(lambda v: round(v, 2)))
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from afa.bundle import Bundle
 from afa.cohort.cohort import Cohort, write_codes
-from afa.stages import labels, labels_needed
-from afa.stages.settings import Inference
+from afa.model.bundle import Bundle
+from afa.paper.experiments import labels, labels_needed
+from afa.paper.experiments.settings import Inference
 
 
 @contextmanager

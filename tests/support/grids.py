@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from afa.stages.allocation import summarise
-from afa.stages.settings import Bootstrap
+from afa.paper.experiments.allocation import summarise
+from afa.paper.experiments.settings import Bootstrap
 
 RANDOM = ("random", "", "every")
 GREEDY = ("greedy", "cmi", "every")

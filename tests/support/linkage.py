@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afa.mrf import RELATIVE_TIE, Floats
+from afa.model.mrf import RELATIVE_TIE, Floats
 
 
 def linked(distance: Floats, names: Sequence[str], n_clusters: int, smallest: int) -> set[frozenset[int]]:
-    """`afa.cluster.clusters` of entities with these distances (N, N), whatever the order of its answer."""
+    """`afa.planner.cluster.clusters` of entities with these distances (N, N), whatever the order of its answer."""
     by_name = sorted(range(len(names)), key=names.__getitem__)
     tree = Linkage(distance[np.ix_(by_name, by_name)])
     while len(tree.members) > n_clusters:

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from afa.mrf import PairwiseMRF
+from afa.model.mrf import PairwiseMRF
 
 
 def configurations(n):

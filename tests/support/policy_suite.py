@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from bundles import bundle_of
 
-from afa.allocate import Rule
-from afa.allocate import check_policy as check_on
-from afa.bundle import Bundle, load_bundle
-from afa.cluster import T_RE
+from afa.model.bundle import Bundle, load_bundle
+from afa.planner.cluster import T_RE
+from afa.planner.rules import Rule
+from afa.planner.rules import check_policy as check_on
 
 TINY = Path(__file__).parents[1] / "data" / "bundle_tiny"
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from afa.bundle import Bundle
-from afa.bundle.format import Potentials
-from afa.bundle.model import packed_couplings
-from afa.bundle.rates import NONE_STATED, Rates, Stated, floored, three_values
-from afa.features import features_of
+from afa.model.bundle import Bundle
+from afa.model.bundle.format import Potentials
+from afa.model.bundle.model import packed_couplings
+from afa.model.bundle.rates import NONE_STATED, Rates, Stated, floored, three_values
+from afa.model.features import features_of
 
 KINDS = {
     "three": (True, True, True),

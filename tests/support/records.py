@@ -3,7 +3,7 @@
 import json
 
 from afa.elicit.record import UNKNOWN, Entry, Messages, Question, Record
-from afa.elicit.study import PAIR_RUN, RECORD_FOLDER
+from afa.model.study import PAIR_RUN, RECORD_FOLDER
 
 WORDS = {1: "Upregulated", -1: "Downregulated"}
 PAIR_WORDS = {1: "same", -1: "opposite", 0: "unclear"}

@@ -1,6 +1,6 @@
 """Which modules of `afa` the command of a rule can reach: from bytecode and the graph of imports, not from sources.
 
-The workflow's own account, `afa.codedigest`, walks syntax trees. This one starts at what the command line calls,
+The workflow's own account, `afa.paper.codedigest`, walks syntax trees. This one starts at what the command line calls,
 follows the names that its compiled functions use within their module, and leaves the rest to grimp, the graph behind
 import-linter.
 """
@@ -67,7 +67,7 @@ def functions_of(command: str) -> list[Any]:
         called = called.commands[word]
     functions = [inspect.unwrap(called.callback)]
     if words[0] in OF_STAGES:
-        stage = importlib.import_module(f"afa.stages.{words[1]}")
+        stage = importlib.import_module(f"afa.paper.experiments.{words[1]}")
         called_of_stage = {OF_STAGES[words[0]], *(["summarise"] if "--rows" in words else [])}
         functions += [getattr(stage, name) for name in sorted(called_of_stage) if hasattr(stage, name)]
     return functions

@@ -45,7 +45,7 @@ done
 OWN_RULE = """\
 import importlib
 
-from afa.allocate import Greedy
+from afa.planner.rules import Greedy
 
 NEAR = importlib.import_module("my_helpers.near")
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rerun_contract import DEFAULT_RUN, Contract, Trial
 from rerun_lab import DryRun, Lab
 
-from afa.config import RunConfig
+from afa.paper.config import RunConfig
 
 
 class Trials:

@@ -21,8 +21,8 @@ from typing import Any
 
 import snakemake.cli
 
-from afa import codedigest
-from afa.stages import stages
+from afa.paper import codedigest
+from afa.paper.experiments import stages
 
 DIGESTS_AT_START = Path(codedigest.__file__).read_bytes()
 LONGEST = 600
@@ -50,8 +50,8 @@ def parse_all() -> None:
 def forget_the_package(folder: Path) -> None:
     """Have all of `afa` imported again, but the code that digests sources, unless that has been changed too."""
     own = (folder / "afa").is_dir()
-    is_changed = own and (folder / "afa/codedigest.py").read_bytes() != DIGESTS_AT_START
-    kept = set() if is_changed else {"afa.codedigest"}
+    is_changed = own and (folder / "afa/paper/codedigest.py").read_bytes() != DIGESTS_AT_START
+    kept = set() if is_changed else {"afa.paper.codedigest"}
     for name in [name for name in sys.modules if name.partition(".")[0] == "afa" and name not in kept]:
         del sys.modules[name]
     if own:

@@ -11,7 +11,7 @@ import pytest
 import snakemakes
 import yaml
 
-from afa.stages import stages
+from afa.paper.experiments import stages
 
 ROOT = Path(__file__).parents[2]
 PROFILE = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text(encoding="utf-8"))

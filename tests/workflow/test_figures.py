@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from small_run import ROOT, RUN, SmallRun
 
-from afa.report.cells import caption_of, fill_caption
+from afa.paper.report.cells import caption_of, fill_caption
 
 pytestmark = pytest.mark.slow
 FIGURES = tuple(f"{RUN}/figures/{name}.{form}" for name in ("cohort", "bundle") for form in ("pdf", "svg"))

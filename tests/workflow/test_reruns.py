@@ -16,9 +16,9 @@ from rerun_contract import DEFAULT_RUN, keys_of, load_contract
 from rerun_lab import ROOT, Lab
 from rerun_trials import Trials
 
-from afa import codedigest
-from afa.codedigest import NUMERICS, Code, versions
-from afa.config import RunConfig
+from afa.paper import codedigest
+from afa.paper.codedigest import NUMERICS, Code, versions
+from afa.paper.config import RunConfig
 
 CONTRACT = load_contract()
 FILE = "tests/workflow/reruns.yaml"
@@ -116,7 +116,7 @@ def test_every_module_is_in_the_graph_that_the_expectation_comes_from() -> None:
 def test_nothing_runs_again_without_a_change_and_all_code_comes_from_the_copy(trials: Trials, run: str) -> None:
     trials.nothing(run)
     files = trials.lab.reruns(run).modules
-    assert "afa.config" in files
+    assert "afa.paper.config" in files
     assert all(file.startswith(f"{trials.lab.folder}/afa/") for file in files.values())
 
 
@@ -161,15 +161,17 @@ def test_two_settings_of_one_rule_that_change_places_rerun_it(trials: Trials) ->
         "my_bundle/unary.csv",
         "mirror/series/GSE117nnn/GSE117993/suppl/values.txt.gz",
         "notebooks/chaos.ipynb",
-        "afa/report/templates/report.css",
-        "afa/stages/columns.csv",
+        "afa/evaluate/templates/report.css",
+        "afa/paper/experiments/columns.csv",
     ],
 )
 def test_a_file_changed_in_its_place_reruns_what_reads_it_and_what_follows(trials: Trials, name: str) -> None:
     trials.file(name)
 
 
-@pytest.mark.parametrize("module", ["afa.orders", "afa.report.figures", "afa.stages.sign", "afa.config"])
+@pytest.mark.parametrize(
+    "module", ["afa.model.orders", "afa.evaluate.figures", "afa.paper.experiments.sign", "afa.paper.config"]
+)
 def test_a_changed_function_reruns_the_rules_whose_command_reaches_it(trials: Trials, module: str) -> None:
     trials.module(module)
 
@@ -190,25 +192,29 @@ def test_another_version_of_a_package_behind_the_numbers_reruns_all_that_runs_co
 
 def test_a_half_saved_module_stops_only_what_reaches_it_and_is_named_with_its_line(trials: Trials) -> None:
     before = trials.lab.reruns(DEFAULT_RUN, target="gauge").rules
-    with trials.lab.changed({"afa/report/figures.py": b"y = 1\nx = (\n"}):
+    with trials.lab.changed({"afa/evaluate/figures.py": b"y = 1\nx = (\n"}):
         assert trials.lab.reruns(DEFAULT_RUN, target="gauge").rules == before
-        with pytest.raises(AssertionError, match=r"afa/report/figures\.py, line 2: found a module that does not parse"):
+        with pytest.raises(
+            AssertionError, match=r"afa/paper/report/figures\.py, line 2: found a module that does not parse"
+        ):
             trials.lab.reruns(DEFAULT_RUN)
 
 
 def test_swapped_names_of_one_assignment_rerun_the_rules_that_use_them(trials: Trials) -> None:
-    name = "afa/stages/chaos.py"
+    name = "afa/paper/experiments/chaos.py"
     before = (trials.lab.folder / name).read_bytes()
     after = before.replace(b"SELECTING, MEASURING = ", b"MEASURING, SELECTING = ")
     assert after != before
     with trials.lab.changed({name: after}):
         done = trials.lab.reruns(DEFAULT_RUN)
-    first = trials.rules_of("afa.stages.chaos", "run") | trials.rules_of("afa.stages.chaos", "summarise")
-    trials.expect("names in afa.stages.chaos", DEFAULT_RUN, first, done)
+    first = trials.rules_of("afa.paper.experiments.chaos", "run") | trials.rules_of(
+        "afa.paper.experiments.chaos", "summarise"
+    )
+    trials.expect("names in afa.paper.experiments.chaos", DEFAULT_RUN, first, done)
 
 
 def test_how_intervals_are_resampled_is_nothing_to_the_shards_of_the_allocation_grid(trials: Trials) -> None:
-    assert "allocation_shard" not in trials.rules_of("afa.stats.resampling", "interval")
+    assert "allocation_shard" not in trials.rules_of("afa.evaluate.resampling", "interval")
 
 
 def rows_of_the_readme() -> dict[str, set[str]]:

@@ -13,7 +13,7 @@ import pytest
 import snakemakes
 from commands import afa
 
-from afa.stats.summary import read_summary
+from afa.evaluate.summary import read_summary
 
 ROOT = Path(__file__).parents[2]
 OWN = ("cohort=demo", "bundle=tests/data/bundle_tiny", "run=mine")
@@ -76,7 +76,7 @@ def test_a_bundle_and_cohort_of_ones_own_reach_the_gathered_tables(checkout):
 
 
 def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checkout):
-    (checkout / "my_base.py").write_text("from afa.allocate import Greedy as Base\n")
+    (checkout / "my_base.py").write_text("from afa.planner.rules import Greedy as Base\n")
     (checkout / "my_rule.py").write_text("from my_base import Base\n\n\nclass Mine(Base):\n    pass\n")
     settings = [*OWN, "shards=1"]
     settings.append("allocation={rules: [random, 'my_rule:Mine'], gains: [cmi], schedules: [every]}")
@@ -86,7 +86,7 @@ def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checko
     rows = read_summary(checkout / target)
     own = rows[(rows["table"] == "allocation_sign") & (rows["allocation"] == "my_rule:Mine")]
     assert set(own["gain"]) == {"cmi"}
-    (checkout / "my_base.py").write_text("from afa.allocate import Boundary as Base\n")
+    (checkout / "my_base.py").write_text("from afa.planner.rules import Boundary as Base\n")
     again = snakemake(checkout, "-n", target, "--config", *settings)
     text = again.stdout
     assert "rule allocation_shard:" in text

@@ -3,9 +3,9 @@ BASELINES = language_models(settings, Path(home(".")))
 BASELINE_STAGES = [] if BASELINES.folder is None else ["llm_baselines"]
 
 if BASELINES.folder is not None:
-    from afa.baselines import prompt_digests
-    from afa.baselines.stage import TABLES as BASELINE_TABLES
-    from afa.elicit.study import MODEL, study_files
+    from afa.paper.baselines import prompt_digests
+    from afa.paper.baselines.stage import TABLES as BASELINE_TABLES
+    from afa.model.study import MODEL, study_files
 
     FILES["llm_baselines"] = tables_in(f"{RUN}/tables/llm_baselines", BASELINE_TABLES)
 

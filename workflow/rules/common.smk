@@ -28,16 +28,16 @@ if installed != PACKAGE_VERSION:
         f" version {PACKAGE_VERSION}. Next step: install that of these rules there, pip install 'afa[workflow] @ {source}'."
     )
 
-from afa.codedigest import DIGEST_LENGTH, PACKAGE, Code, versions
-from afa.config import (
+from afa.paper.codedigest import DIGEST_LENGTH, PACKAGE, Code, versions
+from afa.paper.config import (
     carried_extract,
     check_run_config,
     cohort_file,
     language_models,
     own_rule_files,
 )
-from afa.bundle.format import HEADER, REQUIRED_FILES
-from afa.bundle.read import entities_of
+from afa.model.bundle.format import HEADER, REQUIRED_FILES
+from afa.model.bundle.read import entities_of
 from afa.cohort.cohort import CARD_FILE, FEATURES_FILE, LABELS_FILE
 from afa.cohort.config import simulated_files
 from afa.cohort.table_cohort import (
@@ -46,13 +46,13 @@ from afa.cohort.table_cohort import (
     nobody_is_complete,
 )
 from afa.errors import AfaError
-from afa.files import sha256_of
-from afa.report.benchmarks import UNMEASURED, read_needs, read_stored
-from afa.report.cells import caption_of, fill_caption
-from afa.report.start import start_notes
-from afa.sources import NOTED, note_sources, sources
-from afa.stages import left_out, stages
-from afa.workflow import has_profile, join_the_living, remove_shards, workflow_folder
+from afa.io.files import sha256_of
+from afa.paper.report.benchmarks import UNMEASURED, read_needs, read_stored
+from afa.paper.report.cells import caption_of, fill_caption
+from afa.paper.report.start import start_notes
+from afa.paper.sources import NOTED, note_sources, sources
+from afa.paper.experiments import left_out, stages
+from afa.paper.workflow import has_profile, join_the_living, remove_shards, workflow_folder
 
 SOURCES = set()
 """Files of the project that rules name as inputs."""
@@ -223,12 +223,12 @@ def command_digest(command, beside=""):
 def stage_digest(name, function):
     """`code_of` one job of a stage: its `run` or its `summarise`, and the command that calls it."""
     command = {"run": "stage", "summarise": "summarise"}[function]
-    return code_of(f"afa.cli.stage:{command}", f"afa.stages.{name}:{function}")
+    return code_of(f"afa.cli.stage:{command}", f"afa.paper.experiments.{name}:{function}")
 
 
 def template_digest(pattern):
     """Digest of what a page is written in beside Python, so that its rule runs again when that changes."""
-    templates = PACKAGE / "report" / "templates"
+    templates = PACKAGE / "evaluate" / "templates"
     parts = [templates / "base.html", *sorted(templates.glob(pattern))]
     return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
 
@@ -284,7 +284,7 @@ def live_options(*prompts):
     """What changes the answers of a live stage of the elicitation. The key is read by the command, from the environment alone."""
     if not settings.elicitation.live:
         return ""
-    from afa.elicit.study import MODEL
+    from afa.model.study import MODEL
     from afa.elicit.prompts import prompt_digest
 
     digests = "".join(prompt_digest(prompt)[:DIGEST_LENGTH] for prompt in prompts)

@@ -1,6 +1,6 @@
 # From questions to a bundle: recorded answers, or with `live` a model that is asked for what its record lacks.
 from afa.elicit.record import RETRIEVED
-from afa.elicit.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
+from afa.model.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
 
 ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)

@@ -1,6 +1,6 @@
 # The league: every field with real labels alone, and the page of them all, in results/league.
-from afa.report.league import PAGE_FILES
-from afa.report.league import TABLES as LEAGUE_TABLES
+from afa.paper.report.league import PAGE_FILES
+from afa.paper.report.league import TABLES as LEAGUE_TABLES
 
 FIELDS = sorted(
     {

@@ -1,6 +1,6 @@
 # What a reader sees: the summary, the figures, and the report made of them.
-from afa.report.paper_tables import TABLES as PRINTED_TABLES
-from afa.report.publish import DICTIONARY
+from afa.paper.report.paper_tables import TABLES as PRINTED_TABLES
+from afa.paper.report.publish import DICTIONARY
 
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
 SUMMARISED += BASELINE_STAGES
@@ -211,7 +211,7 @@ rule published:
         contents=contents(PAPER_TABLES),
         code=command_digest(
             "report:publish_tables",
-            sha256_of(PACKAGE / "stages" / "columns.csv")[:DIGEST_LENGTH],
+            sha256_of(PACKAGE / "paper" / "experiments" / "columns.csv")[:DIGEST_LENGTH],
         ),
     shell:
         "afa publish {input.summary} --cohort {params.cohort} {params.paper} {params.stages}"

@@ -1,4 +1,4 @@
-# Every stage of afa/stages: its tables and its rows of the summary, made by one job. Of a stage that is split by
+# Every stage of afa/paper/experiments: its tables and its rows of the summary, made by one job. Of a stage that is split by
 # patients each shard makes a part of the tables, and that job joins them. Shards are folders and temporary, so that
 # thousands of them are planned quickly.
 
@@ -6,7 +6,7 @@
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
 for name, stage in STAGES.items():
     summary = stage.summary or ()
-    shown_by = [] if stage.summary is None else [f"afa.stages.{name}:summarise"]
+    shown_by = [] if stage.summary is None else [f"afa.paper.experiments.{name}:summarise"]
 
     if is_split(name) and name != "allocation":
 
@@ -119,7 +119,7 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 settings=settings_of([*stage.settings, *summary]),
                 contents=contents(sources_of(stage)),
-                code=code_of("afa.cli.stage:stage", f"afa.stages.{name}:run", *shown_by),
+                code=code_of("afa.cli.stage:stage", f"afa.paper.experiments.{name}:run", *shown_by),
                 folder=folder_of_output("tables"),
                 rows=rows_option,
             shell:

@@ -1,6 +1,6 @@
 # Read by the shell of every job, before its command.
 
-# The run counts as alive for as long as any of its jobs does, even one that has lost its Snakemake: afa/workflow.py.
+# The run counts as alive for as long as any of its jobs does, even one that has lost its Snakemake: afa/paper/workflow.py.
 if [ -r .snakemake/alive ] && command -v flock > /dev/null; then
   exec 9< .snakemake/alive
   flock --shared 9 || true

@@ -10,20 +10,10 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.checks.sanity import (
-    FEW,
-    Failure,
-    Gate,
-    Outcome,
-    Subject,
-    paths,
-    run_gates,
-    scores,
-    synthetic_subjects,
-)
 from afa.errors import SanityError
 from afa.inference.meanfield import Solver
-from afa.stages.sanity import GATES
+from afa.paper.experiments.sanity import GATES
+from afa.paper.sanity import FEW, Failure, Gate, Outcome, Subject, paths, run_gates, scores, synthetic_subjects
 
 SYNTHETIC = synthetic_subjects(threads=1)
 BY_NAME = {gate.name: gate for gate in GATES}

@@ -10,20 +10,20 @@ import pandas as pd
 import pytest
 from bundles import bundle_of
 
-from afa.bracket import hanson_wright_interval, kl_interval, l1_interval
-from afa.bundle import Bundle
-from afa.checks.sanity import Subject
-from afa.checks.sanity.paths import contraction_table, convergence_table, nonconvergence_table, solve_log
-from afa.closure import closed_bundle
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import CAPPED, solve_paths
+from afa.evaluate.summary import headline
 from afa.inference.meanfield import Solver, mean_field
-from afa.mrf import Evidence, PairwiseMRF
-from afa.orders import random_order
-from afa.preference import duel_variance, linearity, sign_votes
-from afa.stages.sanity import Settings, run, summarise
-from afa.stages.settings import Bootstrap, Inference
-from afa.stats.summary import headline
+from afa.model.bundle import Bundle
+from afa.model.closure import closed_bundle
+from afa.model.mrf import Evidence, PairwiseMRF
+from afa.model.orders import random_order
+from afa.paper.experiments.sanity import Settings, run, summarise
+from afa.paper.experiments.settings import Bootstrap, Inference
+from afa.paper.sanity import Subject
+from afa.paper.sanity.paths import contraction_table, convergence_table, nonconvergence_table, solve_log
+from afa.scores.bracket import hanson_wright_interval, kl_interval, l1_interval
+from afa.scores.preference import duel_variance, linearity, sign_votes
 
 SEEDS = (0, 4)
 READ: dict[str, Any] = {"sanity": Settings(seeds=SEEDS), "inference": Inference()}

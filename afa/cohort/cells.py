@@ -1,0 +1,358 @@
+"""Tables of patients as people have them: CSV, TSV or Parquet, a row a patient, whose name is the first column.
+
+Every fault of a table is found before any is raised, and each is one line, however many rows share it. A table of codes
+is brought onto the features of a bundle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow import ArrowException
+
+from afa.cohort.cohort import (
+    CARD_FILE,
+    FEATURES_FILE,
+    LABELS_FILE,
+    PATIENT,
+    Cohort,
+    load_cohort,
+    parquet_table,
+)
+from afa.errors import CohortError, Fault
+from afa.io.csvfile import (
+    MOST_CELLS,
+    CsvTable,
+    few,
+    name_column,
+    number,
+    quoted,
+    read_header,
+    read_table,
+    suggestion,
+    table_of_frame,
+    visible,
+)
+from afa.io.files import sha256_of
+
+if TYPE_CHECKING:
+    from afa.model.bundle import Bundle
+
+ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+MOST_COLUMNS = 20
+"""Columns that have a line each at most; the others are counted."""
+ENCODE = "encode it first, with `afa encode`"
+MOST_HEADERS = 2
+"""Rows of words alone that are taken for units or a second header; where there are more, the columns are in words."""
+_NAMES = re.compile(
+    r"(?:^|[^a-z])(?:ids?|names?|patients?|subjects?|samples?|cases?|participants?|persons?|records?|codes?|keys?|mrn|"
+    r"numbers?|no|nr|index|rows?|who)(?:$|[^a-z])|[a-z]ID$",
+    re.IGNORECASE,
+)
+"""What columns are called that name a row."""
+YES_OR_NO = ("yes", "no", "y", "n", "true", "false", "positive", "negative", "present", "absent")
+
+
+class Cells(NamedTuple):
+    """A table as texts: `names` (P,) of its column `first`, the other `columns` that were asked for, by name.
+
+    unknown : columns that are not known. table : where faults are noted. doubt : why the names may be none, if they
+    may.
+    """
+
+    first: str
+    names: Sequence[str]
+    columns: Mapping[str, Sequence[str]]
+    unknown: Sequence[str]
+    table: CsvTable
+    doubt: str = ""
+
+
+def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
+    """The first column of a table, and those that are known or named by `others`, in the order of the file.
+
+    `path` has one of the `ENDINGS`; `kind` is what a column is called in messages, such as `feature`. The first column
+    of a Parquet file is the index that pandas noted in it, if it did. A table that cannot be read, or names a patient
+    twice, is a `CohortError` with every such fault.
+    """
+    if not path.name.endswith(ENDINGS) and path.exists():
+        expected, step = "a CSV, TSV or Parquet table", f"save it with one of the endings {', '.join(ENDINGS)}"
+        found = f"the ending {quoted(path.suffix)}" if path.suffix else "a name without an ending"
+        raise CohortError(Fault(str(path), found, expected, step))
+    header = read_names(path)
+    if header and header[0] in known:
+        found = f"a first column {quoted(header[0])}, which is a {kind}"
+        raise CohortError(Fault(str(path), found, "the patients' names in the first column", "put them there"))
+    wanted = {*header[:1], *known, *others}
+    if path.suffix == ".parquet":
+        table = _table_of(parquet_table(path, "write it again, or save it as CSV", wanted, MOST_CELLS), str(path))
+    elif len(header) == 1 and not any(mark in header[0] for mark in ";\t|,"):
+        step = f"put commas between the fields, the patients' names first, then one column per {kind}"
+        raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))
+    else:
+        unread = [name for name in header if name not in wanted]
+        table = read_table(path, required=header or [PATIENT], unread=unread, whole_rows=True, brief=True)
+    known_names = set(known)
+    cells = _cells_of(table, (header or [PATIENT])[0], [name for name in header[1:] if name not in known_names])
+    if not cells.names:
+        raise CohortError(Fault(str(path), "no row", "a row for each patient", "add the patients"))
+    return cells._replace(doubt=_doubt_of_names(path, cells))
+
+
+def _cells_of(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
+    """The cells of a table whose column `first` names the patients; all faults so far are a `CohortError`."""
+    names = table.columns[first]
+    twice = (name_column(table, first) >= 0) & pd.Series(names, dtype=object).duplicated(keep=False).to_numpy()
+    table.wrong(twice, first, "each patient once", "remove or rename the repeated rows")
+    CohortError.raise_for(table.faults.listed())
+    return Cells(first, names, {name: texts for name, texts in table.columns.items() if name != first}, unknown, table)
+
+
+def numbers_of(
+    cells: Cells,
+    columns: Sequence[str],
+    expected: str = "a finite number, or nothing",
+    *,
+    only: Sequence[float] = (),
+    step: str = "",
+) -> NDArray[np.float64]:
+    """(P, columns) The numbers of these columns, NaN where a cell is empty or holds none; faults are noted.
+
+    A row or two that hold only words, such as units or a second header, are a fault, and so are a column's other
+    cells. only : the numbers that may occur, if not any. step : what to do about other cells, if not what their text
+    suggests.
+    """
+    values = np.full((len(cells.names), len(columns)), np.nan)
+    filled = np.zeros(values.shape, dtype=np.bool_)
+    for place, name in enumerate(columns):
+        texts = cells.columns[name]
+        read = {text: number(text) for text in set(texts)}
+        values[:, place] = np.fromiter(map(read.__getitem__, texts), dtype=np.float64, count=len(texts))
+        filled[:, place] = np.fromiter((bool(text.strip()) for text in texts), dtype=bool, count=len(texts))
+    wrong = filled & ~np.isfinite(values)
+    words = wrong.sum(axis=1)
+    whole = (words >= 2) & (words == filled.sum(axis=1)) & (words * 2 > len(columns))
+    whole &= whole.sum() <= MOST_HEADERS
+    for row in np.flatnonzero(whole).tolist():
+        texts = [cells.columns[name][row] for name in columns if cells.columns[name][row].strip()]
+        found = f"{len(texts)} texts and no number, such as {quoted(texts[0])} and {quoted(texts[1])}"
+        remove = "remove the row; units belong into features.csv, a second header nowhere"
+        cells.table.wrong([row], "", "the numbers of a patient", remove, found)
+    odd = (filled & ~np.isin(values, only) if only else wrong) & ~whole[:, None]
+    places = np.flatnonzero(odd.any(axis=0)).tolist()
+    for place in places[:MOST_COLUMNS]:
+        name = columns[place]
+        suggested = step or _step(cells.columns[name][int(odd[:, place].argmax())])
+        cells.table.wrong(odd[:, place], name, expected, suggested)
+    if more := len(places[MOST_COLUMNS:]):
+        cells.table.faults.add(0, "", f"{more} more such columns", expected, step or "correct them too")
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
+    """Labels by patient and entity, 0, 1 or missing; faults are noted."""
+    step = "code the label as 0 and 1, in a column for each entity"
+    values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
+    return pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(columns))
+
+
+def by_entity(columns: Sequence[str]) -> str:
+    """The next step where the columns of labels are not those of the entities; one column may hold their names."""
+    if len(columns) != 1:
+        return "name one column for each entity"
+    turned = f"pandas.get_dummies(labels[{columns[0]!r}], dtype=int)"
+    return f"write a column for each entity, 1 where {quoted(columns[0])} names it and 0 elsewhere, as {turned} does"
+
+
+def nearest_column(name: str, columns: Sequence[str]) -> str:
+    """The next step for a column that a table lacks, where one of others is called alike; else an empty text."""
+    if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:
+        return f"remove the blanks around {quoted(spaced)} in the header"
+    close = suggestion(name, columns, "")
+    return close and f"for {name}, {close}"
+
+
+def read_names(path: Path) -> list[str]:
+    """The names of a table's columns; none where `read_cells` will say why there are none."""
+    if path.suffix != ".parquet":
+        return read_header(path)
+    names: list[str] = []
+    index: list[str] = []
+    with suppress(OSError, ArrowException, TypeError, AttributeError):
+        schema = pq.read_schema(path)
+        names = list(schema.names)
+        noted = (schema.pandas_metadata or {}).get("index_columns", [])  # an index that counts rows is no column
+        index = [name for name in noted if isinstance(name, str) and name in names]
+    if len(index) > 1:
+        step = "make one of them the index, or reset_index() and put the patients' names first"
+        raise CohortError(Fault(str(path), f"an index of {few(index)}", "one column that names the patients", step))
+    return [*index, *(name for name in names if name not in index)]
+
+
+def _doubt_of_names(path: Path, cells: Cells) -> str:
+    """Why the first column may not name the patients: it is of numbers, and is not called as names are.
+
+    A `CohortError` where another column is, or where the numbers have decimals.
+    """
+    numbers = np.array([number(text) for text in cells.names])
+    nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
+    named = not nameless and _NAMES.search(cells.first) is not None
+    if named or not np.isfinite(numbers).all() or numbers.size < 2:
+        return ""
+    called = "a column without a name" if nameless else f"the column {visible(cells.first)}"
+    better = next((name for name in cells.unknown if _NAMES.search(name)), None)
+    if better is not None or (numbers % 1 != 0).any():
+        found = f"numbers in {called}, such as {cells.names[0]}, as the patients' names"
+        step = f"put the column {visible(better)} first" if better else "put their names in the first column"
+        step += "; pandas writes its index first, unless to_csv or to_parquet has index=False"
+        raise CohortError(Fault(str(path), found, "the column that names the patients", step))
+    if nameless or (np.diff(numbers) == 1).all():
+        return ""
+    return f"patients are named by {called}, which holds numbers ({few(cells.names[:3])}); is that their name?"
+
+
+def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
+    """The cells of a DataFrame whose index names the patients; the faults of its names are `CohortError`s.
+
+    rows : what each row is called in faults, if not by its number.
+    """
+    names = pd.Series(list(map(str, frame.index)), name=PATIENT, dtype=object)
+    columns = frame.loc[:, frame.columns.map(str) != PATIENT].reset_index(drop=True)
+    return _cells_of(_table_of(pd.concat([names, columns], axis="columns"), where, rows), PATIENT)
+
+
+def _table_of(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvTable:
+    rows = rows or [f"row {row + 1}" for row in range(len(frame))]
+    return table_of_frame(frame, where, required=list(map(str, frame.columns)), names=rows, brief=True)
+
+
+def _step(text: str) -> str:
+    """What to do about a text in place of a number."""
+    pointed = text.strip().replace(",", ".")
+    if "," in text and pointed.count(".") == 1 and np.isfinite(number(pointed)):
+        return f"write {pointed}: a decimal point, and no comma"
+    if text.strip().casefold() in YES_OR_NO:
+        return "write 1 for yes and 0 for no"
+    if np.isinf(number(text)):
+        return "leave it empty where nothing was measured"
+    return "write the number alone, without a unit or a bound, or leave it empty where nothing was measured"
+
+
+class Given(NamedTuple):
+    """What was read, on one set of features: `bundle` and `cohort` are aligned, patients by name.
+
+    measured : (P, M) which values of the cohort were; the others are 0 there. digests : SHA-256 by file name, that of a
+    file of labels by `labels/` and its name. ignored : columns that the bundle does not know. dropped : features of the
+    bundle that the table lacks. left_out : labelled patients that the table lacks. doubt : of `Cells`.
+    """
+
+    bundle: Bundle
+    cohort: Cohort
+    measured: NDArray[np.bool_]
+    digests: Mapping[str, str]
+    ignored: Sequence[str]
+    dropped: Sequence[str]
+    left_out: Sequence[str] = ()
+    doubt: str = ""
+
+    def frame(self) -> pd.DataFrame:
+        """(P, M) The code of each patient by name, missing where nothing was measured."""
+        values = np.where(self.measured, self.cohort.values, np.nan)
+        return pd.DataFrame(values, index=list(self.cohort.patients), columns=list(self.cohort.features))
+
+
+def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> Given:
+    """Patients of a CSV or Parquet table, or of a cohort folder, on the features of a bundle.
+
+    In a table the first column names the patients; each other column that is a feature of the bundle holds -1, 0, 1 or
+    nothing, where it was not measured, and the rest is ignored. Features that the table lacks are an error, unless
+    `drop_missing`, or the cohort folder says that it dropped them: then they leave the bundle too (decisions.md D3).
+
+    Raises
+    ------
+    CohortError : every fault by file, row and column.
+
+    """
+    if path.is_dir():
+        cohort = load_cohort(path)
+        gaps, doubt = np.zeros(cohort.values.shape, dtype=np.bool_), ""
+        known = set(bundle.features)
+        unknown = [name for name in cohort.features if name not in known]
+        told = set(cohort.provenance.get("dropped_features") or ())
+        files = [path / name for name in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
+    else:
+        cells = read_cells(path, "feature", bundle.features)
+        expected = "-1, 0, 1 or nothing"
+        values = numbers_of(cells, list(cells.columns), expected, only=(-1.0, 0.0, 1.0), step=ENCODE)
+        CohortError.raise_for(cells.table.faults.listed())
+        names = tuple(cells.names)
+        nothing = pd.DataFrame(index=pd.Index(names, name=PATIENT))
+        gaps = np.isnan(values)
+        if cells.columns and gaps.all():
+            step = "fill in what was measured: -1, 0 or 1"
+            raise CohortError(Fault(str(path), "no value of any feature", "one or more", step))
+        cohort = Cohort(path.stem, tuple(cells.columns), names, np.where(gaps, 0, values).astype(np.int8), nothing)
+        unknown, told, files, doubt = list(cells.unknown), set[str](), [path], cells.doubt
+    have = set(cohort.features)
+    missing = [name for name in bundle.features if name not in have]
+    unsaid = [name for name in missing if name not in told]
+    if len(missing) == len(bundle.features) or (unsaid and not drop_missing):
+        alias_of = {alias: name for name in missing for alias in bundle.aliases.get(name, ())}
+        renamed = next(
+            (f"rename the column {visible(name)} to {alias_of[name]}" for name in unknown if name in alias_of), ""
+        )
+        step = renamed or nearest_column(missing[0], unknown) or "add them"
+        if len(missing) < len(bundle.features) and not drop_missing:
+            step += ", or leave what is missing out of the bundle too with --drop-missing"
+        found = f"no column for {len(missing)} of {len(bundle.features)} features: {few(missing)}"
+        raise CohortError(Fault(str(path), found, "every feature of the bundle", step))
+    model = bundle.restrict([name for name in bundle.features if name in have])
+    digests = {file.name: sha256_of(file) for file in files}
+    by_name = np.argsort(np.array(cohort.patients, dtype=object))
+    columns = [cohort.features.index(name) for name in model.features]
+    measured = ~gaps[by_name][:, columns]
+    return Given(model, _ordered(cohort, model.features), measured, digests, unknown, missing, doubt=doubt)
+
+
+def read_labels(path: Path, given: Given) -> Given:
+    """The same with the labels of a CSV file: the first column names patients, the others are entities, 0, 1 or empty.
+
+    Columns that are no entity are ignored; a patient without a row has no label.
+    """
+    cells = read_cells(path, "entity", given.bundle.entities)
+    if not cells.columns:
+        step = "name the columns as `afa bundle show` does"
+        step = by_entity(cells.unknown) if len(cells.unknown) == 1 else step
+        raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
+    table = labels_of(cells, list(cells.columns))
+    CohortError.raise_for(cells.table.faults.listed())
+    known = set(given.cohort.patients)
+    left_out = [name for name in cells.names if name not in known]
+    if len(left_out) == len(cells.names):
+        found = f"none of the cohort's patients, but {', '.join(map(visible, left_out[:3]))}"
+        raise CohortError(Fault(str(path), found, "patients of the cohort", "name them as the cohort does"))
+    labels = table.reindex(list(given.cohort.patients)).astype("Int8")
+    return given._replace(
+        cohort=replace(given.cohort, labels=labels),
+        digests={**given.digests, f"labels/{path.name}": sha256_of(path)},
+        ignored=[*given.ignored, *cells.unknown],
+        left_out=left_out,
+    )
+
+
+def _ordered(cohort: Cohort, features: Sequence[str]) -> Cohort:
+    """The cohort with patients by name and features in this order."""
+    patients = tuple(sorted(cohort.patients))
+    values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
+    ordered = values.loc[list(patients), list(features)].to_numpy(dtype=np.int8)
+    labels = cohort.labels.loc[list(patients)]
+    return Cohort(cohort.name, tuple(features), patients, ordered, labels, cohort.provenance)

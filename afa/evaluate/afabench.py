@@ -1,0 +1,400 @@
+"""Our planners as methods of AFABench, the public benchmark of active feature acquisition (arXiv:2508.14734).
+
+The protocol is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark, package
+version 1.0.0, as a public copy had it at commit 0dd0690e, read in November 2026; the copy has no date of its own, a
+document beside it one of October 2026. A batch has the shape `*batch *feature_shape`; `act` answers with 0 to stop or i
+to perform selection i - 1, and `predict` with one number a class. A selection is a feature, counted over the flattened
+features, or a panel of them. Nothing of the benchmark is imported: arrays are whatever NumPy converts, and answers are
+NumPy arrays, or tensors of torch where the batch is one.
+
+The benchmark loads saved methods by the name of their class, of those that it knows:
+`afabench.common.registry.REGISTERED_CLASSES.update(afa.evaluate.afabench.REGISTRY)` makes it know ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from afa.errors import Fault, PlannerError
+from afa.inference.meanfield import Solver
+from afa.io.files import write_text
+from afa.io.yamlfile import read_mapping
+from afa.model.bundle import Bundle, load_bundle, save_bundle
+from afa.model.mrf import VALUES, Floats
+from afa.planner import BinaryPlanner, TopKPlanner
+from afa.planner.menu import measurements_of
+
+REGISTRY = {name: f"afa.formats.{name}" for name in ("BinaryMethod", "TopKMethod")}
+"""Where the benchmark finds our classes, by their names."""
+METHOD_FILE, BUNDLE_FOLDER = "method.yaml", "bundle"
+MOST_PLANNERS = 128
+OPEN, PASSED = 2, 3
+"""What a row holds beside -1, 0 and 1: a feature that can be had, and one that was asked for and gave no value."""
+Row = NDArray[np.int8]
+"""(M,) of -1, 0, 1, `OPEN` or `PASSED`: what the state of a planner is made of."""
+AnyPlanner = TypeVar("AnyPlanner", BinaryPlanner, TopKPlanner)
+_KEPT_OUT = {
+    "start": "answers depend on the order of observations, which a mask does not tell",
+    "layer0": "the classes are the entities of the bundle",
+    "patient": "a row has no name",
+    "stop": "cost_param says when to stop",
+}
+
+
+class PlannerMethod(ABC, Generic[AnyPlanner]):
+    """What both settings share. A mask has no order, so a planner option whose answers need one is refused.
+
+    bundle : the models; features with cut points in its `features.csv` come as they were measured, all others as -1, 0
+        or 1. features : the M columns of the batches by name, the bundle's own order unless given.
+    panels : columns that one selection reveals, by name; the bundle's measurements (`groups.csv`) unless given. A panel
+        is one selection, at the place of its first column.
+    cost_param : the risk at which to stop; `act` answers 0 once 1 - max(predict) is at most this. With None, it stops
+        when no completion can change the planner's answer, and at full observation.
+    seed : of rules that draw at random; all rows draw alike. options : those of the planner.
+    most_planners : how many states are kept between calls. As many as a batch has rows are enough; for 25 entities on
+        253 features each takes 1.4 MB.
+    """
+
+    _class_version = "1.0.0"  # the benchmark reads what another major version saved as not its own
+    has_builtin_classifier = True
+    force_acquisition = False
+    """Set it to go on as long as a feature is left: for evaluations that spend a whole budget."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        features: Sequence[str] | None = None,
+        panels: Mapping[str, Sequence[str]] | None = None,
+        cost_param: float | None = None,
+        seed: int | None = 0,
+        most_planners: int = MOST_PLANNERS,
+        **options: Any,
+    ) -> None:
+        _check_options(options)
+        self._panels = measurements_of(bundle) if panels is None else {name: tuple(panels[name]) for name in panels}
+        self.bundle, self._options, self._most = bundle, options | {"panels": self._panels}, most_planners
+        self.features = _columns(bundle, features)
+        self._selections = _selections(self.features, self._panels)
+        rates = bundle.rates
+        self._table = None if rates is None or rates.table is None else rates.table.chosen(self.features)
+        self._device: Any = "cpu"
+        self._cost_param: float | None = None
+        if cost_param is not None:
+            self.set_cost_param(cost_param)
+        self.set_seed(seed)
+
+    @property
+    @abstractmethod
+    def classes(self) -> tuple[str, ...]:
+        """What the numbers of `predict` stand for, in order."""
+
+    @abstractmethod
+    def _planner(self) -> AnyPlanner:
+        """A planner that has observed nothing."""
+
+    @abstractmethod
+    def _probabilities(self, planner: AnyPlanner) -> Floats:
+        """(n_classes,), summing to 1."""
+
+    def act(
+        self,
+        masked_features: Any,
+        feature_mask: Any,
+        selection_mask: Any = None,
+        label: Any = None,  # noqa: ARG002
+        feature_shape: tuple[int, ...] | None = None,
+    ) -> Any:
+        """(*batch, 1) int64: 0 to stop, or i for selection i - 1. The label is not looked at.
+
+        masked_features : (*batch, *feature_shape), values where observed. feature_mask : the same shape, True where
+        observed. selection_mask : (*batch, S), True where already asked for: not asked for again. feature_shape : the
+        last axis unless given.
+        """
+        rows, batch = self._rows(masked_features, feature_mask, selection_mask, feature_shape)
+        distinct, place = np.unique(rows, axis=0, return_inverse=True)
+        actions = np.array([self._action(row) for row in distinct], dtype=np.int64)
+        return _alike(actions[place.ravel()].reshape(*batch, 1), masked_features)
+
+    def predict(
+        self,
+        masked_features: Any,
+        feature_mask: Any,
+        label: Any = None,  # noqa: ARG002
+        feature_shape: tuple[int, ...] | None = None,
+    ) -> Any:
+        """(*batch, n_classes) float32: the probability of each of `classes` given what has been observed."""
+        rows, batch = self._rows(masked_features, feature_mask, None, feature_shape)
+        distinct, place = np.unique(rows, axis=0, return_inverse=True)
+        found = [self._probabilities(self._planner_of(row)) for row in distinct]
+        table = np.array(found, dtype=np.float32).reshape(-1, len(self.classes))
+        return _alike(table[place.ravel()].reshape(*batch, len(self.classes)), masked_features)
+
+    def save(self, path: str | Path) -> None:
+        """Write the bundle and the settings into a folder, which is made where there is none."""
+        if not isinstance(self._options.get("allocation", ""), str | None):
+            step = "name a rule of afa.planner.rules.RULES to save the method"
+            raise PlannerError(Fault("planner option allocation", "an object", "the name of a rule", step))
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_bundle(self.bundle, folder / BUNDLE_FOLDER)
+        given = {key: value for key, value in self._options.items() if key != "panels"}
+        options = {key: asdict(value) if isinstance(value, Solver) else value for key, value in given.items()}
+        setting = {
+            "method": type(self).__name__,
+            "features": list(self.features),
+            "panels": {name: list(columns) for name, columns in self._panels.items()},
+            "cost_param": self._cost_param,
+            "seed": self._seed,
+            "most_planners": self._most,
+            "options": options,
+        }
+        write_text(folder / METHOD_FILE, yaml.safe_dump(setting, sort_keys=False, allow_unicode=True))
+
+    @classmethod
+    def load(cls, path: str | Path, device: Any = "cpu") -> Self:
+        """The method that `save` wrote into a folder."""
+        file = Path(path) / METHOD_FILE
+        setting = read_mapping(file)
+        kind, options = setting.pop("method", None), setting.pop("options", None)
+        if kind != cls.__name__ or not isinstance(options, dict):
+            found, step = f"a method {kind!r}", "load it by its own class"
+            raise PlannerError(Fault(str(file), found, f"{cls.__name__} and its options", step))
+        if isinstance(options.get("solver"), dict):
+            options["solver"] = Solver(**options["solver"])
+        return cls(load_bundle(Path(path) / BUNDLE_FOLDER), **setting, **options).to(device)
+
+    def to(self, device: Any) -> Self:
+        """Note the device; answers go to that of the batch, and the calculations are always the processor's."""
+        self._device = device
+        return self
+
+    @property
+    def device(self) -> Any:
+        """What `to` was last given."""
+        return self._device
+
+    @property
+    def cost_param(self) -> float | None:
+        """The risk at which to stop, or None."""
+        return self._cost_param
+
+    def set_cost_param(self, cost_param: float) -> None:
+        """Stop from now on when the most probable class has at most this probability of being another, in [0, 1)."""
+        if not 0 <= cost_param < 1:
+            expected = "a probability of error, from 0 to below 1"
+            raise PlannerError(Fault("cost_param", f"{cost_param}", expected, "give the risk at which to stop"))
+        self._cost_param = float(cost_param)
+
+    def set_seed(self, seed: int | None) -> None:
+        """Draw from now on as this seed says, 0 for None; nothing but the rule `random` draws."""
+        self._seed = seed or 0
+        self._empty: AnyPlanner = self._planner()
+        self._held: OrderedDict[bytes, AnyPlanner] = OrderedDict()
+
+    def _rows(
+        self, masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None
+    ) -> tuple[Row, tuple[int, ...]]:
+        """Rows (R, M) of a batch `*batch *feature_shape`; and `batch`.
+
+        A `PlannerError` names the argument of another shape, and the first observed value that is not -1, 0 or 1, and
+        for which the bundle has no cut points.
+        """
+        names, values, mask = self.features, _as_numpy(masked_features), _as_numpy(feature_mask)
+        shape: tuple[int, ...] = values.shape[-1:] if feature_shape is None else tuple(feature_shape)
+        batch: tuple[int, ...] = values.shape[: max(values.ndim - len(shape), 0)]
+        if values.shape != (*batch, *shape) or int(np.prod(shape)) != len(names):
+            expected = f"{len(names)} features on the last axes"
+            step = "pass feature_shape, or name the columns by features"
+            raise PlannerError(Fault("masked_features", f"{values.shape}, feature_shape {shape}", expected, step))
+        if mask.shape != values.shape or mask.dtype != np.bool_:
+            found, expected = f"{mask.dtype} {mask.shape}", f"bool {values.shape}, as masked_features"
+            raise PlannerError(Fault("feature_mask", found, expected, "pass a mask of the same batch"))
+        values, mask = self._coded(values.reshape(-1, len(names))), mask.reshape(-1, len(names))
+        strange = mask & ~np.isin(values, VALUES)
+        if strange.any():
+            row, column = (int(index[0]) for index in np.nonzero(strange))
+            place = f"masked_features, row {row}, feature {names[column]}"
+            step = "give the feature cut points in the bundle's features.csv, or encode it as ternary first"
+            raise PlannerError(Fault(place, f"{values[row, column]}", "-1, 0 or 1", step))
+        rows = np.full(values.shape, OPEN, dtype=np.int8)
+        rows[mask] = values[mask]
+        if selection_mask is not None:
+            asked, selections = _as_numpy(selection_mask), self._selections
+            if asked.shape != (*batch, len(selections)):
+                expected = f"{(*batch, len(selections))}: each feature by itself, or with its panel"
+                step = "put what the unmasker reveals at once into panels, or into one measurement of groups.csv"
+                raise PlannerError(Fault("selection_mask", f"{asked.shape}", expected, step))
+            asked = asked.reshape(len(rows), -1).astype(bool)
+            for i, members in enumerate(selections):
+                gone = np.ix_(asked[:, i], np.array(members))
+                rows[gone] = np.where(mask[gone], rows[gone], PASSED)
+        return rows, batch
+
+    def _coded(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(R, M) numbers of which those with cut points are -1 below, 1 above, and 0 between."""
+        if self._table is None:
+            return values
+        cut = self._table.has_range & ~self._table.is_binary
+        code = np.where(values > self._table.high, 1.0, np.where(values < self._table.low, -1.0, 0.0))
+        return np.where(cut & ~np.isnan(values), code, values)
+
+    def _planner_of(self, row: Row) -> AnyPlanner:
+        """The planner of a row; it is shared, so nothing must be observed on it.
+
+        A row that is not held gets a copy of the planner whose row it extends with fewest additions, or of an empty
+        one, and observes the rest in the order of the columns. So an answer depends on the row and not on earlier
+        calls, up to rounding, as long as the planner's own does not depend on the order of observations. The one used
+        longest ago goes first.
+        """
+        key = row.tobytes()
+        if key not in self._held:
+            known, nearest = self._nearest(row)
+            planner = self._held[key] = nearest.copy()
+            for j in np.flatnonzero((row != OPEN) & (known == OPEN)):
+                if row[j] == PASSED:
+                    planner.skip(self.features[j])
+                else:
+                    planner.observe(self.features[j], int(row[j]))
+            if len(self._held) > self._most:
+                self._held.popitem(last=False)
+        self._held.move_to_end(key)
+        return self._held[key]
+
+    def _nearest(self, row: Row) -> tuple[Row, AnyPlanner]:
+        """The held row that agrees with this one wherever it is not open, with the fewest open, and its planner."""
+        held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
+        fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
+        if not len(fits):
+            return np.full_like(row, OPEN), self._empty
+        best = int(fits[np.argmax((held[fits] != OPEN).sum(axis=1))])
+        return held[best], self._held[held[best].tobytes()]
+
+    def _action(self, row: Row) -> int:
+        planner = self._planner_of(row)
+        feature = None if not self.force_acquisition and self._enough(planner) else planner.next_feature()
+        if feature is None:
+            return 0
+        column = self.features.index(feature)
+        return 1 + next(i for i, columns in enumerate(self._selections) if column in columns)
+
+    def _enough(self, planner: AnyPlanner) -> bool:
+        risk = self._cost_param
+        return planner.certain() or (risk is not None and 1 - self._probabilities(planner).max() <= risk)
+
+
+class BinaryMethod(PlannerMethod[BinaryPlanner]):
+    """One entity as a task of two classes: 0 that it does not hold, 1 that it does.
+
+    `predict` is `BinaryPlanner.probability` and its complement. It stops by itself where the sign of S is certain: the
+    class of the larger probability can be the other one there (decisions.md S15).
+
+    >>> from afa.model.bundle import load_bundle
+    >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
+    >>> method.predict(np.zeros((1, 5)), np.zeros((1, 5), dtype=bool))
+    array([[0.5, 0.5]], dtype=float32)
+    """
+
+    def __init__(self, bundle: Bundle, *, entity: str, **settings: Any) -> None:
+        self.entity = entity
+        super().__init__(bundle, entity=entity, **settings)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return (f"not {self.entity}", self.entity)
+
+    def _planner(self) -> BinaryPlanner:
+        return BinaryPlanner(self.bundle, seed=self._seed, **self._options)
+
+    def _probabilities(self, planner: BinaryPlanner) -> Floats:
+        held = planner.probability()
+        return np.array([1 - held, held])
+
+
+class TopKMethod(PlannerMethod[TopKPlanner]):
+    """N entities as a task of N classes, the planner looking for the k best.
+
+    `predict` is the posterior over the entities if exactly one of them holds, whatever the bundle says of that: the
+    softmax of log P(x_obs | v) plus prior log-odds (decisions.md S7). The ranking of `TopKPlanner.top_k` is by its own
+    score and can differ. It stops by itself where the top-k is certified.
+
+    >>> from afa.model.bundle import load_bundle
+    >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)
+    >>> method.predict(np.zeros((1, 5)), np.zeros((1, 5), dtype=bool)).round(2)
+    array([[0.45, 0.45, 0.1 ]], dtype=float32)
+    """
+
+    def __init__(self, bundle: Bundle, *, k: int = 5, **settings: Any) -> None:
+        if settings.get("holds", "one") != "one":
+            found, step = repr(settings["holds"]), "leave it out: exactly one class holds of each row"
+            raise PlannerError(Fault("method option holds", found, "one", step))
+        super().__init__(bundle, k=k, **settings)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.bundle.entities
+
+    def _planner(self) -> TopKPlanner:
+        planner = TopKPlanner(self.bundle, seed=self._seed, **self._options)
+        if planner.holds in (None, "one"):
+            return planner
+        return TopKPlanner(self.bundle, seed=self._seed, **self._options | {"holds": "one"})
+
+    def _probabilities(self, planner: TopKPlanner) -> Floats:
+        return planner.posterior()
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for option, why in _KEPT_OUT.items():
+        if option in options:
+            raise PlannerError(Fault(f"method option {option}", repr(options[option]), "none", f"leave it out: {why}"))
+    if options.get("score") == "kl_nonzero":
+        step = "choose a score that is a function of what has been observed"
+        raise PlannerError(Fault("method option score", "kl_nonzero, a vote in the order of arrival", "another", step))
+
+
+def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the columns: each feature of the bundle once."""
+    columns = bundle.features if features is None else tuple(features)
+    lacking = [name for name in bundle.features if name not in set(columns)]
+    beyond = [name for name in columns if name not in set(bundle.features)]
+    if lacking or beyond or len(columns) != len(bundle.features):
+        found = f"no column for {', '.join(lacking[:5]) or 'none'}, unknown columns {', '.join(beyond[:5]) or 'none'}"
+        step = "leave out the unknown columns, and pass bundle.restrict(columns)"
+        raise PlannerError(Fault("method option features", found, "each feature of the bundle once", step))
+    return columns
+
+
+def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
+    """The columns of each selection: a panel is one, at the place of its first column, any other feature by itself."""
+    panel_of = {feature: panel for panel, features in panels.items() for feature in features}
+    items: dict[str, list[int]] = {}
+    for column, name in enumerate(names):
+        items.setdefault(panel_of.get(name, name), []).append(column)
+    return tuple(map(tuple, items.values()))
+
+
+def _as_numpy(given: Any) -> NDArray[Any]:
+    """An array of any kind as NumPy's; a tensor of torch may be on another device or part of a graph."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        given = given.detach().cpu()
+    return np.asarray(given)
+
+
+def _alike(answer: NDArray[Any], given: Any) -> Any:
+    """The answer as a tensor on the same device where the batch is one of torch, which is then already imported."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        return torch.from_numpy(answer).to(given.device)
+    return answer

@@ -1,0 +1,389 @@
+"""Who takes part in the league: fields, what a bundle says in several readings, and classifiers that were given labels.
+
+A field is its patients' values, what is asked of them, and what to know of the table. A reading is followed by the
+compiled engine alone. A value that was not measured (`MISSING`) is never asked for and says nothing (docs/decisions.md,
+F8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from afa.cohort.cells import read_cells
+from afa.cohort.table_cohort import encode_cohort, field_cohort, find_table, load_field, read_table_labels
+from afa.engine.course import ENTITIES, MISSING
+from afa.engine.follow import choose, follow
+from afa.engine.layout import Models
+from afa.engine.tasks import classes_of
+from afa.errors import CohortError
+from afa.evaluate.accuracy import auroc
+from afa.evaluate.classifiers import Mask, Method, Trained, conditionals, train
+from afa.evaluate.field import build_field_bundle
+from afa.evaluate.simulate.walks import measured_first
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import STRENGTH, exclusive_of, hypotheses_of, with_groups
+from afa.model.closure import Closure
+from afa.model.mrf import VALUES, Floats, PairwiseMRF
+from afa.model.orders import random_order
+from afa.planner.sides import Repeats, sides_for
+
+Answers = NDArray[np.int64]
+NOBODY = "none of them"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A question to the patients: C hypotheses, and of each patient which one holds, (P,), -1 where that is unknown.
+
+    entity : whether this one holds, yes or no. Without one, which of all entities does. main : what the field asks,
+    beside which other readings, the null and classifiers stand.
+    """
+
+    name: str
+    hypotheses: tuple[str, ...]
+    answers: Answers
+    entity: str | None = None
+    main: bool = True
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("auroc", "balanced_accuracy", "average_precision") if self.entity else ("first_place", "by_class")
+
+
+@dataclass(frozen=True, eq=False)
+class Entrant:
+    """A field whose table is there: its patients' values (P, M) in {-1, 0, +1} or `MISSING`, and what is asked.
+
+    bundle, directions : with how often each value occurs, and of directions alone.
+    rows : (P,) the number of each patient's row of the table among the distinct ones.
+    """
+
+    name: str
+    patients: tuple[str, ...]
+    values: NDArray[np.int8]
+    bundle: Bundle
+    directions: Bundle
+    tasks: tuple[Task, ...]
+    confounded: tuple[str, ...]
+    rows: NDArray[np.int64]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self.bundle.features
+
+    def some(self, n: int) -> Entrant:
+        """The same with at most n of its patients, drawn by their names alone."""
+        if n >= len(self.patients):
+            return self
+        drawn = np.sort(random_order(self.patients, patient="", seed=0, experiment="league")[:n])
+        return replace(
+            self,
+            patients=tuple(self.patients[i] for i in drawn),
+            values=self.values[drawn],
+            tasks=tuple(replace(task, answers=task.answers[drawn]) for task in self.tasks),
+            rows=self.rows[drawn],
+        )
+
+
+def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entrant | str:
+    """A field with its table, or a line that says why that is not there.
+
+    Raises
+    ------
+    CohortError, ConfigError : what is wrong with files that are there.
+
+    """
+    root, config = Path(folder), field_cohort(folder)
+    study, table = load_field(root)
+    try:
+        files = find_table(config, mirror)
+    except CohortError as error:
+        if table.carried or not all("no such file" in fault.found for fault in error.faults):
+            raise
+        return f"not fetched: {config.address}"
+    if files.labels is None:
+        return "no labels.csv, with which answers could be compared"
+    encoded = encode_cohort(config, files)
+    patients = tuple(encoded.values.index)
+    with TemporaryDirectory() as temporary:
+        bundle = build_field_bundle(root, Path(temporary) / "bundle", how_often=True)
+        directions = build_field_bundle(root, Path(temporary) / "directions")
+    labels = read_table_labels(files.labels, patients)
+    known = labels.reindex(columns=list(bundle.entities)).astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
+    cells, names = read_cells(files.table, "feature", bundle.features), list(bundle.features)
+    texts = pd.DataFrame({name: cells.columns[name] for name in names}, index=list(cells.names))
+    return Entrant(
+        study.name,
+        patients,
+        encoded.values.fillna(MISSING).to_numpy(dtype=np.int8),
+        bundle,
+        directions,
+        tuple(_tasks(bundle.entities, known, study.holds)),
+        study.confounded,
+        np.asarray(texts.loc[list(patients)].groupby(names, sort=False).ngroup(), dtype=np.int64),
+    )
+
+
+def _tasks(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[Task]:
+    """Each entity as a question; before them, where one holds, which does, of patients with one label, or none."""
+    for column, entity in enumerate(entities):
+        answers = np.where(np.isnan(labels[:, column]), -1, 1 - np.nan_to_num(labels[:, column])).astype(np.int64)
+        if {0, 1} <= set(answers.tolist()):
+            yield Task(entity, (entity, f"not {entity}"), answers, entity, main=holds == "several")
+    if holds == "several":
+        return
+    count = np.where(np.isnan(labels).any(axis=1), -1, np.nansum(labels, axis=1))
+    answers = np.where(count == 1, np.nan_to_num(labels).argmax(axis=1), -1)
+    hypotheses = tuple(entities)
+    if holds == "one or none":
+        hypotheses, answers = (*entities, NOBODY), np.where(count == 0, len(entities), answers)
+    yield Task("which", hypotheses, answers.astype(np.int64))
+
+
+def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
+    """A row a task: patients, how many of them are `followed`, distinct rows, what is missing, the answers, the traps.
+
+    `missingness_auroc` is what the number of measured values alone tells of the label, in whichever direction.
+    """
+    measured = (entrant.values != MISSING).sum(axis=1).astype(np.float64)
+    rows = []
+    for task in entrant.tasks:
+        asked, telling = task.answers >= 0, np.nan
+        if task.entity is not None:
+            area = auroc(measured[asked][:, None], task.answers[asked] == 0)[0]
+            telling = max(area, 1 - area)
+        counts = np.bincount(task.answers[asked], minlength=len(task.hypotheses))
+        rows.append(
+            {
+                "task": task.name,
+                "main": task.main,
+                "patients": int(asked.sum()),
+                "followed": min(followed, int(asked.sum())),
+                "distinct": len(np.unique(entrant.rows[asked])),
+                "complete": int((asked & (measured == len(entrant.features))).sum()),
+                "features": len(entrant.features),
+                "missing": float((entrant.values[asked] == MISSING).mean()),
+                "counts": "; ".join(f"{name} {n}" for name, n in zip(task.hypotheses, counts, strict=True)),
+                "exclusive": "; ".join(name for name, _ in entrant.bundle.exclusive),
+                "missingness_auroc": telling,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+Values = NDArray[np.int8]
+Orders = NDArray[np.int64]
+RULES = ("boundary", "greedy", "priority_all")
+"""The rules by which one of many is looked for; the first is the planner's order. With two hypotheses all are one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a bundle says of C hypotheses, as a bundle to the engine; exactly one of them holds."""
+
+    models: Bundle | Models
+
+    def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+        """(P, T, C) log-evidence after `rounds` (T,) of the order that a rule makes of each patient, values (P, M).
+
+        fixed : whether the rule looks at its candidates once, before anything is known: one order for all patients.
+        """
+        most, at = values.shape[1], _from_start(rounds)
+        partly = [t for t in at if t < most]
+        elbo = choose(
+            self.models,
+            values,
+            ENTITIES,
+            allocation=rule,
+            gain="cmi",
+            k=1,
+            n_rounds=partly[-1],
+            rescoring=(0,) if fixed else None,
+            rounds=partly,
+        ).elbo
+        if most in at:  # whatever the order
+            everything = measured_first(np.tile(np.arange(most), (len(values), 1)), values)
+            last = follow(self.models, values, everything, ENTITIES, rounds=[0, most]).elbo
+            elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
+        return self._evidence(elbo, rounds)
+
+    def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
+        """(P, M) the order that a rule makes of each patient, or its first features; -1 after all that was measured."""
+        rescoring = (0,) if fixed else None
+        return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
+
+    def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) log-evidence after `rounds` (T,) of given orders (P, M)."""
+        return self._evidence(follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds)).elbo, rounds)
+
+    def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) log-odds that start at the prior, whatever the normalisers are (docs/decisions.md, S7 and F3)."""
+        known = np.asarray(self.models.priors) + elbo - elbo[:, :1]
+        shown = _from_start(rounds)
+        return np.asarray(known[:, [shown.index(t) for t in rounds]])
+
+
+@dataclass(frozen=True, eq=False)
+class Discounted(Reading):
+    """A reading without couplings, believed by how much the findings of a hypothesis repeat each other (F16).
+
+    asked : the reading whose order of features is taken. repeats : of each hypothesis but the last one of `models`,
+    against which the others are held, the features it speaks of and how much they repeat each other. That last one is
+    left out of the evidence where `asked` does not have it.
+    """
+
+    asked: Reading
+    repeats: tuple[tuple[Orders, Repeats], ...]
+
+    def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
+        """(P, T, C) believed log-odds after `rounds` (T,) of the order of `asked`."""
+        orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
+        return self.along(values, completed(orders, values.shape[1]), rounds)
+
+    def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
+        """(P, T, C) believed log-odds after `rounds` (T,) of given orders (P, M)."""
+        shown = _from_start(rounds)
+        evidence = super().along(values, orders, shown)
+        odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
+        for place, t in enumerate(shown):
+            seen = np.zeros(values.shape, dtype=np.bool_)
+            seen[rows, orders[:, :t]] = True
+            seen &= values != MISSING
+            for c, (at, repeats) in enumerate(self.repeats):
+                share = repeats.believed(seen[:, at])
+                odds[:, place, c] = odds[:, 0, c] + share * (odds[:, place, c] - odds[:, 0, c])
+        return odds[:, [shown.index(t) for t in rounds], : len(self.asked.models.entities)]
+
+
+def _from_start(rounds: Sequence[int]) -> list[int]:
+    return sorted({0, *rounds})
+
+
+def completed(orders: Orders, n_features: int) -> Orders:
+    """(P, M) orders that go on, where they end, with the other features as they stand."""
+    place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
+    np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
+    return place[:, :n_features].argsort(axis=1, kind="stable")
+
+
+HEADLINE = "how often"
+"""The whole bundle, beside which the null and the classifiers stand."""
+UNCOUPLED, EFFECTIVE = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
+STATED = (HEADLINE, UNCOUPLED, EFFECTIVE)
+"""What states probabilities: the whole bundle; without its couplings, which is naive Bayes; and that believed by how
+much findings repeat each other, in the same order."""
+
+
+def readings(entrant: Entrant, task: Task) -> dict[str, tuple[Reading, Mask, Values]]:
+    """Each reading of the bundle, the patients that it is asked about, and all patients' values."""
+    bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
+    if entity is not None:
+        own = with_and_without(bundle, entity, "explicit")
+    else:
+        own = which(bundle, NOBODY if NOBODY in task.hypotheses else None)
+    found = {HEADLINE: (own, asked, values)}
+    if entrant.confounded:
+        hidden = values.copy()
+        hidden[:, [entrant.features.index(name) for name in entrant.confounded]] = MISSING
+        found[f"{HEADLINE}, without {', '.join(entrant.confounded)}"] = (own, asked, hidden)
+    if not task.main:
+        return found
+    complete = asked & (values != MISSING).all(axis=1)
+    if complete.sum() < 0.95 * asked.sum() and np.unique(task.answers[complete]).size > 1:
+        found[f"{HEADLINE}, of complete patients"] = (own, complete, values)
+    found[UNCOUPLED] = (uncoupled(own), asked, values)
+    found[EFFECTIVE] = (discounted(bundle, own, entity), asked, values)
+    found[f"{HEADLINE}, plain couplings"] = (plainly_coupled(own), asked, values)
+    if entity is not None:
+        found["directions"] = (with_and_without(entrant.directions, entity, "differential"), asked, values)
+        shared = with_and_without(entrant.directions, entity, "shared")
+        found["directions, shared couplings"] = (shared, asked, values)
+    else:  # the paper's models have no hypothesis `none`
+        found["directions"] = (Reading(entrant.directions), asked & (task.answers < len(bundle.entities)), values)
+    return found
+
+
+def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:
+    """Whether an entity holds."""
+    return Reading(classes_of(bundle, entity, closure, STRENGTH))
+
+
+def which(bundle: Bundle, nobody: str | None = None) -> Reading:
+    """Which entity holds, by how often each value occurs; `nobody` names one more hypothesis, the background."""
+    found, names = hypotheses_of(bundle), list(bundle.entities)
+    chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
+    if nobody is not None:
+        at = np.array(sorted(j for _, members in bundle.exclusive for j in members), dtype=np.intp)
+        nothing = PairwiseMRF.of_probabilities(bundle.background[at], np.zeros((len(at), len(at))))
+        found, names, chances = [*found, (nothing, at)], [*names, nobody], [*chances, bundle.background]
+    models = tuple(with_groups(bundle, model, at, said) for (model, at), said in zip(found, chances, strict=True))
+    spoken = tuple(at for _, at in found)
+    groups = exclusive_of(bundle, spoken[0])
+    return Reading(Models(bundle.name, tuple(names), bundle.features, models, spoken, bundle.background, groups))
+
+
+def uncoupled(reading: Reading) -> Reading:
+    """A reading of probabilities without its couplings: naive Bayes (docs/decisions.md, F4)."""
+    return _with(reading, lambda model: (np.exp(model.terms), 0 * model.couplings))
+
+
+def discounted(bundle: Bundle, asked: Reading, entity: str | None) -> Discounted:
+    """The reading `asked` of a bundle without its couplings, which discount what is believed instead (F16).
+
+    A member of an exclusive group counts there as a finding by itself, which repeats no other.
+    """
+    apart = bundle if bundle.rates is None else replace(bundle, rates=replace(bundle.rates, exclusive=()))
+    known = sides_for(apart, "one", exactly=False, entity=entity, discounted=True)
+    repeats = tuple((side.at, side.repeats) for side in known.sides if side.repeats is not None and side.at.size)
+    models = uncoupled(asked if entity is not None else which(bundle, "none")).models
+    return Discounted(models, uncoupled(asked), repeats)
+
+
+def plainly_coupled(reading: Reading) -> Reading:
+    """A reading of probabilities whose couplings are about 0, not about the means (docs/decisions.md, F2a).
+
+    That is the reading with couplings about the means that they lead to: f(s) + s psi mu are the terms of P there.
+    """
+    return _with(reading, lambda model: (_moved(model), model.couplings))
+
+
+def _moved(model: PairwiseMRF) -> Floats:
+    """(M, 3) the marginals, by mean-field and before any observation, that couplings about 0 make of P."""
+    means = np.asarray(model.centre)
+    while True:
+        weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)
+        moved: Floats = weights / weights.sum(axis=1, keepdims=True)
+        before, means = means, moved @ VALUES
+        if np.abs(means - before).max(initial=0.0) < 1e-13:  # couplings are so weak that this contracts (F2d)
+            return moved
+
+
+def _with(reading: Reading, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> Reading:
+    """The reading with other probabilities and couplings of each model."""
+    if isinstance(reading.models, Bundle):
+        raise TypeError("a reading of directions")
+    models = [
+        PairwiseMRF.of_probabilities(*changed(model), model.prior, model.features) for model in reading.models.models
+    ]
+    return Reading(replace(reading.models, models=tuple(models)))
+
+
+def trained(
+    method: Method, values: Values, answers: Answers, features: Sequence[str], seed: np.random.Generator
+) -> Trained:
+    """Classifiers of patients (n, M) whose hypothesis is `answers` (n,), every one of which has a patient.
+
+    A missing value is hidden in every copy of a patient.
+    """
+    classes = int(answers.max()) + 1
+    asked = (0,) if classes == 2 else range(classes)
+    chances = np.stack([conditionals(values, answers == c)[1] for c in range(classes)])
+    return Trained(chances, features, [train(method, values, answers == c, seed) for c in asked])

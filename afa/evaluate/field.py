@@ -1,0 +1,361 @@
+"""Fields: a table of patients with its dictionary, its entities, what models answered about both, and labels.
+
+A folder as people collect it is read whole, checked whole, and written in the form that the workflow takes. The
+answers are kept as they were given; only the cut points are pooled, since a table is encoded by one set of them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy import stats
+
+from afa.cohort.cells import by_entity, read_names
+from afa.cohort.encode import Coding
+from afa.cohort.encode_table import read_and_encode
+from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
+from afa.elicit.consensus import SHARES, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
+from afa.errors import AfaError, CohortError, ConfigError, Fault
+from afa.io.csvfile import few, name_column, number_column, quoted, read_table
+from afa.io.files import atomic_folder, read_text, read_unpacked, sha256_of, write_csv
+from afa.model.bundle import Bundle, load_bundle, write_bundle
+from afa.model.bundle.rates import SCOPES
+from afa.model.features import FEATURE_COLUMNS, Features, features_of, read_features
+from afa.model.study import (
+    DICTIONARY_FILE,
+    ENTITIES_FILE,
+    FEATURES_FILE,
+    NAME,
+    ONE_OF_SEVERAL,
+    STUDY_FILE,
+    Holds,
+    Settings,
+    Table,
+    read_entities,
+)
+
+GROUPS_FILE, RECORD_FOLDER, TABLE_FILE = "groups.csv", "record", "values.csv.gz"
+UNARY_COLUMNS = ("entity", "feature", "direction", *SHARES, "confidence", "reason")
+PAIR_COLUMNS = ("entity", "feature_a", "feature_b", "direction", "scope", "confidence", "reason")
+KEYS = ("voter", "entity", "feature", "feature_a", "feature_b")
+TEXTS = (*KEYS, "scope", "reason")
+COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
+WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
+"""What of a study an imported field says."""
+PARTS = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE}
+PARTS |= {f"{RECORD_FOLDER}/{name}.csv" for name in COLUMNS}
+PLACES = 6
+"""Decimals of a potential."""
+TELLING = 0.6
+"""Area under the curve of the number of missing values above which missingness tells a label."""
+
+
+def import_field(
+    folder: str | Path, out: str | Path, *, holds: Holds = "several", address: str | None = None
+) -> list[str]:
+    """Make a field of a folder with `dictionary.csv`, `entities.csv`, `elicited/` and `values.csv[.gz]`.
+
+    Parameters
+    ----------
+    folder
+        `elicited/` holds `cuts_<voter>.csv`, `unary_<voter>.csv` and `pairs.csv` or `pairs_<voter>.csv`; beside it
+        may stand `labels.csv`, `groups.csv` and `SOURCE.md`. Features of the kind `categorical-as-binary` that come
+        from one measurement are the values of one variable: at most one of them is +1.
+    out
+        The field's folder, whose name is the field's; it appears whole or not at all.
+    holds
+        How many entities a patient has, by the question that is asked.
+    address
+        Where the original of the table is; with it neither table nor labels are carried, and known by their digests.
+
+    Returns
+    -------
+    list of str : what a reader should know of the values, also at the end of the field's `SOURCE.md`
+
+    Raises
+    ------
+    CohortError, ConfigError : what is wrong with the folder, each fault of a file at once.
+
+    """
+    source, target = Path(folder), Path(out)
+    if not re.fullmatch(NAME, target.name):
+        expected = "lower-case letters, digits, - and _"
+        raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
+    dictionary, entities, groups, record, values = _read(source)
+    cuts = pool_cuts(record["cuts"], dictionary.names, dictionary.kinds)
+    features = features_of(dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
+    encoded = read_and_encode(values, features, Coding("cohort"), dictionary=DICTIONARY_FILE)
+    known, patients = list(entities["entity"]), list(encoded.values.index)
+    labels = _labels(source / LABELS_FILE, known, patients) if (source / LABELS_FILE).is_file() else None
+    remarks = [*encoded.notes, *cuts_apart(cuts)]
+    if by_cohort := list(encoded.cuts.loc[encoded.cuts["by"] == "cohort", "feature"]):
+        remarks.append(f"no cut point, so cut by the table itself: {few(by_cohort)}")
+    remarks += answers_in_doubt(record["unary"], known, dictionary.names)
+    remarks += _remarks(values, encoded.values.isna().sum(axis=1), labels)
+    text = read_text(source / SOURCE_FILE) if (source / SOURCE_FILE).is_file() else ""
+    voters = tuple(dict.fromkeys(voter for answers in record.values() for voter in answers["voter"]))
+    with atomic_folder(target, PARTS, STUDY_FILE) as made:
+        if address is None:
+            packed = made / TABLE_FILE
+            packed.write_bytes(gzip.compress(read_unpacked(values), compresslevel=9, mtime=0))
+        table = Table(
+            file=values.name if address else TABLE_FILE,
+            sha256=sha256_of(values if address else made / TABLE_FILE),
+            labels_sha256=sha256_of(source / LABELS_FILE) if address and labels is not None else None,
+            carried=address is None,
+            licence=_stated(text, "licence") or "not stated",
+            citation=_stated(text, "citation"),
+            address=address,
+        )
+        of_cuts = record["cuts"]["voter"].nunique()
+        title = text.partition("\n")[0].lstrip("# ").partition(": ")[2] or target.name
+        study = Settings(
+            name=target.name,
+            title=title[:1].upper() + title[1:],
+            holds=holds,
+            voters=voters,
+            table=table,
+            provenance={  # what is known and unknown of the answers; nothing is filled in
+                "model": "unknown",
+                "prompts": "unknown",
+                "date": "unknown",
+                "asked_with": "dictionary.csv and entities.csv alone",
+                "cut_points": f"medians over voters ({of_cuts}), where more than half give that side",
+                "answers": {name: len(answers) for name, answers in record.items()},
+                "caveats": [f"voters ({len(voters)}) may be runs of one model: their agreement is then weak evidence"],
+            },
+        )
+        document = study.model_dump(mode="json", include=WRITTEN, exclude_none=True)
+        dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
+        (made / STUDY_FILE).write_text(dump, encoding="utf-8")
+        write_csv(features.to_frame(), made / FEATURES_FILE, float_format="%.12g")
+        write_csv(entities, made / ENTITIES_FILE)
+        if groups is not None:
+            write_csv(groups, made / GROUPS_FILE)
+        if table.carried and labels is not None:
+            shutil.copyfile(source / LABELS_FILE, made / LABELS_FILE)
+        (made / RECORD_FOLDER).mkdir()
+        for name, answers in record.items():
+            write_csv(answers, made / RECORD_FOLDER / f"{name}.csv", float_format="%.12g")
+        head = text.rstrip() or f"# {target.name}"
+        checks = "\n".join(f"- {remark}" for remark in remarks) or "- nothing to remark"
+        (made / SOURCE_FILE).write_text(f"{head}\n\n## Seen when the field was made\n\n{checks}\n", encoding="utf-8")
+    return remarks
+
+
+def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
+    """The answers of a field as they were given, by the names of `COLUMNS`, each with a column `voter`."""
+    faults: list[Fault] = []
+    record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
+    CohortError.raise_for(faults)
+    return record
+
+
+def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
+    """Write the bundle that the answers of a field make: a potential is the mean of direction times confidence.
+
+    A potential of 0 is left out, as a direction that nobody gives. Features and entities are all those of the field.
+    With `how_often` the bundle says what else is known: pooled probabilities, cut points, scopes, groups, how many
+    hold. The members of an exclusive group are then one variable, which has no couplings (docs/decisions.md, F13).
+
+    Raises
+    ------
+    CohortError, ConfigError : what is wrong with the field; no answer has a direction.
+
+    """
+    root = Path(folder)
+    study, _ = load_field(root)
+    faults: list[Fault] = []
+    features, entities = read_features(root / FEATURES_FILE), read_entities(root / ENTITIES_FILE, faults)
+    ConfigError.raise_for(faults)
+    record = read_record(root)
+    unary, pairs = record["unary"], record["pairs"]
+    pooled = pool_answers(unary, features)
+    said = unary.drop_duplicates(["entity", "feature"])[["entity", "feature", "reason"]]
+    pooled = pooled.merge(said, on=["entity", "feature"], validate="one_to_one")
+    key = ["entity", "feature_a", "feature_b"]
+    pairs = pairs.assign(potential=pairs["direction"] * pairs["confidence"])
+    coupled = pairs.groupby(key, sort=False).agg(
+        potential=("potential", "mean"),
+        confidence=("confidence", "mean"),
+        evidence=("reason", "first"),
+        scope=("scope", lambda said: said.mode().iloc[0]),
+    )
+    groups = _groups(root / GROUPS_FILE) if how_often and (root / GROUPS_FILE).is_file() else None
+    if groups is not None:
+        one_of = set(groups.loc[groups["exclusive"] != "", "feature"])
+        coupled = coupled.drop(index=[row for row in coupled.index if not one_of.isdisjoint(row[1:])])
+    leaning = pooled.rename(columns={"reason": "evidence"})
+    if not leaning["potential"].any():
+        step = "ask again, or correct the answers"
+        raise ConfigError(Fault(str(root / RECORD_FOLDER), "no direction in any answer", "one or more", step))
+    coupled = coupled[coupled["potential"] != 0].reset_index()
+    known: dict[str, Any] = {}
+    if how_often:
+        known = {"table": features, "encoding": "ranges", "holds": study.holds, "groups": groups}
+    else:
+        leaning = leaning[leaning["potential"] != 0].drop(columns=[*SHARES])
+        coupled = coupled.drop(columns="scope")
+    write_bundle(
+        out,
+        name=study.name,
+        version="1",
+        entities=list(entities["phenotype"]),
+        features=list(features.names),
+        unary=leaning.round(PLACES),
+        pairwise=coupled.round(PLACES),
+        **known,
+        provenance={
+            **study.provenance,
+            "voters": list(study.voters),
+            "potentials": "mean over the voters of direction times confidence",
+            "answers": {kind: len(answers) for kind, answers in record.items()},
+        },
+    )
+    return load_bundle(out)
+
+
+def _groups(path: Path) -> pd.DataFrame:
+    """A field's groups in the form of a bundle: the members of an exclusive group have its name in both columns."""
+    groups = pd.read_csv(path, dtype=str)
+    return groups.assign(exclusive=groups["measurement"].where(groups["exclusive"] == "1", ""))
+
+
+def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
+    """Dictionary, entities, groups, answers by the names of `COLUMNS`, and where the values are; all faults at once.
+
+    Values and labels are read later, since they need the cut points.
+    """
+    faults: list[Fault] = []
+    dictionary: Features | None = None
+    try:
+        dictionary = read_features(source / DICTIONARY_FILE, {ONE_OF_SEVERAL: "binary"})
+    except AfaError as error:
+        faults += error.faults
+    entities = read_entities(source / ENTITIES_FILE, faults).rename(columns={"phenotype": "entity"})
+    features = () if dictionary is None else dictionary.names
+    groups = None
+    if features and (source / GROUPS_FILE).is_file():
+        groups = _given_groups(source, features, faults)
+    CohortError.raise_for(faults)
+    known = dict.fromkeys(("feature", "feature_a", "feature_b"), (_places(features), f"of {DICTIONARY_FILE}"))
+    known["entity"] = _places(entities["entity"]), f"of {ENTITIES_FILE}"
+    answers = {
+        kind: pd.concat(
+            [_answers(path, kind, faults, known) for path in _files(source, kind, faults)]
+            or [pd.DataFrame(columns=["voter", *COLUMNS[kind]])],
+            ignore_index=True,
+        )
+        for kind in COLUMNS
+    }
+    tables = [source / name for name in ("values.csv", "values.csv.gz") if (source / name).is_file()]
+    if not tables:
+        faults.append(Fault(str(source), "no values.csv and no values.csv.gz", "one of them", "add the table"))
+    if faults or dictionary is None:
+        raise CohortError(faults)
+    return dictionary, entities[["entity", "definition"]], groups, answers, tables[0]
+
+
+def _places(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
+    folder = source / "elicited"
+    found = sorted([*folder.glob(f"{kind}.csv"), *folder.glob(f"{kind}_*.csv")])
+    if not found and kind != "pairs":
+        step = f"add {kind}_<voter>.csv"
+        faults.append(Fault(str(folder), f"no answers {kind}*.csv", "those of at least one voter", step))
+    return found
+
+
+def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
+    """The measurement of each feature; `exclusive` where all features of it are values of one variable."""
+    table = read_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, brief=True)
+    places = name_column(table, "feature", _places(features), f"of {DICTIONARY_FILE}")
+    table.once(places, "each feature once", "feature")
+    faults += table.faults.listed()
+    groups = pd.DataFrame(dict(table.columns))
+    dictionary = read_table(source / DICTIONARY_FILE, required=("feature", "kind"), optional=FEATURE_COLUMNS[2:])
+    is_one_of = np.array([kind == ONE_OF_SEVERAL for kind in dictionary.columns["kind"]])
+    exclusive = pd.Series(is_one_of[places]).groupby(groups["measurement"]).transform("all")
+    return groups.assign(exclusive=exclusive.astype(int))
+
+
+def _answers(
+    path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
+) -> pd.DataFrame:
+    """A file of answers of a kind, each checked; the voter is a column, or stands behind the kind in the file's name.
+
+    known : by column the names that may stand in it, and where those are from; a file of a record has any names.
+    """
+    columns = COLUMNS[kind] if known else ("voter", *COLUMNS[kind])
+    table = read_table(path, required=columns, whole_rows=True, brief=True)
+    values: dict[str, Any] = {"voter": path.name.removesuffix(".csv").partition("_")[2] or "r1"} | dict(table.columns)
+    keys = [name for name in columns if name in KEYS]
+    sound = np.all([name_column(table, name, *known.get(name, ())) >= 0 for name in keys], axis=0)
+    places = pd.DataFrame({name: values[name] for name in keys}).groupby(keys, sort=False).ngroup()
+    table.once(np.where(sound, places, -1), "one row each", keys[-1])
+    for name in (name for name in columns if name not in TEXTS):
+        if kind == "cuts":
+            values[name] = number_column(table, name, empty=np.nan)
+        else:
+            values[name] = number_column(table, name, low=-1.0 if name == "direction" else 0.0, high=1.0)
+    if kind == "cuts":
+        table.wrong(values["low"] > values["high"], "low", "at most high", "exchange the two", "a number above high")
+    else:
+        table.wrong(values["direction"] % 1 > 0, "direction", "-1, 0 or 1", "correct the direction")
+        values["direction"] = np.nan_to_num(values["direction"]).astype(np.int64)
+    if kind == "unary":
+        for state in ("with", "without"):
+            both = values[f"p_high_{state}"] + values[f"p_low_{state}"]
+            found = [f"{share:g} high and low together" for share in both]
+            table.wrong(both > 1 + 1e-9, f"p_high_{state}", "at most 1", "correct them", found.__getitem__)
+    elif kind == "pairs":
+        table.words("scope", SCOPES[1:])
+    faults += table.faults.listed()
+    return pd.DataFrame(values, columns=["voter", *COLUMNS[kind]])
+
+
+def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -> list[str]:
+    """Rows that are alike, patients without a label, and missing values that tell a label."""
+    lines = read_unpacked(path).decode("utf-8-sig").splitlines()[1:]  # as `read_and_encode` has read it by now
+    rows = [line.partition(",")[2] for line in lines if line.strip()]
+    remarks = []
+    if twice := len(rows) - len(set(rows)):
+        remarks.append(f"{twice:,} of {len(rows):,} rows equal an earlier one: count distinct rows, not patients")
+    if labels is None:
+        return [*remarks, f"no {LABELS_FILE}: nothing will say how often an answer is right"]
+    if unlabelled := int(labels.isna().all(axis=1).sum()):
+        remarks.append(f"{unlabelled:,} of {len(labels):,} patients have no label: they are not scored")
+    for entity in labels.columns:
+        label = labels[entity]
+        ill, well = missing[label == 1], missing[label == 0]
+        if len(ill) and len(well) and missing.any():
+            area = float(stats.mannwhitneyu(ill, well).statistic) / (len(ill) * len(well))
+            if max(area, 1 - area) >= TELLING:
+                told = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
+                remarks.append(f"{told}: no method should learn from what is missing")
+    return remarks
+
+
+def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
+    """(patients, entities) The labels of a field, which has a column for each entity."""
+    columns = read_names(path)[1:]
+    if sorted(columns) != sorted(entities):
+        found, expected = f"the columns {', '.join(columns)}", f"the entities {', '.join(entities)}"
+        raise CohortError(Fault(str(path), found, expected, by_entity(columns)))
+    return read_table_labels(path, patients)
+
+
+def _stated(text: str, key: str) -> str:
+    found = re.search(rf"^- {key}: (.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else ""

@@ -1,0 +1,361 @@
+"""Labels as binary tasks under several encodings of one cohort and several closures, and how patients go through them.
+
+t is counted over the entity's support, in per cent of it. Labels are read by the metrics alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.compile import in_threads
+from afa.engine.tasks import elbo_differences, follow_gain, task_of
+from afa.evaluate.accuracy import auroc
+from afa.evaluate.inputs import Reference, shuffled_genes
+from afa.evaluate.long_tables import rows_of
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import bundle_models, exclusive_log_odds
+from afa.model.closure import COUPLINGS, STRENGTH, Closure, contraction, shared_factor
+from afa.model.mrf import Floats
+from afa.model.orders import random_orders
+
+Values = NDArray[np.int8]
+GREEDY = "greedy"
+RANDOM = "random"
+HIDDEN = 2
+"""Stands for a value that has not been observed."""
+DIGITS = 9
+"""Scores in nats that agree to so many decimals are one score: what parts them is the order of their sums."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One encoding of a cohort and one closure; `variant` is empty for the settings fixed beforehand."""
+
+    reference: Reference
+    coupling: Closure
+    threshold: float | None = None
+    strength: float = STRENGTH
+    variant: str = ""
+
+    @property
+    def keys(self) -> dict[str, str]:
+        return {"reference": self.reference, "coupling": self.coupling, "variant": self.variant}
+
+    @property
+    def closure(self) -> dict[str, Any]:
+        """What `afa.model.closure` asks for."""
+        return {"coupling": self.coupling, "strength": self.strength}
+
+    def at_full_observation(self, bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
+        """S of every entity and patient, in nats."""
+        table, scores = (
+            rows_of(entity=bundle.entities, patient=cohort.patients),
+            bundle.energies(cohort.values, self.coupling),
+        )
+        return table.assign(reference=self.reference, coupling=self.coupling, score=settled(scores).T.ravel())
+
+
+def settings_of(
+    references: Sequence[Reference],
+    thresholds: Sequence[float],
+    strengths: Sequence[float],
+    explicit: Sequence[Reference] = (),
+    *,
+    closed: bool = True,
+) -> list[Setting]:
+    """Every reference with every coupling; first of each list what was fixed beforehand, then the grid around it.
+
+    explicit : the references under which probabilities of the bundle hold. closed : whether the bundle has the paper's
+    closures, whose features have three values.
+    """
+    found = []
+    for coupling in COUPLINGS if closed else ():
+        for strength in strengths if coupling == "shared" else strengths[:1]:
+            varied = "" if strength == strengths[0] else f"strength={strength:g}"
+            for reference in references:
+                for threshold in thresholds if reference == "cohort" else (None,):
+                    other = "" if threshold in (None, thresholds[0]) else f"threshold={threshold:g}"
+                    found.append(Setting(reference, coupling, threshold, strength, f"{other} {varied}".strip()))
+    found += [
+        Setting(reference, "explicit", thresholds[0] if reference == "cohort" else None)
+        for reference in references
+        if reference in explicit
+    ]
+    return sorted(found, key=lambda setting: setting.variant != "")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One label under one setting: its patients' values (P, M), and which of them have it (P,)."""
+
+    setting: Setting
+    bundle: Bundle
+    entity: str
+    patients: tuple[str, ...]
+    values: Values
+    positive: NDArray[np.bool_]
+
+    @classmethod
+    def of_controls(cls, setting: Setting, bundle: Bundle, cohort: Cohort) -> list[Task]:
+        """A task for each entity of the healthy, of whom nobody has a label."""
+        names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
+        ill = np.zeros(len(names), dtype=bool)
+        return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
+
+    def row(self, shift: float) -> dict[str, object]:
+        """The row in the table `tasks`."""
+        mrf, setting, shared = self.bundle.mrf(self.entity), self.setting, self.setting.coupling == "shared"
+        return {
+            **setting.keys,
+            "entity": self.entity,
+            "threshold": setting.threshold,
+            "strength": setting.strength if shared else None,
+            "support": len(self.support),
+            "contraction": contraction(mrf),
+            "factor": shared_factor(mrf, setting.strength) if shared else None,
+            "positive": int(self.positive.sum()),
+            "negative": int((~self.positive).sum()),
+            "shift": float(shift),
+        }
+
+    @property
+    def support(self) -> NDArray[np.intp]:
+        if self.setting.coupling == "explicit":
+            return self.bundle.how_often(self.entity)[2]
+        return self.bundle.support(self.entity)
+
+    def counts(self, percents: Sequence[int]) -> list[int]:
+        """Features observed at each share of the support, rounded up."""
+        return [-(-percent * len(self.support) // 100) for percent in percents]
+
+    def seen(self, percents: Sequence[int], seed: int) -> NDArray[np.bool_]:
+        """(P, T, S) which features of the support a random order has shown at each share."""
+        rank = places(self.bundle.features, self.patients, seed)[:, self.support]
+        place = rank.argsort(axis=1).argsort(axis=1)
+        return np.asarray(place[:, None, :] < np.array(self.counts(percents))[:, None])
+
+
+def tasks_of(
+    bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[Setting]
+) -> tuple[list[Task], list[str]]:
+    """The tasks of all settings, labels within; and the labels left out, of which one class has no patient.
+
+    cohorts : one cohort by threshold, None for the run's own, which is encoded against controls or by ranges.
+    """
+    tasks, left_out = [], []
+    labels = next(iter(cohorts.values())).labels
+    for entity in (name for name in bundle.entities if name in labels):
+        known = labels[entity].notna().to_numpy(dtype=bool)
+        positive = (labels[entity] == 1).fillna(False).to_numpy(dtype=bool)[known]
+        if positive.all() or not positive.any():
+            left_out.append(entity)
+            continue
+        for setting in settings:
+            cohort = cohorts[setting.threshold]
+            names = tuple(compress(cohort.patients, known))
+            tasks.append(Task(setting, bundle, entity, names, cohort.values[known], positive))
+    return tasks, left_out
+
+
+def by_model(
+    tasks: Sequence[Task], follow: Callable[[Sequence[Task]], list[pd.DataFrame]], threads: int | None
+) -> list[pd.DataFrame]:
+    """A table of each task, in their order.
+
+    Tasks that one model scores, one label and one closure under several encodings, are followed together: they meet in
+    many states.
+    """
+    models: dict[tuple[Any, ...], list[int]] = {}
+    for i, task in enumerate(tasks):
+        models.setdefault((task.entity, *task.setting.closure.values()), []).append(i)
+    groups, parts = list(models.values()), [pd.DataFrame()] * len(tasks)
+
+    def work(first: int, last: int) -> None:
+        for members in groups[first:last]:
+            for i, part in zip(members, follow([tasks[i] for i in members]), strict=True):
+                parts[i] = part
+
+    in_threads(work, len(groups), threads)
+    return parts
+
+
+def in_random_order(
+    task: Task, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
+) -> tuple[Floats, float]:
+    """(V P, len(percents) + 2) F_1 - F_0 at 0, `percents` and 100 of a random order of the support; and its shift.
+
+    values : (V P, M), V times the patients of the task, each time with other values. A state that several of them
+    reach is solved once.
+    """
+    support, seen = task.support, task.seen([*percents, 100], seed)
+    seen = np.tile(seen, (len(values) // len(seen), 1, 1))
+    known = np.where(seen, values[:, None, support], HIDDEN).reshape(-1, len(support))
+    whole = np.ascontiguousarray(known).view(np.dtype((np.void, len(support))))[:, 0]
+    _, first, state_of = np.unique(whole, return_index=True, return_inverse=True)
+    told = np.full((len(first), values.shape[1]), HIDDEN, dtype=np.int8)
+    told[:, support] = known[first]
+    observed = told != HIDDEN
+    told[~observed] = 0
+    options: dict[str, Any] = {**task.setting.closure, "solver": solver, "threads": 1}
+    solved = elbo_differences(task.bundle, task.entity, observed, told, **options)
+    raw = np.column_stack([np.full(len(values), solved.start), solved.raw[state_of].reshape(len(values), -1)])
+    return settled(raw), float(settled(np.array(solved.shift)))
+
+
+@lru_cache(maxsize=64)
+def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> NDArray[np.int64]:
+    """(P, M) place of each feature in each patient's random order; not to be changed."""
+    return np.argsort(random_orders(features, patients, [seed])[:, 0], axis=1)
+
+
+def as_greedy_chooses(
+    task: Task, values: Values, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
+) -> tuple[Floats, float]:
+    """The same where the rule `greedy` chooses each patient's features by conditional mutual information.
+
+    values : (V P, M); those of equal values so far are followed together. Without `to_the_end` no patient is followed
+    further than `percents` ask, and the last column is NaN.
+    """
+    laid_out = task_of(task.bundle, task.entity, solver=solver, **task.setting.closure)
+    counts = task.counts([0, *percents, 100])
+    paths = follow_gain(laid_out, values, gain="cmi", last_step=None if to_the_end else max(counts[:-1]))
+    shift = float(settled(np.array(laid_out.shift)))
+    raw = settled(paths.two_elbo[:, 0, counts])
+    raw[:, -1] = raw[:, -1] if to_the_end else np.nan
+    return raw, shift
+
+
+def followed(
+    tasks: Sequence[Task], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
+) -> list[pd.DataFrame]:
+    """The rows of tasks of one model, task by task."""
+    fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
+    runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
+    tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
+    shown = [0, *percents, 100]
+    for allocation, seed, among in [*runs, (GREEDY, None, fixed)] if fixed else runs[:1]:
+        values = np.concatenate([tasks[i].values for i in among])
+        if allocation == RANDOM:
+            raw, shift = in_random_order(tasks[0], values, percents, int(seed or 0), solver)
+        else:
+            raw, shift = as_greedy_chooses(tasks[0], values, percents, solver)
+        for i, own in zip(among, np.split(raw, len(among)), strict=True):
+            task, rows = tasks[i], rows_of(patient=tasks[i].patients, t=np.array(shown, dtype=np.int32))
+            keys: dict[str, Any] = {**task.setting.keys, "entity": task.entity, "allocation": allocation}
+            table = rows.assign(
+                **keys,
+                shift=shift,
+                seed=pd.array([seed], dtype="Int64").repeat(own.size),
+                observed=np.tile(task.counts(shown), len(task.patients)).astype(np.int32),
+                raw=own.ravel(),
+                calibrated=settled(own - shift).ravel(),
+                label=np.repeat(task.positive, len(shown)).astype(np.int8),
+            )
+            tables[i].append(table)
+    return [pd.concat(parts, ignore_index=True) for parts in tables]
+
+
+def settled(scores: Floats) -> Floats:
+    """Scores without the rounding in which sums of the same numbers in another order differ."""
+    return np.round(scores, DIGITS) + 0.0
+
+
+def _shuffled(task: Task, permutation: int) -> NDArray[np.int64]:
+    """`shuffled_genes` of a task's bundle."""
+    bundle = task.bundle
+    kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
+    return shuffled_genes(len(bundle.features), permutation, kinds)
+
+
+def label_null(
+    tasks: Sequence[Task],
+    percents: Sequence[int],
+    seed: int,
+    permutations: int,
+    whole_permutations: int,
+    solver: Solver | None,
+    threads: int | None,
+) -> list[pd.DataFrame]:
+    """Metrics of shuffled bundles, by (reference, coupling, entity, allocation, t, permutation); a table of each task.
+
+    A shuffled bundle has every potential of the real one, with its sign and in its place in the graph, at another gene
+    of the same panel. What it still tells of a label is what any list of this size and these signs tells: a claim has
+    to be better than that. Giving each gene the values of another is the same, and is what is done.
+
+    At each of the percents `permutations` bundles, followed along the random order of the first seed and as greedy CMI
+    chooses; at full observation, where order does not matter, `whole_permutations` of them. `balanced_accuracy` is of
+    the raw score, `balanced_accuracy_calibrated` of the score less its value at no observation.
+    """
+
+    def follow(own: Sequence[Task]) -> list[pd.DataFrame]:
+        # all are followed together, because they meet in many states; what they start from shuffling does not change
+        shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
+        values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
+        tables: list[list[pd.DataFrame]] = [[] for _ in own]
+        for allocation in (RANDOM, GREEDY):
+            if allocation == RANDOM:
+                raw, shift = in_random_order(own[0], values, percents, seed, solver)
+            else:
+                raw, shift = as_greedy_chooses(own[0], values, percents, solver, to_the_end=False)
+            scores = raw[:, 1:-1].reshape(len(own), permutations, -1, len(percents)).swapaxes(1, 2)
+            for task, each, found in zip(own, scores, tables, strict=True):
+                found.append(
+                    _metrics(task, each, shift).assign(allocation=allocation, t=np.tile(percents, permutations))
+                )
+        whole = [_whole(task, whole_permutations, shift) for task in own]
+        return [pd.concat([*found, last]) for found, last in zip(tables, whole, strict=True)]
+
+    return by_model(tasks, follow, threads)
+
+
+def _whole(task: Task, permutations: int, shift: float) -> pd.DataFrame:
+    """At full observation the score is an energy, whose features are looked up where the shuffled ones are."""
+    support, score = task.support, _score_of(task)
+    values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
+    scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]
+    found = _metrics(task, settled(scores), shift).assign(t=100)
+    return pd.concat([found.assign(allocation=name) for name in (RANDOM, GREEDY)], ignore_index=True)
+
+
+def _score_of(task: Task) -> Callable[[Floats], Floats]:
+    """S of values (P, n) of the support."""
+    support = task.support
+    if task.setting.coupling == "explicit":
+        bundle, entity = task.bundle, task.entity
+        one, zero = bundle_models(bundle, entity, features=support)
+        return lambda x: one.energies(x) - zero.energies(x) + exclusive_log_odds(bundle, entity, x, support)
+    mrf = task.bundle.contrast(task.entity, task.setting.coupling)
+    unary, couplings = mrf.unary[support], mrf.couplings[support][:, support].toarray()
+    return lambda x: mrf.prior + x @ unary + 0.5 * ((x @ couplings) * x).sum(axis=1)
+
+
+def _metrics(task: Task, scores: Floats, shift: float) -> pd.DataFrame:
+    """One row for each permutation and t of `scores` (P, permutations, T)."""
+    flat = scores.reshape(len(scores), -1)
+    table = {
+        "reference": task.setting.reference,
+        "coupling": task.setting.coupling,
+        "entity": task.entity,
+        "permutation": np.repeat(np.arange(scores.shape[1]), scores.shape[2]).astype(np.int32),
+        "auroc": auroc(flat, task.positive),
+        "balanced_accuracy": _balanced(flat, task.positive),
+        "balanced_accuracy_calibrated": _balanced(settled(flat - shift), task.positive),
+    }
+    return pd.DataFrame(table)
+
+
+def _balanced(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
+    """(T,) mean over classes of the share of right signs of scores (P, T); 0 is half right."""
+    signs = np.sign(scores)
+    share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))
+    return share

@@ -1,0 +1,307 @@
+"""Long tables: made row by row from axes, read as arrays, and written as a folder of Parquet files with checksums.
+
+A table that fills an array has one row for every place, or an error names the first place that has not one. The steps
+of binary tasks are spread out over rounds: what each task says after t observations, for every t. The same numbers are
+written as the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from afa.errors import AfaError, ConfigError, Fault
+from afa.io.files import atomic_folder
+
+T = TypeVar("T")
+MANY = 20_000
+"""Different numbers in a column, beyond which a list of them does not pay where they are a third of all."""
+
+
+def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] | None = None) -> pd.DataFrame:
+    """One table of the parts that have a row; with these columns in order, where given, even if no part has a row."""
+    filled = [part for part in parts if len(part)]
+    whole = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
+    return whole if columns is None else whole.reindex(columns=list(columns))
+
+
+def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others: Sequence[str] = ()) -> None:
+    """Write each table as `<name>.parquet`; the folder appears when all are complete.
+
+    It takes the place of no other files than these and `others`.
+    """
+    with atomic_folder(folder, [*_files(tables), *others]) as temporary:
+        for name, table in tables.items():
+            write_parquet(table, temporary / f"{name}.parquet")
+
+
+def _files(tables: Iterable[str]) -> list[str]:
+    return [f"{name}.parquet" for name in tables]
+
+
+def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
+    """Write a table without its index; every page of the file has a checksum.
+
+    Numbers that hardly repeat, and those of single precision, are stored byte by byte, which packs better than a list
+    of those that there are.
+    """
+    whole = pa.Table.from_pandas(table, preserve_index=False) if isinstance(table, pd.DataFrame) else table
+    split = [name for name in whole.column_names if _hardly_repeats(whole[name])]
+    pq.write_table(
+        whole,
+        path,
+        compression="zstd",
+        compression_level=12,
+        write_page_checksum=True,
+        use_dictionary=[name for name in whole.column_names if name not in split],
+        column_encoding=dict.fromkeys(split, "BYTE_STREAM_SPLIT"),
+    )
+
+
+def _hardly_repeats(column: pa.ChunkedArray) -> bool:
+    if not pa.types.is_floating(column.type):
+        return False
+    return column.type == pa.float32() or len(column.unique()) > max(MANY, len(column) // 3)
+
+
+def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
+    """One table of a stage's folder; `part` is `columns` and `filters` as pandas has them.
+
+    Numbers stored in single precision are read in double. Raises `ConfigError` where it is damaged or not there.
+    """
+    table = _read(Path(folder), name, pd.read_parquet, **part)
+    return table.astype(dict.fromkeys(table.select_dtypes("float32").columns, "float64"))
+
+
+class Tables(Mapping[str, pd.DataFrame]):
+    """The tables of a stage's folder by name, each read when it is asked for."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return read_table(self.folder, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(path.stem for path in self.folder.glob("*.parquet")))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
+    """Join the same-named tables of all shards, in the order given; the result does not depend on their number.
+
+    Shards are parts of the patients or of the entities, in order; a table that names patients is sorted by them.
+    Raises `ConfigError` where a shard lacks a table that another has, or where there is none at all.
+    """
+    names = sorted({path.stem for shard in shards for path in shard.glob("*.parquet")})
+    if not names:
+        step = "remove that folder and run its stage again"
+        raise ConfigError(Fault(str(shards[0]), "no tables", "the tables of a shard", step))
+    with atomic_folder(folder, _files(names)) as temporary:
+        for name in names:
+            parts = [_read(shard, name, _read_coded) for shard in shards]
+            tables, stored = zip(*([part for part in parts if part[0].num_rows] or parts[:1]), strict=True)
+            joined = _by_patient(pa.concat_tables(tables, promote_options="default").unify_dictionaries())
+            schema = pa.unify_schemas(stored, promote_options="default")
+            write_parquet(joined.cast(schema), temporary / f"{name}.parquet")
+
+
+def _read_coded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
+    """A table whose words are numbers into a list of them, for many rows share few, and its schema as stored."""
+    schema = pq.read_schema(path)
+    words = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
+    return pq.read_table(path, read_dictionary=words, **options), schema
+
+
+def _read(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
+    path = folder / f"{name}.parquet"
+    if not path.is_file():
+        raise ConfigError(Fault(str(path), "no such file", f"the table {name} of a stage", "run that stage first"))
+    try:
+        return read(path, page_checksum_verification=True, **part)
+    except (OSError, pa.ArrowException) as error:
+        found = f"a damaged table ({str(error).splitlines()[0]})"
+        step = "remove it and give the command again that made it; the workflow makes it anew by itself"
+        raise ConfigError(Fault(str(path), found, "what was written there", step)) from None
+
+
+def _by_patient(table: pa.Table) -> pa.Table:
+    """Rows by ascending patient, else as they are."""
+    if "patient" not in table.column_names:
+        return table
+    patients = table["patient"].combine_chunks().dictionary_encode()
+    place = np.argsort(np.argsort(np.array(patients.dictionary.to_pylist(), dtype=object)))
+    return table.take(pa.array(np.argsort(place[patients.indices.to_numpy()], kind="stable")))
+
+
+Singles = NDArray[np.float32]
+AGAIN = "run the stage again"
+
+
+def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
+    """One row for every combination of what is on these axes, the last varying fastest.
+
+    >>> rows_of(patient=["p", "q"], t=[0, 5]).to_numpy().tolist()
+    [['p', 0], ['p', 5], ['q', 0], ['q', 5]]
+    """
+    labels = {name: pd.Index(axis if isinstance(axis, range) else list(axis)) for name, axis in axes.items()}
+    places = np.indices([len(each) for each in labels.values()]).reshape(len(labels), -1)
+    return pd.DataFrame({name: labels[name].take(at) for name, at in zip(labels, places, strict=True)})
+
+
+def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
+    """The same, and last every pair of entities, in bundle order, as `entity_a` and `entity_b`."""
+    names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
+    table = rows_of(**axes, pair=range(len(a)))
+    pair = table.pop("pair").to_numpy()
+    return table.assign(entity_a=names[a[pair]], entity_b=names[b[pair]])
+
+
+def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.DataFrame:
+    """One table of all parts by patient, in this order, so that tables of parts of the patients join to the whole."""
+    whole = pd.concat(parts, ignore_index=True)
+    return whole.iloc[np.argsort(axis_among(whole["patient"], patients).codes, kind="stable")].reset_index(drop=True)
+
+
+class Axis(NamedTuple):
+    """Where each row of a table stands along one key, and what the places are called; -1 is no place."""
+
+    codes: NDArray[np.int64]
+    labels: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A table whose rows fill an array with these axes, each place once; `place` (rows,) is where each row stands."""
+
+    name: str
+    table: pd.DataFrame
+    axes: Mapping[str, Axis]
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
+        """A `ConfigError` names the first row that has no place, or the first place without exactly one row."""
+        for key, axis in axes.items():
+            if (axis.codes < 0).any():
+                where = f"{name}, row {int(np.flatnonzero(axis.codes < 0)[0])}"
+                raise ConfigError(Fault(where, f"a {key} that is missing or unknown", "a known one", AGAIN))
+        shape = tuple(len(axis.labels) for axis in axes.values())
+        place = np.ravel_multi_index([axis.codes for axis in axes.values()], shape)
+        whole = cls(name, table, axes, place)
+        rows = np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)
+        whole.refuse(rows != 1, "none or several rows", "one row", AGAIN)
+        return whole
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(axis.labels) for axis in self.axes.values())
+
+    def column(self, name: str, *, may_miss: bool = False) -> Singles:
+        """The values of a column by place, in single precision; NaN where missing, which is an error unless it may."""
+        values = np.empty(len(self.place), dtype=np.float32)
+        values[self.place] = self.table[name].to_numpy(dtype=np.float32, na_value=np.nan)
+        values = values.reshape(self.shape)
+        if not may_miss:
+            self.refuse(np.isnan(values), f"no {name}", "a number", AGAIN)
+        return values
+
+    def refuse(
+        self, broken: NDArray[np.bool_], found: str, expected: str, step: str, error: type[AfaError] = ConfigError
+    ) -> None:
+        """Raise an error that names the first place where a mask of this shape holds, if any."""
+        if broken.any():
+            codes = np.unravel_index(int(broken.argmax()), self.shape)
+            labels = (axis.labels[int(code)] for axis, code in zip(self.axes.values(), codes, strict=True))
+            words = ("/".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels)
+            where = ", ".join(f"{key} {word}" for key, word in zip(self.axes, words, strict=True))
+            raise error(Fault(f"{self.name}, {where}", found, expected, step))
+
+
+def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
+    """Places of a column's values, as texts, among known labels."""
+    each, names = pd.factorize(column)
+    places = pd.Index(labels).get_indexer(names.astype(str))
+    return Axis(np.array([*places, -1], dtype=np.int64)[each], labels)
+
+
+def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
+    """Places of the combinations of some columns, in order of first appearance; labels are tuples."""
+    place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
+    labels = table[list(columns)].dropna().drop_duplicates()
+    return Axis(np.asarray(place, dtype=np.int64), list(labels.itertuples(index=False, name=None)))
+
+
+def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """Each combination of some columns with its rows, in order of first appearance; a missing value is one too.
+
+    >>> table = pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]})
+    >>> [(key, len(rows)) for key, rows in groups(table, "name", "seed")]
+    [(('b', 1.0), 2), (('a', nan), 1)]
+    """
+    by = list(columns) if len(columns) > 1 else columns[0]
+    whole: Any = table.groupby(by, sort=sort, dropna=False, observed=True)
+    return iter(whole)
+
+
+@dataclass(frozen=True)
+class Cube:
+    """The steps of one kind of order, P patients x E entities x R runs, spread over rounds on demand.
+
+    t : rounds of the steps, one series (patient, entity, run) after the other. first : where each series begins.
+    last_round : M. columns : the other columns of the table, in the same order of rows.
+    """
+
+    shape: tuple[int, int, int]
+    t: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last_round: int
+    columns: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def of(cls, steps: pd.DataFrame, patients: list[str], entities: list[str], last_round: int) -> Cube:
+        """`steps` of one kind of order; every patient must have every entity, with the same number of runs."""
+        patient, entity = axis_among(steps["patient"], patients).codes, axis_among(steps["entity"], entities).codes
+        seed = steps["seed"].fillna(-1).to_numpy(np.int64)
+        ordered = steps.iloc[np.lexsort((steps["step"], seed, entity, patient))]
+        step = ordered["step"].to_numpy()
+        first = np.flatnonzero(step == 0)
+        runs = len(first) // (len(patients) * len(entities))
+        if runs * len(patients) * len(entities) != len(first):
+            raise ValueError("some patient lacks a run of some entity")
+        columns = {name: ordered[name].to_numpy() for name in ordered.columns if name not in ("patient", "entity")}
+        return cls(
+            (len(patients), len(entities), runs), ordered["t"].to_numpy(dtype=np.int64), first, last_round, columns
+        )
+
+    def by_round(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(P, E, R, M + 1) what holds after t observations, from values by step."""
+        following = np.append(self.t[1:], 0)
+        following[np.append(self.first[1:], len(self.t)) - 1] = self.last_round + 1
+        return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
+
+    def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
+        """(P, E, R, s + 1) what holds after so many features of the support, s the largest of all entities.
+
+        An entity of a smaller support stays as it is once all of it is observed.
+        """
+        ends = np.append(self.first[1:], len(self.t))
+        most = int((ends - self.first).max())
+        repeats = np.ones(len(values), dtype=np.int64)
+        repeats[ends - 1] += most - (ends - self.first)
+        return np.repeat(values, repeats).reshape(*self.shape, most)
+
+    def signs(self, method: str) -> NDArray[np.int8]:
+        """The sign of one score, by step."""
+        signs: NDArray[np.int8] = np.sign(self.columns[method]).astype(np.int8)
+        return signs

@@ -1,0 +1,83 @@
+"""What pages are put together from: templates, contents packed into text, and the project's own texts as HTML."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
+
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+MARKED = re.compile(r"<p><strong>([A-Z]\d+),")
+LINK = re.compile(r'<a href="(?!#|https?:)([^"]*)">(.*?)</a>', flags=re.DOTALL)
+
+
+def page(name: str, **values: Any) -> str:
+    """A page or text made of the template of that name."""
+    return PAGES.get_template(name).render(values) + "\n"
+
+
+def packed(content: bytes) -> str:
+    """Base64 of gzip, the same text for the same bytes; a page unpacks it when a reader asks for it."""
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
+
+
+def document(path: Path) -> str:
+    """A page of `docs` as HTML: its title left out, its items (`E7`, `M1`) linkable, and no link to another file."""
+    title, _, text = path.read_text(encoding="utf-8").partition("\n")
+    if not title.startswith("# "):
+        text = f"{title}\n{text}"
+    html = MARKED.sub(r'<p id="\1"><strong>\1,', MARKDOWN.render(text)).replace("<th>", '<th scope="col">')
+    return LINK.sub(r"\2", html).replace("<table>", '<div class="scroll"><table>').replace("</table>", "</table></div>")
+
+
+def linked(text: str, known: frozenset[str]) -> Markup:
+    """Text, escaped, with a link at every item that is `known`.
+
+    >>> linked("a < b (E1, E99)", frozenset({"E1"}))
+    Markup('a &lt; b (<a href="#E1">E1</a>, E99)')
+    """
+    parts = re.split(r"\b([A-Z]\d+)\b", text)
+    return Markup("").join(
+        Markup('<a href="#{0}">{0}</a>').format(part) if part in known else escape(part) for part in parts
+    )
+
+
+def items(html: str) -> frozenset[str]:
+    """Items of a document that can be linked to."""
+    return frozenset(re.findall(r'<p id="([A-Z]\d+)">', html))
+
+
+def hundredth(value: float) -> str:
+    """Two decimals; nothing for a missing number."""
+    return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+
+
+def digits(value: float | None) -> str:
+    """Three digits, or all of a large whole number; empty for nothing.
+
+    >>> digits(0.86412), digits(1234.0)
+    ('0.864', '1234')
+    """
+    return "" if pd.isna(value) else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def _slug(text: object) -> str:
+    return "".join(c if c.isalnum() else "-" for c in str(text).lower())
+
+
+PAGES = Environment(
+    loader=PackageLoader("afa.evaluate"),
+    autoescape=select_autoescape(("html",), default_for_string=False),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+PAGES.filters |= {"linked": linked, "hundredth": hundredth, "digits": digits, "slug": _slug}

@@ -1,0 +1,239 @@
+"""Acquisition on measured patients: what each way of choosing features would have needed.
+
+Patients are followed block by block, so that memory grows with their number only by their values and the resamples.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.course import MISSING
+from afa.errors import BundleError, Fault
+from afa.evaluate.accuracy import ranking, share_of
+from afa.evaluate.cubes import UNIT
+from afa.evaluate.inputs import check_encoding, check_possible, labels_of
+from afa.evaluate.label_tasks import settled
+from afa.evaluate.resampling import patient_weights, with_interval
+from afa.evaluate.simulate.binary import BinaryTask
+from afa.evaluate.simulate.walks import (
+    CHOOSES_WITHOUT_GAIN,
+    DRAWN,
+    IN_UNITS,
+    Setting,
+    TopKTask,
+    Walk,
+    Way,
+    budgets_of,
+    prices_of,
+    within,
+)
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.model.orders import random_order
+from afa.planner.options import INFORMATION, gauge_of
+
+
+class Simulation(NamedTuple):
+    """The tables of a simulation: `afa.evaluate.simulate` tells their columns."""
+
+    curves: pd.DataFrame
+    features_needed: pd.DataFrame
+
+
+def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
+    """Every rule with every gain and score; a rule that looks at no gain once for each score.
+
+    The gain `information` is of entities, not of duels: its rule has the same name, and no other rule goes with it.
+    """
+    duels = tuple(gain for gain in gains if gain != INFORMATION)
+    by_entity = [INFORMATION] if INFORMATION in gains and INFORMATION not in allocations else []
+    gains_of: dict[str, tuple[str, ...]] = {rule: duels or tuple(gains) for rule in allocations}
+    gains_of |= {rule: ("",) for rule in allocations if rule in CHOOSES_WITHOUT_GAIN}
+    gains_of[INFORMATION] = (INFORMATION,)
+    rules = [*by_entity, *allocations]
+    return [Way(rule, gain, score) for score, rule in product(scores, rules) for gain in gains_of[rule]]
+
+
+def usual_rules(rules: str, gains: Sequence[str]) -> list[str]:
+    """The rules, of a text with commas, that go with any of these gains."""
+    if list(gains) != [INFORMATION]:
+        return rules.split(",")
+    return [INFORMATION, *(rule for rule in rules.split(",") if rule in CHOOSES_WITHOUT_GAIN)]
+
+
+def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
+    """What is followed: each way once, those that draw their order once for each seed."""
+    return [(way, seed) for way in dict.fromkeys(ways) for seed in (seeds if way.allocation in DRAWN else seeds[:1])]
+
+
+def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
+    """The cohort, or n of its patients, drawn by their names alone."""
+    if n is None or n >= len(cohort.patients):
+        return cohort
+    drawn = sorted(random_order(cohort.patients, patient="", seed=seed, experiment="simulate")[:n].tolist())
+    names = tuple(cohort.patients[i] for i in drawn)
+    return replace(cohort, patients=names, values=cohort.values[drawn], labels=cohort.labels.iloc[drawn])
+
+
+def simulate(
+    bundle: Bundle,
+    cohort: Cohort,
+    ways: Sequence[Way],
+    setting: Setting,
+    *,
+    measured: NDArray[np.bool_] | None = None,
+    tick: Callable[[int], None] = lambda _: None,
+) -> Simulation:
+    """Follow the patients of a cohort on the bundle's features through every way; the same for any number of threads.
+
+    The top-k setting, or with an entity the binary one. measured : (P, M) which values of the cohort were; all unless
+    given. `tick` is called with how many walks of a patient are done.
+
+    Raises
+    ------
+    BundleError : fewer than two entities for the top-k setting, or no such entity. PlannerError : k, a score, a gain or
+    a rule that no planner takes. ConfigError : one that the binary setting does not take. CohortError : the
+    probabilities of the bundle are of values that are encoded otherwise.
+
+    """
+    entity, setting = setting.entity, replace(setting, coupling=gauge_of(bundle, setting.coupling))
+    if setting.explicit:
+        check_encoding(bundle, cohort)
+    elif entity is None:
+        bundle = bundle.contrasts()
+    check_possible(bundle, cohort, measured)
+    values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
+    n_patients, labels = len(cohort.patients), labels_of(bundle, cohort)
+    asked = np.full(n_patients, np.nan) if entity is None else labels[:, bundle.index(entity)]
+    if entity is None and len(bundle.entities) < 2:
+        step = "add entities, or ask for the one with --entity"
+        raise BundleError(Fault(f"bundle {bundle.name}", "one entity", "two or more, to have a top k", step))
+    given: dict[str, Any] = {"bundle": bundle, "patients": cohort.patients, "values": values, "setting": setting}
+    task = TopKTask(**given, labels=labels) if entity is None else BinaryTask(**given, labels=asked)
+    for way in ways:
+        task.check(way)
+    resampled = patient_weights(n_patients, resamples=setting.resamples, purpose="simulate")
+    weights = np.concatenate([np.ones((1, n_patients)), resampled])
+    prices = prices_of(bundle, setting)
+    budgets = None if prices is None else budgets_of(prices)
+    sums = {way: Sums(budgets) for way in (*ways, CONSTANT)}
+    for rows in task.blocks:
+        seen: Any = task.look(rows)
+        for way, seed in runs_of(ways, setting.seeds):
+            sums[way].add(task.walk(seen, way, seed, tick), weights[:, rows], seed)
+        sums[CONSTANT].add(task.constant(seen), weights[:, rows])
+    axes: dict[str, NDArray[Any]] = {FEATURES: np.arange(len(bundle.features) + 1)}
+    if budgets is not None:
+        axes[COST] = budgets
+    return Simulation(curves(sums, weights, asked, axes, setting.confidence), features_needed(sums))
+
+
+FEATURES, COST = "features", "cost"
+CURVES = ("allocation", "gain", "score", "counted", "t", "metric", "value", "low", "high", "n")
+QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75, "p90": 0.9}
+NEEDED = ("allocation", "gain", "score", "criterion", "counted", *QUANTILES, "never", "n", "left_out")
+CONSTANT = Way("constant", "", "")
+
+
+@dataclass
+class Sums:
+    """What is known of one way, all its seeds together, once all blocks of patients have been added, in their order.
+
+    T is M + 1 where features are counted and C where cost is, which is looked at by `budgets` (C,) if there are any.
+
+    right : by what is counted and metric, (R + 1, T) weighted sums over patients, the first row unweighted.
+    total : the same, or (R + 1, 1). needed : by criterion and what is counted, one array a block and seed.
+    scores : by what is counted and seed, one (B, T) a block.
+    """
+
+    budgets: Floats | None = None
+    right: dict[tuple[str, str], Any] = field(default_factory=lambda: defaultdict(float))
+    total: dict[tuple[str, str], Any] = field(default_factory=lambda: defaultdict(float))
+    needed: dict[tuple[str, str], list[Floats]] = field(default_factory=lambda: defaultdict(list))
+    scores: dict[tuple[str, int], list[Floats]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
+        """Add a block of B patients; weights (R + 1, B) whole numbers, so that no order of adding up shows."""
+        last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
+
+        def by(counted: str, numbers: Floats) -> Floats:
+            """Numbers (B, M + 1) by what is counted; those of (B, 1) are the same at all t."""
+            if counted == FEATURES or last is None or numbers.shape[1] == 1:
+                return numbers
+            return np.take_along_axis(numbers, last, axis=1)
+
+        for counted in (FEATURES,) if self.budgets is None else (FEATURES, COST):
+            for metric, (right, total) in walk.parts.items():
+                self.right[counted, metric] += weights @ by(counted, right)
+                self.total[counted, metric] += weights @ by(counted, total)
+            if walk.scores is not None:
+                self.scores[counted, seed].append(by(counted, walk.scores))
+        for criterion, numbers in walk.needed.items():
+            self.needed[criterion].append(numbers)
+
+
+def curves(
+    sums: Mapping[Way, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
+) -> pd.DataFrame:
+    """`CURVES`, by the number of features, and where costs differ by what is spent on them.
+
+    weights : (R + 1, P) as the walks were added with. labels : (P,) in {0, 1, NaN}, which their scores are held
+    against. axes : by what is counted, (T,) the column t.
+    """
+    tables, known = [], ~np.isnan(labels)
+    for (counted, t), (way, of_way) in product(axes.items(), sums.items()):
+        named = {**way._asdict(), "counted": counted, "t": t}
+        for (by, metric), right in of_way.right.items():
+            if by != counted:
+                continue
+            total = of_way.total[counted, metric]
+            scale = UNIT if metric in IN_UNITS else 1
+            share = np.broadcast_to(share_of(right, total * scale), (len(right), len(t)))
+            table = with_interval(share, confidence=confidence)
+            tables.append(table.assign(**named, metric=metric, n=int(total[0, 0])))
+        of_seeds = [blocks for (by, _), blocks in of_way.scores.items() if by == counted]
+        if of_seeds and known.any():
+            scores = [np.concatenate(blocks)[known] for blocks in of_seeds]
+            areas = np.mean([areas_of(each, labels[known] > 0, weights[:, known]) for each in scores], axis=0)
+            table = with_interval(areas, confidence=confidence)
+            tables.append(table.assign(**named, metric="label_auroc", n=int(known.sum()) * len(scores)))
+    return pd.concat(tables, ignore_index=True)[list(CURVES)]
+
+
+def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
+    """`NEEDED`: quantiles over patients, and over the seeds of a way, of what a criterion needed in order to hold.
+
+    What is `counted` are the features, and where costs differ their cost too. A quantile is one of the numbers that
+    occurred; missing where so many patients never reach it. `never` is the share that does not, of `n`; `left_out`
+    counts those for whom the criterion has no meaning.
+    """
+    rows = []
+    for way, of_way in sums.items():
+        for (criterion, counted), blocks in of_way.needed.items():
+            rounds = np.concatenate(blocks)
+            known = np.sort(rounds[~np.isnan(rounds)])
+            row: dict[str, object] = {**way._asdict(), "criterion": criterion, "counted": counted}
+            for name, share in QUANTILES.items():
+                value = known[max(int(np.ceil(share * len(known))) - 1, 0)] if len(known) else np.inf
+                row[name] = np.nan if np.isinf(value) else value
+            row |= {"never": float(np.isinf(known).mean()) if len(known) else np.nan, "n": len(known)}
+            rows.append(row | {"left_out": len(rounds) - len(known)})
+    return pd.DataFrame(rows, columns=list(NEEDED))
+
+
+def areas_of(scores: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
+    """(R, T) area under the ROC curve of scores (P, T), patients weighted by each row of (R, P); ties count one half.
+
+    Scores that differ by rounding are ties. NaN where only one class has a weight.
+    """
+    weights = np.asfortranarray(weights)
+    return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)

@@ -1,0 +1,205 @@
+"""Patients followed under one way of choosing features in the binary setting: does one entity hold?
+
+The numbers are those of a `BinaryPlanner` that is asked and told until everything has been measured: by the compiled
+engine, or by the planner itself where there are costs or measurements of several features to weigh, exclusive groups or
+a tau. Random orders look at no costs. What of a patient was not measured is never asked for (docs/decisions.md, F8). A
+patient is decided by the sign of the calibrated log-odds, as `BinaryPlanner.decision` says; the target is that decision
+at all that was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.engine.course import MISSING
+from afa.engine.paths import watch_task
+from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, elbo_differences, follow_gain, follow_orders, task_of
+from afa.errors import ConfigError, Fault
+from afa.evaluate.accuracy import right_of
+from afa.evaluate.simulate.walks import (
+    DRAWN,
+    Asked,
+    Walk,
+    Way,
+    ends,
+    measured_first,
+    planned,
+    prices_of,
+    spent_along,
+    told,
+    weighs_items,
+    with_costs,
+)
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.model.orders import random_orders
+from afa.planner import BinaryPlanner
+from afa.planner.options import INFORMATION
+from afa.planner.rules.names import COMPARED_BINARY
+
+DECIDES = "two_elbo"
+"""The score whose calibrated sign is the decision; others are only what the gain `f_target` is of."""
+
+CERTIFIED = TASK_BRACKETS.index("l1_tight")
+
+
+class Shown(NamedTuple):
+    """A block of B patients, and by metric what is true of them, (B, 1): a sign, 0 where there is none."""
+
+    names: Sequence[str]
+    values: NDArray[np.int8]
+    targets: Mapping[str, NDArray[np.int8]]
+
+
+Paths = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
+"""Of B patients: orders (B, M), meant where they are drawn or the planner's; scores and certificates (B, M + 1)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BinaryTask(Asked):
+    """One entity of a bundle as a task of P patients, labels (P,)."""
+
+    @property
+    def entity(self) -> str:
+        """The one that is asked for."""
+        return str(self.setting.entity)
+
+    @cached_property
+    def task(self) -> Task | None:
+        """The task laid out; None where only the planner can follow."""
+        coupling, tau = self.setting.coupling or "differential", self.setting.tau
+        if self.setting.explicit and (bool(self.bundle.exclusive) or tau not in (None, 1.0)):
+            return None
+        return task_of(self.bundle, self.entity, solver=self.setting.solver, coupling=coupling)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the entity is labelled in any patient."""
+        return bool((~np.isnan(self.labels)).any())
+
+    @cached_property
+    def targets(self) -> Mapping[str, NDArray[np.int8]]:
+        """By metric, (P,) the sign at all that was measured, and that of the label: 0 where there is none."""
+        label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
+        return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
+
+    def look(self, rows: slice) -> Shown:
+        """A block of patients."""
+        targets = {metric: target[rows, None] for metric, target in self.targets.items()}
+        return Shown(self.patients[rows], self.values[rows], targets)
+
+    def _winners(self) -> NDArray[np.int8]:
+        """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
+        values, setting = self.values, self.setting
+        if self.task is None:
+            way = Way("random", "", "two_elbo")
+            return np.array([told(self._planner(way), row).decision() for row in values], dtype=np.int8)
+        if isinstance(self.task.bundle, Bundle):
+            known = np.where(values == MISSING, 0, values)
+            one, zero = (self.task.bundle.mrf(name).energies(known) for name in self.task.bundle.entities)
+            odds = one - zero - self.task.shift
+        else:
+            options: dict[str, Any] = {"solver": setting.solver, "threads": setting.threads, "coupling": "explicit"}
+            odds = elbo_differences(self.bundle, self.entity, values != MISSING, values, **options).calibrated
+        return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
+
+    def constant(self, seen: Shown) -> Walk:
+        """What the more frequent answer has right."""
+        parts = {}
+        for metric, target in seen.targets.items():
+            usual = np.int8(1 if self.targets[metric].sum(dtype=int) >= 0 else -1)
+            parts[metric] = right_of(np.full((*target.shape, 1), usual), target, target != 0)
+        return Walk(parts, {})
+
+    def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
+        """Follow a block of patients to the end; `tick` is called with how many are done."""
+        if self.task is None or way.gain == INFORMATION or weighs_items(self.bundle, way, self.setting):
+            order, scores, certified = self._planned(seen, way, seed, tick)
+        else:
+            order, scores, certified = self._compiled(self.task, seen, way, seed)
+            tick(len(seen.names))
+        signs, winner = np.sign(scores).astype(np.int8), seen.targets["sign_accuracy"]
+        ended, needed = ends(signs != signs[:, -1:], certified)
+        parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}
+        if self.has_labels:
+            label = seen.targets["label_accuracy"]
+            parts["label_accuracy"] = right_of(signs[:, None], label, label != 0)
+            parts["label_sensitivity"] = right_of(signs[:, None], label, label > 0)
+            parts["label_specificity"] = right_of(signs[:, None], label, label < 0)
+        spent = spent_along(order, prices_of(self.bundle, self.setting))
+        return Walk(parts, with_costs(needed, spent), scores, spent)
+
+    def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> Paths:
+        orders, drawn = self._orders(seen, way, seed), way.allocation in DRAWN
+        gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
+        if not self.setting.explicit:
+            given = orders if drawn else None
+            found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.setting.threads)
+            return orders, found.log_odds, found.certain
+        if drawn:
+            paths = follow_orders(task, seen.values, orders[:, None], threads=self.setting.threads)
+        else:
+            paths = follow_gain(task, seen.values, gain=gain, threads=self.setting.threads)
+        every = np.arange(len(self.bundle.features) + 1)
+        step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # of the last feature that matters by then
+        called = paths.calls[:, 0, :, CERTIFIED] != 0
+        scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
+        return orders, scores, np.take_along_axis(called, step, axis=1)
+
+    def _planned(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
+        orders = self._orders(seen, way, seed) if way.allocation in DRAWN else None
+
+        def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
+            if self.setting.explicit:
+                return planner.score(), planner.resolved()
+            return planner.log_odds() if planner.decision() else 0.0, planner.resolved()
+
+        planners = (self._planner(way) for _ in seen.names)
+        order, scores, certified = planned(planners, seen.values, read, orders, tick)
+        return order[:, 1:], scores, certified
+
+    def _planner(self, way: Way) -> BinaryPlanner:
+        """A planner that goes this way, or takes the values in the order drawn; a `PlannerError` where none does."""
+        return BinaryPlanner(
+            self.bundle,
+            entity=self.entity,
+            score=way.score,
+            gain=way.gain or "wald_magnitude",
+            allocation="greedy" if way.allocation in DRAWN else way.allocation,
+            solver=self.setting.solver,
+            coupling=self.setting.coupling,
+            tau=self.setting.tau,
+        )
+
+    def check(self, way: Way) -> None:
+        """A `ConfigError`, or the `PlannerError` of a planner, where the binary setting has no such way."""
+        explicit = self.setting.explicit
+        if way.allocation not in (*COMPARED_BINARY.split(","), INFORMATION):
+            expected, step = f"with --entity one of {COMPARED_BINARY}", "greedy stands for the others"
+            raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
+        scores = METHODS if way.gain == "f_target" or explicit else (DECIDES,)
+        if way.score not in scores:
+            expected = f"with --entity {' or '.join(scores)}"
+            raise ConfigError(Fault("--score", repr(way.score), expected, "leave it out, or choose one of these"))
+        if way.gain == "f_target" and way.score == "wald":
+            raise ConfigError(Fault("--gain", "f_target of wald", "a score that expects something", "choose another"))
+        if self.setting.holds is not None:
+            found, expected = repr(self.setting.holds), "none where one entity is asked for"
+            raise ConfigError(Fault("holds", found, expected, "leave it out"))
+        if explicit or self.setting.tau is not None or INFORMATION in way:
+            self._planner(way)
+
+    def _orders(self, seen: Shown, way: Way, seed: int) -> NDArray[np.int64]:
+        """(B, M) random orders; under `random_own` the entity's own features come first, in the same order."""
+        features = self.bundle.features
+        orders = random_orders(features, seen.names, [seed])[:, 0]
+        if way.allocation == "random_own":
+            own = np.isin(np.arange(len(features)), self.bundle.support(self.entity))
+            orders = np.take_along_axis(orders, np.argsort(~own[orders], axis=1, kind="stable"), axis=1)
+        return measured_first(orders, seen.values)

@@ -1,0 +1,165 @@
+"""The numbers of a run, one to a line: `curves/<stage>.parquet` has all of them, `summary.csv` what `shown` chooses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from afa.errors import ConfigError, Fault
+from afa.evaluate.long_tables import read_table, write_parquet
+from afa.io.files import atomic_file, write_csv
+from afa.io.spreadsheet import marked_table, unmarked_table
+
+TEXT = [
+    *("table", "metric", "quantity", "method", "guide", "gain", "allocation", "schedule", "stratum", "variant"),
+    *("entity", "target", "reference", "coupling", "start"),
+]
+NUMBERS = ["level", "t", "value", "low", "high", "n"]
+COLUMNS = [*TEXT, *NUMBERS]
+TABLES = [
+    *("sign_accuracy_random", "chaos_gap", "allocation_sign", "allocation_p_at_k", "certified_round"),
+    *("bracket_rate", "layer0_bundle", "layer0_synthetic", "binary", "gauge_agreement", "gauge_correlation"),
+    *("gauge_accuracy", "calibration", "specificity", "labels", "controls"),
+    *("acquisition_saved", "meanfield_vs_exact", "labels_needed", "null"),
+    *("stopping", "llm_baselines", "sanity"),
+]
+METRICS = [
+    *("accuracy", "balanced_accuracy", "sensitivity", "specificity", "auroc", "average_precision"),
+    *("prevalence", "majority", "p_at_k", "r_precision", "rate", "gap", "count", "correlation", "ece", "brier"),
+    *("contraction", "iterations", "nats", "cost", "rank", "p_value"),
+]
+Labelled = tuple[pd.DataFrame, Mapping[str, object]]
+"""Rows of a summary, and the columns that are the same on all of them."""
+KEYS = COLUMNS[: COLUMNS.index("value")]
+DETAILS = ["quantity", "stratum", "variant", "level"]
+"""Columns that say how a row differs from the headline of its cell; there they are empty."""
+ROUNDS = (0, 2, 5, 10, 20, 25, 30, 50, 100, 150)
+"""Numbers of observed features that the paper prints: `summary.csv` has curves there, and at full observation."""
+GRID = ("allocation_sign", "allocation_p_at_k", "certified_round", "acquisition_saved", "bracket_rate")
+RULES_COMPARED = 150
+"""The round at which the paper compares one allocation rule with another (tab:m2_alloc)."""
+
+
+def in_order(tables: Iterable[str]) -> list[str]:
+    """Names of tables in the order of `summary.csv`: those of `TABLES` first, then any other by name."""
+    return sorted(tables, key=lambda name: (TABLES.index(name) if name in TABLES else len(TABLES), name))
+
+
+def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
+    """One table of the rows of all parts, with the labels of each part on all of its rows.
+
+    A column may be of some tables and in the labels of others. Labels are put on all rows at once: one part after the
+    other took most of the time of a summary.
+    """
+    tables, labels = zip(*parts, strict=True)
+    whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
+    part = np.repeat(np.arange(len(tables)), list(map(len, tables)))
+    columns = pd.DataFrame(list(labels), index=np.arange(len(tables))).take(part)
+    for name, column in columns.set_axis(whole.index).items():
+        whole[name] = column.where(column.notna(), whole[name]) if name in whole else column
+    return whole
+
+
+def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
+    """Rows `count` by quantity: how many, and of how many."""
+    rows = [{"quantity": name, "value": float(count), "n": int(n)} for name, (count, n) in counts.items()]
+    return pd.DataFrame(rows).assign(metric="count")
+
+
+def headline(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those without a quantity, stratum, variant or level."""
+    return rows[rows[DETAILS].isna().all(axis=1)]
+
+
+def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
+    """Rows of one table in the summary's form: columns that do not apply are empty.
+
+    rows : one table, or several that follow each other. same : columns that are the same on all rows.
+
+    Raises
+    ------
+    ValueError : an unknown metric or column, a cell of more than one word, or two rows with the same key: a
+        fault of the caller.
+
+    """
+    rows = (rows if isinstance(rows, pd.DataFrame) else pd.concat(rows, ignore_index=True)).assign(**same)
+    unknown = sorted(set(rows.columns) - set(COLUMNS)) + sorted(set(rows["metric"]) - set(METRICS))
+    if unknown:
+        raise ValueError(f"not in the summary's form: {', '.join(unknown)}; COLUMNS and METRICS have what there is")
+    complete = rows.assign(table=table).reindex(columns=COLUMNS)
+    for name in set(TEXT) - {"entity"}:
+        words = complete[name].dropna().unique()
+        if not all(re.fullmatch(r"[^\s=]+", word) for word in words):
+            raise ValueError(f"{table}, {name}: one word each, not {', '.join(map(repr, words))}")
+    if complete.duplicated(KEYS).any():
+        raise ValueError(f"{table} has two rows with the same key")
+    return complete
+
+
+def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
+    """Write all rows, sorted by table in the fixed order and then as given: Parquet where the path ends so, else CSV.
+
+    In CSV numbers have 10 significant digits.
+    """
+    whole = pd.concat([table for table in tables if len(table)], ignore_index=True)
+    order = {name: i for i, name in enumerate(in_order(whole["table"].unique()))}
+    whole = whole.sort_values("table", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    if Path(path).suffix != ".parquet":
+        write_csv(marked_table(whole), path, float_format="%.10g")
+        return
+    with atomic_file(path) as temporary:
+        write_parquet(whole.astype(dict.fromkeys(TEXT, "str") | dict.fromkeys(NUMBERS, "float64")), temporary)
+
+
+def read_summary(path: str | Path) -> pd.DataFrame:
+    """Rows that `write_summary` wrote; empty cells are missing values, whatever the column.
+
+    Raises
+    ------
+    ConfigError : the file is missing or damaged, or its columns are not those of a summary.
+
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(Fault(str(path), "no such file", "a summary", "run its stage first"))
+    if path.suffix == ".parquet":
+        rows = read_table(path.parent, path.stem)
+    else:
+        rows = pd.read_csv(path, dtype=dict.fromkeys(TEXT, "str"), keep_default_na=False, na_values=[""])
+    if list(rows.columns) != COLUMNS:
+        found, step = f"columns {', '.join(rows.columns[:5])}, ...", "run its stage again"
+        raise ConfigError(Fault(str(path), found, f"columns {', '.join(COLUMNS[:5])}, ...", step))
+    return rows if path.suffix == ".parquet" else unmarked_table(rows, TEXT)
+
+
+def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
+    """Write what the tables of a report show of several summaries as one: see `shown`.
+
+    Raises
+    ------
+    ConfigError : as of `read_summary`.
+
+    """
+    rows = pd.concat([read_summary(part) for part in parts], ignore_index=True)
+    write_summary([shown(rows)], path)
+
+
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """What `summary.csv` has of the rows of all stages; the rest is in their curves.
+
+    Rows without a t, and at the rounds of `ROUNDS` and full observation those of all entities together. Of the
+    allocation grid those under the paper's schedule, read out by the score that guides; one rule less another (but
+    random) only at `RULES_COMPARED`.
+    """
+    known = rows["t"].dropna()
+    rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}
+    chosen = rows["t"].isna() | (rows["t"].isin(rounds) & rows["entity"].isna())
+    grid = rows["table"].isin(GRID) & rows["guide"].notna()
+    rescored = (rows["schedule"] == "every") & (rows["allocation"] != "random")
+    by_another = rows["method"].notna() & (rows["method"] != rows["guide"]) & (rows["table"] != "bracket_rate")
+    between_rules = (rows["metric"] == "gap") & (rows["reference"] != "random") & (rows["t"] != RULES_COMPARED)
+    return rows[chosen & ~(grid & (rescored | by_another | between_rules))]

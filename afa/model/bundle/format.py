@@ -1,0 +1,303 @@
+"""The bundle format: a folder with `bundle.yaml` and a few CSV files.
+
+    bundle.yaml    name, version; optional: entities, features, value_domain, provenance, licence, digests
+    unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without][,confidence]
+                   [,evidence]            (a row with probabilities may leave its potential empty)
+    pairwise.csv   entity,feature_a,feature_b,potential[,scope][,confidence][,evidence]
+    priors.csv     entity,probability     (or entity,log_odds; optional; `afa.model.bundle.priors`)
+    costs.csv      feature,cost           (optional; a cost for every feature, or for the measurement it comes from)
+    aliases.csv    feature,alias          (optional; several rows a feature are allowed)
+    features.csv   feature,kind,unit,low,high,values,missing,p_low,p_high,definition (optional; all features)
+    groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
+
+Where `bundle.yaml` lists `entities` or `features`, a row that names another is a fault. Where it does not, entities
+come in the order of their first appearance in unary.csv and then pairwise.csv, and features in that of features.csv
+or, without it, in sorted order.
+
+The rows of each table are checked here: indices and numbers, and every fault by line and column.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from afa.errors import CohortError, Fault
+from afa.io.csvfile import CONTROLS, LONGEST_NAME, CsvTable, few, name_column, number_column
+from afa.io.files import sha256_of
+from afa.model.bundle.priors import COLUMNS as PRIORS
+from afa.model.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
+from afa.model.features import FEATURE_COLUMNS, Features, checked_features, share_columns
+
+HEADER = "bundle.yaml"
+REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "unary.csv": ("entity", "feature", "potential"),
+    "pairwise.csv": ("entity", "feature_a", "feature_b", "potential"),
+    "priors.csv": ("entity",),
+    "costs.csv": ("feature", "cost"),
+    "aliases.csv": ("feature", "alias"),
+    "features.csv": FEATURE_COLUMNS[:2],
+    "groups.csv": ("feature",),
+}
+ANNOTATIONS = ("confidence", "evidence")
+SHARES = ("p_low_with", "p_high_with", "p_low_without", "p_high_without")
+OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "unary.csv": (*SHARES, *ANNOTATIONS),
+    "pairwise.csv": ("scope", *ANNOTATIONS),
+    "priors.csv": PRIORS,
+    "features.csv": FEATURE_COLUMNS[2:],
+    "groups.csv": ("measurement", "exclusive"),
+}
+REQUIRED_FILES = ("unary.csv", "pairwise.csv")
+VALUE_DOMAIN = [-1, 0, 1]
+LARGEST_SPACE = 100_000_000
+"""Entities times features: their table of unary potentials is dense."""
+PROVENANCE_KEYS = ("model", "prompts", "date", "consensus")
+
+
+def _quoted_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("text; put it in quotes, because YAML reads this as something else")
+    if not value or value != value.strip() or not value.isprintable():
+        raise ValueError("text that is not empty and has no spaces around it or invisible characters")
+    if len(value) > LONGEST_NAME:
+        raise ValueError(f"text of at most {LONGEST_NAME} characters")
+    return value
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """All texts of a value as YAML has it, those of keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for pair in value.items():
+            yield from _texts_in(list(pair))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts_in(each)
+
+
+Text = Annotated[str, BeforeValidator(_quoted_text)]
+
+
+class Header(BaseModel):
+    """What `bundle.yaml` says."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Text
+    version: Text
+    entities: list[Text] | None = None
+    features: list[Text] | None = None
+    value_domain: list[int] = VALUE_DOMAIN
+    licence: str | None = None
+    encoding: Literal["ranges", "controls", "cohort"] | None = None
+    probability_floor: Annotated[float, Field(gt=0, lt=1 / 3)] = FLOOR
+    holds: Holds = "several"
+    provenance: dict[str, Any] = {}
+    digests: dict[str, str] = {}
+
+    @field_validator("value_domain")
+    @classmethod
+    def _only_ternary(cls, value: list[int]) -> list[int]:
+        if value != VALUE_DOMAIN:
+            raise ValueError(f"{VALUE_DOMAIN}, the only value domain that afa supports")
+        return value
+
+    @field_validator("licence", "provenance")
+    @classmethod
+    def _can_be_shown(cls, value: Any) -> Any:
+        if any(CONTROLS.search(text) for text in _texts_in(value)):
+            raise ValueError("texts without control characters")
+        return value
+
+
+@dataclass(frozen=True)
+class Potentials:
+    """Rows of unary.csv or pairwise.csv as indices.
+
+    `entity` (n_rows,), `features` (n_rows, 1) or (n_rows, 2) with the smaller index first, `value` (n_rows,) finite;
+    `scope` (n_rows,) indices of `SCOPES`, None where no row says one.
+    """
+
+    entity: NDArray[np.int64]
+    features: NDArray[np.int64]
+    value: NDArray[np.float64]
+    scope: NDArray[np.int8] | None = None
+
+
+def digests_of(folder: str | Path) -> dict[str, str]:
+    """The SHA-256 of every CSV file of the format that a folder holds, by file name."""
+    return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}
+
+
+def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potentials:
+    """The potentials of unary.csv or pairwise.csv; 0 where a row of unary.csv states probabilities instead.
+
+    codes : (n_rows,) indices of the entities and of each column of features, -1 where a name is unknown.
+    """
+    entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
+    paired = features.shape[1] == 2
+    value = number_column(table, "potential", empty=None if paired else np.nan)
+    if not paired:
+        empty = table.empty("potential")
+        table.wrong(empty & ~_states(table), "potential", "a finite number", "correct the number")
+        value = np.where(empty, 0.0, value)
+    number_column(table, "confidence", low=0.0, high=1.0, empty=np.nan)
+    sound = (entity >= 0) & (features >= 0).all(axis=1)
+    if paired:
+        same = sound & (features[:, 0] == features[:, 1])
+        step, names = "remove the row", table.columns["feature_a"]
+        table.wrong(same, "feature_b", "two different features", step, lambda row: f"{names[row]} paired with itself")
+        sound &= ~same
+    base = int(features.max(initial=0)) + 1
+    key = entity
+    for column in features.T:
+        key = key * base + column
+    what = "each pair once for an entity, in either order" if paired else "each feature once for an entity"
+    table.once(np.where(sound, key, -1), what)
+    return Potentials(entity, features, value, _scopes(table) if paired else None)
+
+
+def _scopes(table: CsvTable) -> NDArray[np.int8] | None:
+    table.words("scope", SCOPES)
+    codes = np.array([SCOPES.index(word) if word in SCOPES else 0 for word in table.columns["scope"]], dtype=np.int8)
+    return codes if codes.any() else None
+
+
+def _states(table: CsvTable) -> NDArray[np.bool_]:
+    """(n_rows,) whether a row of unary.csv states any probability."""
+    stated: NDArray[np.bool_] = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
+    return stated
+
+
+def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
+    """The rows of unary.csv that state probabilities.
+
+    rates : what the other files say.
+    """
+    entity, feature = unary.entity, unary.features[:, 0]
+    states = _states(table) & (entity >= 0) & (feature >= 0)
+    # At -1, of unknown features, any value.
+    possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.background_stated, False)
+    wrong, both = np.zeros(len(table), dtype=bool), {}
+    for state in ("with", "without"):
+        names = f"p_low_{state}", f"p_high_{state}"
+        low, high, faulty = share_columns(table, names, possible[feature], states)
+        wrong |= faulty
+        both[state] = np.maximum(three_values(low, high), 0.0)
+    says = {state: np.isfinite(both[state][:, 0]) for state in both}
+    pooled = background.copy()
+    pooled[feature[states & says["without"]]] = True
+    for state, other, known in (("without", "with", pooled), ("with", "without", background)):
+        bare = states & ~wrong & says[other] & ~says[state] & ~known[feature]
+        found = f"nothing beside the probabilities {other} the entity, of a feature without a background"
+        step = "add them, or p_low and p_high of the feature to features.csv"
+        table.wrong(bare, f"p_high_{state}", f"the probabilities {state} it", step, found)
+    rows = np.flatnonzero(states)
+    order = rows[np.lexsort((feature[rows], entity[rows]))]
+    directed = ~table.empty("potential")[order]
+    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
+
+
+def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:
+    """(n_features,) costs; NaN for a feature without a row, of its own or of the measurement that it comes from.
+
+    item : (n_rows,) indices of features and, behind them, of measurements. One of a measurement is divided among its
+    features, so that together they cost what it says.
+    """
+    value = number_column(table, "cost", low=0.0)
+    table.once(item, "each feature once")
+    costs = np.full(n_features, np.nan)
+    own = (item >= 0) & (item < n_features)
+    costs[item[own]] = value[own]
+    for row in np.flatnonzero(item >= n_features):
+        members = list(measurements[item[row] - n_features][1])
+        if np.isfinite(costs[members]).any():
+            found = "a cost of it, and of a feature that it measures"
+            table.wrong([row], "feature", "one of the two", "remove one of the two rows", found)
+        costs[members] = value[row] / len(members)
+    return costs
+
+
+def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Other names by feature."""
+    name_column(table, "alias")
+    names, known = table.columns["alias"], set(features)
+    taken = [row for row, alias in enumerate(names) if alias in known]
+    found = "the name of a feature"
+    table.wrong(taken, "alias", "a name that no feature has", "remove the row", lambda row: f"{names[row]}, {found}")
+    place = {alias: number for number, alias in enumerate(dict.fromkeys(names)) if alias and alias not in known}
+    table.once([place.get(alias, -1) for alias in names], "each alias once", "alias")
+    aliases: dict[str, tuple[str, ...]] = {}
+    for index, alias in zip(feature[feature >= 0], itertools.compress(names, feature >= 0), strict=True):
+        aliases[features[index]] = (*aliases.get(features[index], ()), alias)
+    return aliases
+
+
+def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:
+    """features.csv in the order of `features`, each of which must have a row; or None, with all that is wrong."""
+    try:
+        read = checked_features(table)
+    except CohortError as error:
+        return None, list(error.faults)
+    rows = set(read.names)
+    lacking = [name for name in features if name not in rows]
+    faults = lacking_faults(table, "row for", lacking, "a row for every feature")
+    return None if faults else read.chosen(features), faults
+
+
+def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: str) -> list[Fault]:
+    """One line for the features that a file has no such thing of; nothing where there is none."""
+    step = "add the missing rows or remove the file"
+    return [Fault(table.faults.path, f"no {what} {few(names)}", expected, step)] if names else []
+
+
+def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:
+    """Measurements with the features that come of each, and groups of features that exclude each other."""
+    table.once(feature, "each feature once")
+    groups, known = list[Group](), set(features)
+    for column in ("measurement", "exclusive"):
+        words = table.columns[column]
+        members: dict[str, list[int]] = {}
+        for row, word in enumerate(words):
+            if word and (word != word.strip() or not word.isprintable()):
+                expected = "a name without spaces around it or invisible characters"
+                table.wrong([row], column, expected, "correct the name")
+            elif word in known:
+                found, step = f"{word}, the name of a feature", "give the group a name of its own"
+                table.wrong([row], column, "another name", step, found)
+            elif word and feature[row] >= 0:
+                members.setdefault(word, []).append(int(feature[row]))
+        groups.append(tuple((word, tuple(sorted(found))) for word, found in members.items()))
+    neither = table.empty("measurement") & table.empty("exclusive")
+    table.wrong(neither, "measurement", "a measurement or an exclusive group", "name one, or remove the row")
+    return groups
+
+
+def group_faults(
+    groups: CsvTable, couplings: CsvTable, rates: Rates, features: Sequence[str], pairwise: Potentials
+) -> list[Fault]:
+    """What does not fit in the exclusive groups: features that can be -1, couplings, a single member."""
+    faults, where = [], groups.faults.path
+    pairs = pairwise.features[pairwise.value != 0]
+    for name, members in rates.exclusive:
+        below = [features[j] for j in members if rates.possible[j, 0]]
+        if below:
+            found, expected = f"{below[0]} in {name}, which can be -1", "features that are 0 or +1"
+            step = "call it binary in features.csv, or leave it out"
+            faults.append(Fault(f"{where}, column exclusive", found, expected, step))
+        if len(members) < 2:
+            found, step = f"{name}, of one feature", "name it in the rows of the others too"
+            faults.append(Fault(f"{where}, column exclusive", found, "two or more that exclude each other", step))
+        for j, k in np.unique(pairs[np.isin(pairs, members).any(axis=1)], axis=0).tolist():
+            found = f"a coupling of {features[j]} and {features[k]}, of which the exclusive group {name} has one"
+            faults.append(Fault(couplings.faults.path, found, "no coupling of its features", "remove the row"))
+    return faults

@@ -1,0 +1,226 @@
+"""Bundles as graphs of NetworkX: features are nodes, couplings edges.
+
+One entity is an undirected `Graph` with the node attribute `unary` and the edge attribute `coupling`. A whole bundle is
+a `MultiGraph`: an edge has the attribute `entity`, also its key, and a node `unary:<entity>` for each entity that has a
+unary potential there. All else is in attributes of the graph, lists as JSON text: every attribute is a plain number or
+text, so that files of GraphML and node-link JSON keep a bundle's digest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+from xml.etree.ElementTree import ParseError
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, BeforeValidator
+
+from afa.errors import AfaError, BundleError, ConfigError, Fault
+from afa.io.files import write_text
+from afa.io.yamlfile import check_model
+from afa.model.bundle import Bundle
+from afa.model.bundle.format import REQUIRED_COLUMNS, REQUIRED_FILES
+from afa.model.bundle.priors import signed
+from afa.model.bundle.read import bundle_of_tables
+
+UNARY, COUPLING, ENTITY, COST = "unary", "coupling", "entity", "cost"
+GRAPHML = ".graphml"
+NO_SUCH_GRAPH = (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError)
+"""What the readers of NetworkX raise over a file that holds something else."""
+
+
+def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
+    """Return the graph of one entity, or of the whole bundle; nodes are all M features, in the bundle's order.
+
+    A `BundleError` for a bundle that says how often, which a graph has no place for.
+
+    >>> from afa.model.bundle import load_bundle
+    >>> graph = to_networkx(load_bundle("tests/data/bundle_tiny"), "bleeding")
+    >>> graph.nodes["MUC2"]["unary"], graph.edges["CXCL8", "MUC2"]["coupling"]
+    (-1.0, -1.0)
+    """
+    if bundle.rates is not None or bundle.packed.scope is not None:
+        found, step = (
+            "a bundle that says how often, or what can occur",
+            "keep it as a folder (afa.model.bundle.save_bundle)",
+        )
+        expected = "directions alone, all that a graph can hold"
+        raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
+    networkx = library("networkx")
+    one = entity is not None
+    chosen = bundle.restrict_entities([bundle.entities[bundle.index(entity)]]) if entity is not None else bundle
+    graph = networkx.Graph() if one else networkx.MultiGraph()
+    graph.graph.update(_attributes(chosen))
+    for j, feature in enumerate(chosen.features):
+        held = range(1) if one else np.flatnonzero(chosen.unary[:, j])
+        unaries = {UNARY if one else f"{UNARY}:{chosen.entities[n]}": float(chosen.unary[n, j]) for n in held}
+        graph.add_node(feature, **({} if chosen.costs is None else {COST: float(chosen.costs[j])}), **unaries)
+    for n, name in enumerate(chosen.entities):
+        key, whose = ({}, {}) if one else ({"key": name}, {ENTITY: name})
+        for row, column, value in zip(*(part.tolist() for part in chosen.packed.of(n)), strict=True):
+            graph.add_edge(chosen.features[row], chosen.features[column], **key, **{COUPLING: value}, **whose)
+    return graph
+
+
+def _attributes(bundle: Bundle) -> dict[str, str]:
+    """Return what is of the bundle and not of a feature or a coupling, as text."""
+    held: dict[str, Any] = {
+        "entities": bundle.entities,
+        "priors": {name: x for name, x in zip(bundle.entities, bundle.log_odds.tolist(), strict=True) if x},
+        "aliases": dict(bundle.aliases),
+        "provenance": dict(bundle.provenance),
+    }
+    # A date of YAML is the only thing a provenance can hold that JSON cannot; as text it says the same.
+    texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in held.items() if value}
+    licence = {} if bundle.licence is None else {"licence": bundle.licence}
+    return {"format": "afa-bundle", "name": bundle.name, "version": bundle.version, **texts, **licence}
+
+
+def _from_json(value: Any) -> Any:
+    """Return the list or mapping that a text of JSON holds; other values as they are."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise ValueError("a list or an object as JSON text") from None
+
+
+class _Stated(BaseModel):
+    """What a graph's attributes say of a bundle."""
+
+    entities: Annotated[list[str], BeforeValidator(_from_json)] = []
+    priors: Annotated[dict[str, Any], BeforeValidator(_from_json)] = {}
+    aliases: Annotated[dict[str, list[str]], BeforeValidator(_from_json)] = {}
+    provenance: Annotated[dict[str, Any], BeforeValidator(_from_json)] = {}
+
+
+def from_networkx(
+    graph: Any, *, name: str | None = None, version: str | None = None, entity: str | None = None
+) -> Bundle:
+    """Return the bundle of a graph of `to_networkx`, or of any undirected graph with text nodes and these attributes.
+
+    name, version : replace what the graph says; one that says nothing has the name of its entity and version "1".
+    entity : the name of the entity that a graph describes which lists none.
+    A node without a unary potential has 0; an edge needs a coupling. A `BundleError` lists every fault.
+    """
+    if not isinstance(graph, library("networkx").Graph) or graph.is_directed():
+        found, step = f"a {type(graph).__name__}", "use graph.to_undirected() if directions say nothing"
+        raise BundleError(Fault("a graph to read", found, "an undirected graph of NetworkX", step))
+    named = name or graph.graph.get("name") or entity
+    where = f"graph {named or 'without a name'}"
+    try:
+        stated = check_model(graph.graph, _Stated, where)
+    except ConfigError as error:
+        raise BundleError(error.faults) from None
+    if not stated.entities and entity is None:
+        step = "name the one entity that the graph describes: entity='...'"
+        raise BundleError(Fault(where, "no list of entities", "the graph attribute entities", step))
+    if stated.entities and entity not in (None, stated.entities[0]):
+        found = f"a list of entities, {', '.join(stated.entities[:5])}"
+        raise BundleError(Fault(where, found, f"none, or {entity!r} alone", "leave out the option entity"))
+    if odd := [node for node in graph if not isinstance(node, str)]:
+        step = "rename the nodes with networkx.relabel_nodes"
+        raise BundleError(Fault(f"{where}, node {odd[0]!r}", type(odd[0]).__name__, "names of features as text", step))
+    entities = stated.entities or [str(entity)]
+    only = entities[0] if len(entities) == 1 else ""
+    header = {
+        "name": named or entities[0],
+        "version": version or str(graph.graph.get("version") or "1"),
+        "licence": graph.graph.get("licence"),
+        "provenance": stated.provenance,
+        "entities": entities,
+        "features": list(graph),
+    }
+    unaries = [(str(key).partition(":"), node, x) for node, held in graph.nodes(data=True) for key, x in held.items()]
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "unary.csv": [(whose or only, node, x) for (kind, _, whose), node, x in unaries if kind == UNARY],
+        "pairwise.csv": [
+            (
+                held.get(ENTITY, only),
+                a,
+                b,
+                held.get(COUPLING, f"no {COUPLING}, but {', '.join(map(str, held)) or 'nothing'}"),
+            )
+            for a, b, held in graph.edges(data=True)
+        ],
+        "priors.csv": list(signed(stated.priors).items()),
+        "costs.csv": [(node, cost) for node, cost in graph.nodes(data=COST) if cost is not None],
+        "aliases.csv": [(feature, alias) for feature, aliases in stated.aliases.items() for alias in aliases],
+    }
+    return bundle_of_rows(where, header, rows)
+
+
+def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
+    """Return the bundle of a header and of the rows that its files would have, under the rules of the bundle format.
+
+    A `BundleError` lists every fault; `where` names the source, and names of entities and features say which row.
+    """
+    frames, names = dict[str, pd.DataFrame](), dict[str, list[str]]()
+    for file, given in rows.items():
+        if given or file in REQUIRED_FILES:
+            columns = ["entity", "log_odds"] if file == "priors.csv" else list(REQUIRED_COLUMNS[file])
+            frames[file] = pd.DataFrame([tuple(map(str, row)) for row in given], columns=columns)
+            names[file] = [f"{columns[-1]} of {', '.join(map(str, row[:-1]))}" for row in given]
+    return bundle_of_tables(where, header, frames, names)
+
+
+def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) -> None:
+    """Write the graph of a bundle, or of one entity, by its suffix `.graphml` or `.json`; the same bytes again."""
+    target = Path(path)
+    form, graph, networkx = _form_of(target), to_networkx(bundle, entity), library("networkx")
+    if form == GRAPHML:
+        lines = ["<?xml version='1.0' encoding='utf-8'?>", *networkx.generate_graphml(graph)]
+    else:
+        lines = [json.dumps(networkx.node_link_data(graph, edges="edges"), ensure_ascii=False, indent=1)]
+    write_text(target, "\n".join(lines) + "\n")
+
+
+def read_graph(
+    path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
+) -> Bundle:
+    """Return the bundle of a graph file; options and faults as `from_networkx`, and a fault for a file of no graph.
+
+    The edges of node-link JSON stand under `edges`, or under `links` as NetworkX before 3.6 and d3 write them.
+    """
+    source = Path(path)
+    form, networkx = _form_of(source), library("networkx")
+    try:
+        if form == GRAPHML:
+            graph = networkx.read_graphml(source)
+        else:
+            document = json.loads(source.read_text(encoding="utf-8"))
+            edges = "links" if "links" in document and "edges" not in document else "edges"
+            graph = networkx.node_link_graph(document, edges=edges)
+    except OSError as error:
+        fault = Fault(str(source), error.strerror or "an error", "a readable file", "check the path")
+        raise BundleError(fault) from None
+    except (*NO_SUCH_GRAPH, networkx.NetworkXException) as error:
+        found = f"text that is no such graph ({type(error).__name__}: {error})"
+        raise BundleError(
+            Fault(str(source), found, "a graph in this format", "write it again with NetworkX")
+        ) from error
+    return from_networkx(graph, name=name, version=version, entity=entity)
+
+
+def _form_of(path: Path) -> str:
+    """Return the suffix, which says how the graph is written."""
+    form = path.suffix.lower()
+    if form not in (GRAPHML, ".json"):
+        found = f"the suffix {path.suffix!r}"
+        raise BundleError(Fault(str(path), found, f"{GRAPHML} or .json", "choose one of these formats"))
+    return form
+
+
+def library(module: str) -> Any:
+    """Return the module of an optional library; an `AfaError` says how to install it where there is none."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        step = "run `pip install 'afa[formats]'`"
+        raise AfaError(Fault(package, "no such library", f"{package}, which this format needs", step)) from None

@@ -1,0 +1,136 @@
+"""Priors: what is taken for granted of the entities before anything is measured, and how a bundle says it.
+
+`priors.csv` has `entity,probability` or `entity,log_odds`. Without it each entity starts at one half where several may
+hold, and at an equal share where one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit, softmax
+
+from afa.io.csvfile import CsvTable, few, number, number_column
+
+if TYPE_CHECKING:
+    from afa.model.bundle.model import Bundle
+    from afa.model.bundle.rates import Holds
+
+Floats = NDArray[np.float64]
+COLUMNS = ("log_odds", "probability")
+ROUNDED = 0.01
+"""How far from 1 the probabilities of entities, of which exactly one holds, may sum by rounding."""
+
+
+def prior_rows(
+    table: CsvTable, entity: NDArray[np.int64], n_entities: int, holds: Holds
+) -> tuple[Floats, Floats | None]:
+    """Return the priors of priors.csv (n_entities,), and the probabilities (n_entities,) where that is what it states.
+
+    Where several entities may hold, a prior is the log-odds of one against its absence; else it is the log of its
+    weight among all, with 0 for none of them. An entity without a row has 0, or shares equally what the probabilities
+    of the others leave. entity : (n_rows,) indices, -1 where a name is unknown.
+    """
+    table.once(entity, "each entity once")
+    said = {name: ~table.empty(name) for name in COLUMNS}
+    both = said["log_odds"] & said["probability"]
+    table.wrong(both, "probability", "one of the two", "empty one of the two", "log-odds and a probability")
+    neither = ~said["log_odds"] & ~said["probability"]
+    step = "write one, or remove the row: what an entity without a row has says docs/bundle.md"
+    table.wrong(neither, "probability", "log-odds or a probability", step, "neither log-odds nor a probability")
+    value = number_column(table, "log_odds", empty=np.nan)
+    share = number_column(table, "probability", empty=np.nan)
+    extreme = (share <= 0) | (share >= 1)
+    table.wrong(extreme, "probability", "a number above 0 and below 1", "correct the number")
+    if said["log_odds"].any() and said["probability"].any() and not both.any():
+        table.faults.add(
+            0, "probability", "some rows with it, some with log-odds", "one of the two", "state one in all"
+        )
+    _ask_back(table, value)
+    priors = np.zeros(n_entities)
+    known = entity >= 0
+    if table.faults.listed() or not said["probability"].any():
+        priors[entity[known]] = np.where(np.isfinite(value), value, 0.0)[known]
+        return priors, None
+    shares = np.full(n_entities, np.nan)
+    shares[entity[known]] = share[known]
+    shares = _completed(table, shares, holds)
+    left = max(1.0 - float(shares.sum()), np.finfo(np.float64).tiny)
+    priors = logit(shares) if holds == "several" else np.log(shares) - (np.log(left) if holds != "one" else 0.0)
+    return priors, shares
+
+
+def _ask_back(table: CsvTable, value: Floats) -> None:
+    """Note as a fault log-odds that all lie between 0 and 1, and none of which is written with its sign."""
+    texts = [text.strip() for text in table.columns["log_odds"]]
+    if len(value) and bool(((value > 0) & (value < 1)).all()) and not any(text.startswith("+") for text in texts):
+        found = f"{few(texts)}, all between 0 and 1, as probabilities are"
+        step = (
+            "if they are probabilities, call the column probability; "
+            f"if they are log-odds, write one with its sign, such as +{number(texts[0]):g}"
+        )
+        table.faults.add(0, "log_odds", found, "log-odds, such as -2.94 for a probability of 0.05", step)
+
+
+def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
+    """The probabilities (N,) of all entities, where NaN stands for one without a row; a sum that cannot be is noted."""
+    silent = np.isnan(shares)
+    if holds == "several":
+        return np.where(silent, 0.5, shares)
+    total, left = float(np.nansum(shares)), int(silent.sum()) + (holds == "one or none")
+    if left:
+        wrong, expected = total >= 1, "less than 1, since some is left for none of them or for entities without a row"
+    else:
+        wrong, expected = abs(total - 1) > ROUNDED, "1, since exactly one entity holds"
+    if wrong:
+        step = "correct them; where any number of entities may hold, write `holds: several` in bundle.yaml"
+        table.faults.add(0, "probability", f"probabilities that sum to {total:.4g}", expected, step)
+        return np.full(len(shares), 1 / (len(shares) + 1))
+    return np.where(silent, (1.0 - total) / left, shares) if left else shares / total
+
+
+def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
+    """Return log-odds as priors.csv takes them: with signs where all lie between 0 and 1, as probabilities do."""
+    if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
+        return dict(priors)
+    return {name: f"+{value!r}" for name, value in priors.items()}
+
+
+def starting(bundle: Bundle, holds: Holds | None = None) -> Floats:
+    """Return the probability of each entity before anything is measured, (N,); holds : of the bundle unless given."""
+    holds = holds or bundle.holds
+    if holds == "several":
+        return np.asarray(expit(bundle.log_odds))
+    log = bundle.priors if holds == "one" else np.append(bundle.priors, 0.0)
+    return np.asarray(softmax(log)[: len(bundle.priors)])
+
+
+def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | None = None) -> str:
+    """Say in one sentence which probabilities there are before anything is measured.
+
+    holds : how many entities hold, as the bundle says unless given. entity : the one that is asked about, if one is.
+
+    >>> from afa.model.bundle import load_bundle
+    >>> starting_point(load_bundle("tests/data/bundle_tiny"), "one")
+    'Before any measurement, by priors.csv: bleeding 0.45, diarrhea 0.45, fistula 0.1.'
+    """
+    if entity is not None:
+        chance = float(expit(bundle.log_odds[bundle.index(entity)]))
+        by = ", as priors.csv says" if bundle.priors.any() else "; priors.csv can say otherwise"
+        return f"Before any measurement {entity} has probability {chance:.3g}{by}."
+    each, n = starting(bundle, holds), len(bundle.entities)
+    if bundle.priors.any():
+        order = np.argsort(-each, kind="stable")
+        named = few(f"{bundle.entities[v]} {each[v]:.3g}" for v in order)
+        return f"Before any measurement, by priors.csv: {named}."
+    holds = holds or bundle.holds
+    if holds == "several":
+        share = "1/2"
+        if not bundle.says_how_often:
+            share += f" (1/{n} where exactly one holds)"
+    else:
+        share = f"1/{n}" if holds == "one" else f"1/{n + 1}, as has none of them"
+    return f"Before any measurement each of {n} entities has probability {share}; priors.csv can say otherwise."

@@ -1,0 +1,398 @@
+"""Reading a bundle folder whole: every fault by file, line and column, and notes for what is only worth a word."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.errors import AfaError, BundleError, ConfigError, Fault
+from afa.io.csvfile import CsvTable, RowFaults, few, first_of, is_name, name_column, read_table, table_of_frame
+from afa.io.files import digest_faults
+from afa.io.yamlfile import check_model, read_mapping
+from afa.model.bundle.format import (
+    ANNOTATIONS,
+    HEADER,
+    LARGEST_SPACE,
+    OPTIONAL_COLUMNS,
+    PROVENANCE_KEYS,
+    REQUIRED_COLUMNS,
+    REQUIRED_FILES,
+    Header,
+    Potentials,
+    alias_rows,
+    cost_rows,
+    feature_rows,
+    group_faults,
+    group_rows,
+    lacking_faults,
+    potential_rows,
+    stated_rows,
+)
+from afa.model.bundle.model import Bundle, packed_couplings
+from afa.model.bundle.priors import prior_rows
+from afa.model.bundle.rates import Rates
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IMPLICATIONS = "implies.csv"
+"""The file by which bundles of version 0.2 could say that a feature implies another."""
+USED_IN = ("unary.csv", "pairwise.csv")
+USED = f"used in {' or '.join(USED_IN)}"
+
+
+@dataclass
+class Reading:
+    """The result of reading a folder: `bundle` is None where there are faults; notes are never errors."""
+
+    bundle: Bundle | None = None
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def load_bundle(path: str | Path) -> Bundle:
+    """Read a bundle folder; a `BundleError` lists every fault at once.
+
+    >>> len(load_bundle("tests/data/bundle_tiny").features)
+    5
+    >>> load_bundle("gone")
+    Traceback (most recent call last):
+    afa.errors.BundleError: gone: found nothing; expected a bundle folder with bundle.yaml. Next step: check the path.
+    """
+    reading = read_folder(path)
+    if reading.bundle is None:
+        raise BundleError(reading.faults)
+    return reading.bundle
+
+
+def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
+    """Every fault of a bundle folder, by file, line and column; and notes, which are never errors.
+
+    >>> faults, notes = validate_bundle("nowhere")
+    >>> [fault.next_step for fault in faults], notes
+    (['check the path'], [])
+    """
+    reading = read_folder(path)
+    return reading.faults, reading.notes
+
+
+def entities_of(path: str | Path) -> int:
+    """How many entities a bundle's folder, or a field's, names; 2 where that cannot be read, which reading it tells."""
+    folder, names = Path(path), set()
+    try:
+        header = read_mapping(folder / HEADER) if (folder / HEADER).is_file() else {}
+        if listed := header.get("entities"):
+            return len(listed)
+        for file in ("entities.csv", "unary.csv", "pairwise.csv"):
+            if (folder / file).is_file():
+                names |= set(read_table(folder / file, required=("entity",)).columns["entity"])
+    except (AfaError, OSError, TypeError):
+        return 2
+    return len(names) or 2
+
+
+def read_folder(path: str | Path) -> Reading:
+    """Read a bundle folder and collect all that is wrong or worth a note; raises nothing for a faulty bundle."""
+    if not isinstance(path, str | Path):
+        return Reading(faults=[Fault("bundle", type(path).__name__, "the path of its folder", "give the path")])
+    folder = Path(path)
+    try:
+        if folder.is_dir() and any((folder / name).exists() for name in (HEADER, *USED_IN)):
+            return _read_folder(folder)
+        found = f"a folder without {HEADER}" if folder.is_dir() else "a file" if folder.exists() else "nothing"
+    except OSError as error:
+        found = error.strerror or "an error"
+    step = (
+        f"make its bundle with `afa field bundle {folder}`" if (folder / "study.yaml").is_file() else "check the path"
+    )
+    return Reading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", step)])
+
+
+def _read_folder(folder: Path) -> Reading:
+    if (folder / IMPLICATIONS).exists():
+        step = "remove the file, or use afa 0.2 (commit cab3b14), the last version that reads it"
+        return Reading(faults=[Fault(str(folder / IMPLICATIONS), "implications", "a bundle without them", step)])
+    tables, faults = dict[str, CsvTable](), list[Fault]()
+    for name, required in REQUIRED_COLUMNS.items():
+        optional, path = OPTIONAL_COLUMNS.get(name, ()), folder / name
+        if path.exists():
+            whole = name == "features.csv"
+            tables[name] = read_table(
+                path, required=required, optional=optional, unread=("evidence",), whole_rows=whole, shown=True
+            )
+        elif name in REQUIRED_FILES:
+            step = f"write it with the header {','.join((*required, *ANNOTATIONS))}; it may have no rows"
+            faults.append(Fault(str(path), "no such file", "a CSV file", step))
+    header, wrong = header_of(folder / HEADER, str(folder / HEADER))
+    step = f"restore the file, or, if the edit is meant, run `afa bundle stamp {folder}`"
+    changed = digest_faults(folder / HEADER, header.digests, list(REQUIRED_COLUMNS), step)
+    return assembled(folder, header, [*wrong, *faults], tables, list(changed))
+
+
+def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
+    """The header, or an empty one with the faults; a list that names something twice is a fault."""
+    try:
+        header = check_model(read_mapping(document) if isinstance(document, Path) else document, Header, where)
+    except ConfigError as error:
+        return Header.model_construct(name="", version=""), list(error.faults)
+    faults = []
+    for key, names in (("entities", header.entities or []), ("features", header.features or [])):
+        if key in header.model_fields_set and names == []:
+            faults.append(Fault(f"{where}, key {key}", "an empty list", "at least one name", "remove the key"))
+        faults += [
+            Fault(f"{where}, key {key}", f"{name} {count} times", "each name once", "remove the others")
+            for name, count in Counter(names).items()
+            if count > 1
+        ]
+    return header, faults
+
+
+def bundle_of_tables(
+    where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], names: Mapping[str, Sequence[str]] = {}
+) -> Bundle:
+    """The bundle of tables in memory, checked as the files of a folder are; `document` is what bundle.yaml would say.
+
+    A `BundleError` lists every fault at once. where : what they are made of. frames, names : by file, its rows, and
+    what each of them is called where that is not the line that it would have.
+    """
+    tables = {
+        file: table_of_frame(
+            frame,
+            where if file in names else f"{where}, {file}",
+            required=REQUIRED_COLUMNS[file],
+            optional=OPTIONAL_COLUMNS.get(file, ()),
+            names=names.get(file, ()),
+        )
+        for file, frame in frames.items()
+    }
+    read = assembled(where, *header_of(document, where), tables)
+    if read.bundle is None:
+        raise BundleError(read.faults)
+    return read.bundle
+
+
+def assembled(
+    place: Path | str,
+    header: Header,
+    faults: Sequence[Fault],
+    tables: Mapping[str, CsvTable],
+    digest_faults: Sequence[Fault] = (),
+) -> Reading:
+    """The bundle of a header and the tables beside it, by file name; or all their faults.
+
+    place : the folder, or what the source of tables in memory is called. faults, digest_faults : what
+    is known to be wrong.
+    """
+    listed = f"listed in {HEADER if isinstance(place, Path) else place}"
+    rows = {name: _no_rows(name) for name in REQUIRED_COLUMNS} | dict(tables)
+    entities, entities_from = _names(header.entities, rows.values(), ("entity",), listed)
+    features, features_from = _names(header.features, rows.values(), ("feature", "feature_a", "feature_b"), listed)
+    if header.features is None and "features.csv" in tables:
+        features, features_from = tuple(dict.fromkeys(rows["features.csv"].columns["feature"])), "in features.csv"
+    elif header.features is None:
+        features = tuple(sorted(features))
+    entity_index = {name: index for index, name in enumerate(entities)}
+    feature_index = {name: index for index, name in enumerate(features)}
+
+    def columns(file: str, *names: str) -> list[NDArray[np.int64]]:
+        known = {"entity": (entity_index, entities_from)}
+        return [name_column(rows[file], name, *known.get(name, (feature_index, features_from))) for name in names]
+
+    unary = potential_rows(rows["unary.csv"], columns("unary.csv", "entity", "feature"))
+    pairwise = potential_rows(rows["pairwise.csv"], columns("pairwise.csv", "entity", "feature_a", "feature_b"))
+    priors, shares = prior_rows(rows["priors.csv"], columns("priors.csv", "entity")[0], len(entities), header.holds)
+    groups = group_rows(rows["groups.csv"], columns("groups.csv", "feature")[0], features)
+    items = feature_index | {name: len(features) + i for i, (name, _) in enumerate(groups[0])}
+    item = name_column(rows["costs.csv"], "feature", items, features_from)
+    costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
+    aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features)
+    table, table_faults = None, list[Fault]()
+    if "features.csv" in tables:
+        columns("features.csv", "feature")
+        table, table_faults = feature_rows(rows["features.csv"], features)
+    rates = Rates(
+        len(features),
+        table,
+        measurements=groups[0],
+        exclusive=groups[1],
+        encoding=header.encoding,
+        floor=header.probability_floor,
+        holds=header.holds,
+    )
+    stated = stated_rows(rows["unary.csv"], unary, rates)
+
+    if table_faults:  # what the other files say of a feature that is not known would only repeat them
+        return Reading(faults=first_of([*faults, *table_faults], place, "check again"))
+    faults = [*faults, *_sound_faults(rows), *digest_faults]
+    if not faults:
+        faults += group_faults(rows["groups.csv"], rows["pairwise.csv"], rates, features, pairwise)
+    if not faults and "costs.csv" in tables:
+        uncosted = [features[index] for index in np.flatnonzero(np.isnan(costs))]
+        faults += lacking_faults(rows["costs.csv"], "cost for", uncosted, "a cost for every feature")
+    if not faults and not (entities and features):
+        lacking = "no entity" if not entities else "no feature"
+        faults.append(Fault(str(place), lacking, "at least one", "add rows to unary.csv"))
+    if len(entities) * len(features) > LARGEST_SPACE:
+        found = f"{len(entities)} entities on {len(features)} features"
+        step = "remove what is not used, or split the bundle"
+        faults.append(Fault(str(place), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
+    if faults:
+        return Reading(faults=first_of(faults, place, "check again"))
+    rates = replace(rates, stated=stated)
+    beside = table is not None, len(stated), *groups
+    potentials = np.zeros((len(entities), len(features)))
+    potentials[unary.entity, unary.features[:, 0]] = unary.value
+    bare = ~stated.directed
+    potentials[stated.entity[bare], stated.feature[bare]] = rates.directions()[bare]
+    bundle = Bundle(
+        name=header.name,
+        version=header.version,
+        entities=entities,
+        features=features,
+        unary=potentials,
+        packed=packed_couplings(pairwise, len(entities)),
+        priors=priors,
+        shares=shares,
+        costs=costs if "costs.csv" in tables else None,
+        aliases=aliases,
+        provenance=header.provenance,
+        licence=header.licence,
+        rates=rates if {"encoding", "probability_floor", "holds"} & header.model_fields_set or any(beside) else None,
+    )
+    notes = _notes(place, header, bundle, unary, pairwise, len(rows["priors.csv"])) if isinstance(place, Path) else ()
+    return Reading(bundle, notes=[*notes])
+
+
+def _no_rows(file: str) -> CsvTable:
+    columns = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
+    return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in columns}, RowFaults(file))
+
+
+def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
+    """The faults of all tables, but for names that potentials in faulty rows may have had."""
+    listed = {name: read.faults.listed() for name, read in rows.items()}
+    lost = any(listed[name] for name in USED_IN)
+    return [
+        fault
+        for name, faults in listed.items()
+        for fault in faults
+        if name in USED_IN or not lost or fault.expected != f"a name {USED}"
+    ]
+
+
+def _names(
+    listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str], listed_in: str
+) -> tuple[tuple[str, ...], str]:
+    """The known names in order, and where they are listed; without a list, the sound names of the potentials."""
+    if listed is not None:
+        return tuple(dict.fromkeys(listed)), listed_in
+    seen: dict[str, None] = {}
+    for table in tables:
+        if "potential" in table.columns:
+            for column in columns:
+                seen.update(dict.fromkeys(table.columns.get(column, ())))
+    return tuple(filter(is_name, seen)), USED
+
+
+ALIKE = 0.9
+"""Share of their letters that two names have in common, from which they are taken for one."""
+MOST_COMPARED = 500
+LARGE = 10
+"""A potential, in nats, that multiplies odds by more than 20,000: rather a percentage or a score."""
+
+
+def _notes(
+    folder: Path, header: Header, bundle: Bundle, unary: Potentials, pairwise: Potentials, n_priors: int
+) -> Iterator[str]:
+    """The notes on a bundle folder, given what was read of it and the rows of its potentials."""
+    lacking = [key for key in PROVENANCE_KEYS if key not in header.provenance]
+    if lacking:
+        yield f"{HEADER}: provenance does not say {', '.join(lacking)}"
+    if header.licence is None:
+        yield f"{HEADER}: no licence"
+    if not header.digests:
+        yield f"{HEADER}: no digests, so a later edit goes unseen; `afa bundle stamp {folder}` adds them"
+    for name, names, listed, uses in (
+        ("entities", bundle.entities, header.entities, (unary.entity, pairwise.entity)),
+        ("features", bundle.features, header.features, (unary.features, pairwise.features)),
+    ):
+        counts = np.bincount(np.concatenate([index.ravel() for index in uses]), minlength=len(names))
+        if idle := [names[index] for index in np.flatnonzero(counts == 0)]:
+            yield f"{name} without any potential ({len(idle)}): {few(idle)}"
+        for once, other in () if listed is not None else _much_alike(names, counts):
+            yield (
+                f"{HEADER}: no list of {name}, and {once}, in one row only, is much like {other}; "
+                "correct it if the two are one"
+            )
+    large = np.flatnonzero(np.abs(unary.value) > LARGE)
+    if large.size:
+        named = [f"{bundle.entities[unary.entity[row]]} {unary.value[row]:g}" for row in large]
+        yield f"unary.csv: potentials beyond {LARGE} nats, after which nothing else counts: {few(named)}"
+    if n_priors and n_priors < len(bundle.entities):
+        has = "log-odds 0" if bundle.shares is None else "the probability that the others leave them"
+        has = "probability 1/2" if bundle.shares is not None and bundle.holds == "several" else has
+        yield f"priors.csv: entities without a row have {has} ({len(bundle.entities) - n_priors})"
+    if bundle.rates is not None:
+        spoken = np.zeros(len(bundle.features), dtype=bool)
+        for features in (bundle.rates.stated.feature, unary.features, pairwise.features):
+            spoken[features] = True
+        yield from _notes_on_rates(bundle, bundle.rates, spoken)
+    known = (HEADER, *REQUIRED_COLUMNS)
+    for entry in sorted(path.name for path in folder.iterdir() if path.name not in known):
+        for name in difflib.get_close_matches(entry, known, n=1, cutoff=0.8):
+            yield f"{entry} is not read; if it is meant as {name}, rename it"
+
+
+def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> Iterator[str]:
+    """Shares that are raised to the floor, directions against their probabilities, backgrounds that nobody states.
+
+    spoken : (M,) the features of which any row says something.
+    """
+    stated = rates.stated
+    can_be = rates.possible[stated.feature]
+    extreme = np.zeros(len(stated), dtype=bool)
+    for part in (stated.with_entity, stated.without):
+        extreme |= ((part <= 0) & can_be).any(axis=1)
+    named = [f"{bundle.entities[v]} {bundle.features[j]}" for v, j in zip(stated.entity, stated.feature, strict=True)]
+    if extreme.any():
+        yield (
+            f"unary.csv: a share of 0 or 1 for a value that can occur counts as the floor, {rates.floor:g}, or what it "
+            f"leaves ({extreme.sum()}): {few(itertools.compress(named, extreme))}"
+        )
+    against = bundle.unary[stated.entity, stated.feature] * rates.directions() < 0
+    if against.any():
+        shown = few(itertools.compress(named, against))
+        yield f"unary.csv: a potential against its probabilities ({against.sum()}): {shown}"
+    uniform = spoken & ~rates.background_stated
+    if len(stated) and uniform.any():
+        names = itertools.compress(bundle.features, uniform)
+        yield (
+            f"features whose background nobody states, taken as uniform ({uniform.sum()}): {few(names)}; "
+            "give p_low and p_high in features.csv"
+        )
+
+
+def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
+    """Names in one row only that may be another one misspelt, each with that one; none in a large bundle.
+
+    Digits and the last letter tell names apart, as they do for genes, and so does all of a short name.
+    """
+    if len(names) > MOST_COMPARED:
+        return
+    for once in (names[index] for index in np.flatnonzero(uses == 1).tolist()):
+        digits = re.findall(r"\d", once)
+        alike = [name for name in names if name[:-1] != once[:-1] and re.findall(r"\d", name) == digits]
+        others = {name.casefold(): name for name in alike}
+        for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=ALIKE):
+            other = others[close]
+            if uses[names.index(other)] > 1 or other > once:  # of two names in one row each, one pair
+                yield once, other

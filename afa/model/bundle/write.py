@@ -1,0 +1,322 @@
+"""Writing a bundle folder in canonical form, stamping one with the digests of its files, and beginning a new one.
+
+A bundle from tables in memory has the checks of a folder, which one reader makes of them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from numpy.typing import NDArray
+
+from afa.errors import BundleError, ConfigError, Fault
+from afa.io.files import atomic_folder, write_text
+from afa.io.yamlfile import read_mapping
+from afa.model.bundle.format import (
+    ANNOTATIONS,
+    HEADER,
+    OPTIONAL_COLUMNS,
+    REQUIRED_COLUMNS,
+    REQUIRED_FILES,
+    SHARES,
+    VALUE_DOMAIN,
+    digests_of,
+)
+from afa.model.bundle.model import Bundle
+from afa.model.bundle.priors import signed
+from afa.model.bundle.rates import NONE_STATED, SCOPES
+from afa.model.bundle.read import bundle_of_tables, read_folder
+from afa.model.features import Features
+
+
+def write_bundle(
+    path: str | Path,
+    *,
+    name: str,
+    version: str,
+    entities: Sequence[str],
+    features: Sequence[str],
+    unary: pd.DataFrame,
+    pairwise: pd.DataFrame,
+    priors: Mapping[str, float] | None = None,
+    probabilities: Mapping[str, float] | None = None,
+    costs: Mapping[str, float] | None = None,
+    aliases: Mapping[str, Sequence[str]] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    licence: str | None = None,
+    table: Features | None = None,
+    groups: pd.DataFrame | None = None,
+    encoding: str | None = None,
+    probability_floor: float | None = None,
+    holds: str | None = None,
+) -> None:
+    """Write a bundle folder in canonical form: rows in the order of `entities` and `features`, digests stamped.
+
+    The same content gives the same bytes.
+
+    Nothing is written, and a `BundleError` raised, where the result would not be a valid bundle; a `ConfigError` where
+    `path` is something else than a bundle, or holds other files.
+
+    Parameters
+    ----------
+    unary, pairwise : tables with the columns of their files. Only the names and the potential are required; columns of
+        probabilities and of the scope are written if a row has a value there.
+    priors : log-odds by entity. probabilities : probabilities by entity, given instead of `priors`.
+    costs : by feature or measurement. aliases : other names, by feature.
+    table : the content of features.csv. groups : a table with the columns of groups.csv.
+    name, version, licence : texts of bundle.yaml. provenance : a mapping for bundle.yaml, with any keys.
+    encoding : `ranges`, `controls` or `cohort`. probability_floor : the least probability, above 0.
+    holds : how many entities a patient can have.
+
+    """
+    tables = {
+        "unary.csv": _potential_rows(unary, entities, features, ["feature"], SHARES),
+        "pairwise.csv": _potential_rows(pairwise, entities, features, ["feature_a", "feature_b"], ["scope"]),
+    }
+    for columns, values, order in (
+        (("entity", "log_odds"), None if priors is None else signed(priors), entities),
+        (("entity", "probability"), probabilities, entities),
+        (("feature", "cost"), costs, features),
+    ):
+        if values is not None:
+            rows = [(key, _cell(values[key])) for key in _in_order(values, order)]
+            tables["costs.csv" if columns[1] == "cost" else "priors.csv"] = pd.DataFrame(rows, columns=list(columns))
+    if aliases:
+        rows = [(key, alias) for key in _in_order(aliases, features) for alias in aliases[key]]
+        tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
+    if table is not None:
+        tables["features.csv"] = _texts(table.to_frame(), features)
+    if groups is not None and len(groups):
+        names = [*REQUIRED_COLUMNS["groups.csv"], *OPTIONAL_COLUMNS["groups.csv"]]
+        tables["groups.csv"] = _texts(groups.reindex(columns=names), features)
+    header: dict[str, Any] = {"name": name, "version": version}
+    said = {"licence": licence, "encoding": encoding, "probability_floor": probability_floor, "holds": holds}
+    header |= {key: value for key, value in said.items() if value is not None}
+    header |= {"provenance": dict(provenance)} if provenance else {}
+    header |= {"value_domain": VALUE_DOMAIN, "entities": list(entities), "features": list(features)}
+    with atomic_folder(path, [HEADER, *REQUIRED_COLUMNS], HEADER) as folder:
+        for file, rows_of_file in tables.items():
+            rows_of_file.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
+        (folder / HEADER).write_text(_yaml_text(header | {"digests": digests_of(folder)}), encoding="utf-8")
+        BundleError.raise_for(_renamed(fault, str(folder), str(path)) for fault in read_folder(folder).faults)
+
+
+def save_bundle(bundle: Bundle, path: str | Path) -> None:
+    """Write a `Bundle` as a folder, with its non-zero potentials; confidence and evidence are not kept."""
+    names, space, rates = np.array(bundle.entities, dtype=object), np.array(bundle.features, dtype=object), bundle.rates
+    stated = NONE_STATED if rates is None else rates.stated
+    written = bundle.unary != 0
+    written[stated.entity, stated.feature] = True
+    entity, feature = np.nonzero(written)
+    unary = pd.DataFrame(
+        {"entity": names[entity], "feature": space[feature], "potential": bundle.unary[entity, feature]}
+    )
+    rows = np.searchsorted(entity * len(space) + feature, stated.entity * len(space) + stated.feature)
+    unary.loc[rows[~stated.directed], "potential"] = np.nan
+    for name, side, part in zip(SHARES, (0, 2, 0, 2), (stated.with_entity,) * 2 + (stated.without,) * 2, strict=True):
+        unary[name] = np.nan
+        unary.loc[rows, name] = part[:, side]
+    pairwise = pd.DataFrame(
+        {
+            "entity": names[bundle.packed.owner],
+            "feature_a": space[bundle.packed.row],
+            "feature_b": space[bundle.packed.column],
+            "potential": bundle.packed.value,
+        }
+    )
+    if bundle.packed.scope is not None:
+        pairwise["scope"] = [SCOPES[code] for code in bundle.packed.scope]
+
+    def by_entity(values: NDArray[np.float64]) -> dict[str, float]:
+        return dict(zip(bundle.entities, values.tolist(), strict=True))
+
+    beside: dict[str, Any] = {}
+    if rates is not None:
+        members: dict[str, dict[str, str]] = {}
+        for column, groups in (("measurement", rates.measurements), ("exclusive", rates.exclusive)):
+            for name, group in groups:
+                for j in group:
+                    members.setdefault(bundle.features[j], {"feature": bundle.features[j]})[column] = name
+        beside = {"table": rates.table, "encoding": rates.encoding, "probability_floor": rates.floor}
+        beside["groups"] = pd.DataFrame(members.values(), columns=["feature", "measurement", "exclusive"])
+        beside["holds"] = rates.holds
+    write_bundle(
+        path,
+        name=bundle.name,
+        version=bundle.version,
+        entities=bundle.entities,
+        features=bundle.features,
+        unary=unary,
+        pairwise=pairwise,
+        priors=by_entity(bundle.priors) if bundle.shares is None and bundle.priors.any() else None,
+        probabilities=None if bundle.shares is None else by_entity(bundle.shares),
+        costs=None if bundle.costs is None else dict(zip(bundle.features, bundle.costs, strict=True)),
+        aliases=bundle.aliases,
+        provenance=bundle.provenance,
+        licence=bundle.licence,
+        **beside,
+    )
+
+
+def stamp_bundle(path: str | Path) -> None:
+    """Rewrite the digests in `bundle.yaml` for the present files, keeping its other lines.
+
+    A `BundleError` where there is no readable `bundle.yaml`.
+    """
+    header = Path(path) / HEADER
+    try:
+        document = read_mapping(header)
+    except ConfigError as error:
+        raise BundleError(error.faults) from None
+    stamped = document | {"digests": digests_of(path)}
+    block, text = _yaml_text({"digests": stamped["digests"]}), header.read_text(encoding="utf-8").rstrip("\n") + "\n"
+    edited, found = re.subn(r"^digests:.*\n(?:[ \t]+\S.*\n)*", block, text, count=1, flags=re.MULTILINE)
+    edited = edited if found else text + block
+    try:
+        is_sound = yaml.safe_load(edited) == stamped
+    except yaml.YAMLError:
+        is_sound = False
+    # A layout that the edit does not understand, such as one mapping in braces, is written anew.
+    write_text(header, edited if is_sound else _yaml_text(stamped))
+
+
+def _potential_rows(
+    table: pd.DataFrame, entities: Sequence[str], features: Sequence[str], columns: list[str], where_said: Sequence[str]
+) -> pd.DataFrame:
+    """The rows of a potentials file in canonical order; names that are not listed come last, for validation to name."""
+    ranks = np.column_stack([_ranks(table[column], features) for column in columns])
+    within = np.argsort(ranks, axis=1, kind="stable")
+    names = np.take_along_axis(table[columns].to_numpy(dtype=object), within, axis=1)
+    order = np.lexsort((*np.take_along_axis(ranks, within, axis=1).T[::-1], _ranks(table["entity"], entities)))
+    written = pd.DataFrame({"entity": table["entity"].to_numpy(dtype=object)[order]})
+    written[columns] = names[order]
+    said = [column for column in where_said if column in table and any(_cell(value) for value in table[column])]
+    for column in ("potential", *said, *ANNOTATIONS):
+        texts = [_cell(value) for value in table[column]] if column in table else [""] * len(table)
+        written[column] = np.array(texts, dtype=object)[order]
+    return written
+
+
+def _texts(table: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
+    """A table about features as texts, in the order of these; names that are not listed come last."""
+    ordered = table.iloc[np.argsort(_ranks(table["feature"], features), kind="stable")]
+    return pd.DataFrame({name: [_cell(value) for value in ordered[name]] for name in table.columns})
+
+
+def _ranks(names: Iterable[str], order: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each name in an order; names that are not listed come last."""
+    place = {name: i for i, name in enumerate(order)}
+    return np.array([place.get(name, len(place)) for name in names], dtype=np.int64)
+
+
+def _in_order(values: Mapping[str, Any], order: Sequence[str]) -> Iterable[str]:
+    listed = [key for key in order if key in values]
+    return [*listed, *sorted(set(values) - set(listed))]
+
+
+def _cell(value: Any) -> str:
+    """A value as text: line ends are unified, what is missing is nothing, a number the shortest that reads back as it.
+
+    Whole numbers have no decimal point. What is not a number is written as it is, for the validation to name.
+    """
+    if isinstance(value, str):
+        return value.replace("\r\n", "\n").replace("\r", "\n")
+    if pd.isna(value):
+        return ""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+
+
+def _yaml_text(document: Mapping[str, Any]) -> str:
+    text: str = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+def _renamed(fault: Fault, old: str, new: str) -> Fault:
+    return replace(fault, where=fault.where.replace(old, new), next_step=fault.next_step.replace(old, new))
+
+
+PAIRS = ["entity", "feature_a", "feature_b", "potential"]
+
+
+def bundle_from_frame(
+    unary: pd.DataFrame,
+    pairwise: pd.DataFrame | None = None,
+    *,
+    name: str = "frame",
+    version: str = "1",
+    costs: Mapping[str, float] | None = None,
+    priors: Mapping[str, float | str] | None = None,
+    probabilities: Mapping[str, float] | None = None,
+) -> Bundle:
+    """Return a bundle made of tables in memory, checked as the files of a folder are.
+
+    unary : entities down and features across, with potentials (missing is 0); or rows of `entity`, `feature` and
+        `potential`, as in unary.csv. pairwise : rows as in pairwise.csv. costs : by feature, every one. priors,
+        probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
+        measured.
+
+    Raises
+    ------
+    BundleError : every fault by the table and line that it has as a file.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> bundle_from_frame(pd.DataFrame({"spots": [1.0, -1.0]}, index=["rust", "wilt"]), name="leaves")
+    <Bundle leaves 1: 2 entities, 1 features>
+
+    """
+    if not isinstance(unary, pd.DataFrame):
+        step = "give pandas.DataFrame(potentials, index=entities, columns=features)"
+        raise BundleError(Fault("bundle_from_frame", type(unary).__name__, "a DataFrame", step))
+    if "potential" in unary.columns:
+        rows, features = unary, list(dict.fromkeys(unary.get("feature", [])))
+    else:
+        wide = unary.rename_axis(index="entity", columns=None)
+        rows = wide.reset_index().melt("entity", var_name="feature", value_name="potential").dropna(subset="potential")
+        features = list(unary.columns)
+    couplings = pd.DataFrame(columns=PAIRS) if pairwise is None else pairwise
+    features += [feature for side in PAIRS[1:3] for feature in couplings.get(side, [])]
+    entities = [*rows.get("entity", []), *couplings.get("entity", [])]
+    header = {"name": name, "version": version, "entities": list(dict.fromkeys(map(str, entities)))}
+    frames = {"unary.csv": rows, "pairwise.csv": couplings}
+    if costs is not None:
+        frames["costs.csv"] = pd.DataFrame(list(dict(costs).items()), columns=["feature", "cost"])
+    stated = [
+        pd.DataFrame(list(dict(said).items()), columns=["entity", column])
+        for column, said in (("log_odds", priors), ("probability", probabilities))
+        if said is not None
+    ]
+    if stated:
+        frames["priors.csv"] = pd.concat(stated, ignore_index=True)
+    return bundle_of_tables("bundle_from_frame", header | {"features": list(dict.fromkeys(map(str, features)))}, frames)
+
+
+TEMPLATE = Path(__file__).with_name("template.txt")
+"""What a new bundle says of itself and of its files."""
+
+
+def write_template(name: str, folder: Path) -> Path:
+    """Write the folder `<folder>/<name>`; an error where the name is unfit or something is there already."""
+    path = folder / name
+    if not re.fullmatch(r"\w[\w-]*", name):
+        step = "choose another name, and --folder"
+        raise BundleError(Fault("the name of a bundle", repr(name), "letters, digits, - and _", step))
+    with atomic_folder(path) as temporary:
+        (temporary / HEADER).write_text(
+            TEMPLATE.read_text(encoding="utf-8").format(name=name, folder=path), encoding="utf-8"
+        )
+        for file in REQUIRED_FILES:
+            (temporary / file).write_text(",".join(REQUIRED_COLUMNS[file]) + "\n", encoding="utf-8")
+    return path

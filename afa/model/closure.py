@@ -1,0 +1,127 @@
+"""The closure: two class conditionals from one elicited model, in two forms (eq:half-potential).
+
+Elicitation gives only S = log(p_1 / p_0). The paper's closure, `differential`, takes p_1 ~ exp(+S/2) and
+p_0 ~ exp(-S/2): both are pairwise models on the graph of S, so that everything made for two entities serves the two
+classes (tab:mode-mapping). The paper derives it by maximum entropy; that derivation does not hold (see docs/errata.md),
+the closure is a choice.
+
+Ours, `shared`, reads an elicited pair as co-variation that both classes have: p_e ~ exp(+-alpha.x/2 + x'Psi x/2). Then
+p_0(x) = p_1(-x), so that Z_0 = Z_1 and E_Q[sign S] = 0 at no observation hold exactly. S is the contrast alpha.x alone,
+and the couplings predict what has not been observed. A prior is halved between the classes either way.
+
+Where a bundle says how often each value occurs with and without the entity, nothing has to be closed: `explicit` takes
+the two classes as they are stated (`afa.model.bundle.rates`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from afa.errors import Fault, PlannerError
+from afa.model.bundle import Bundle, PackedCouplings
+from afa.model.bundle.rates import CONDITION, NONE_STATED, SHARED
+from afa.model.bundle.rates import STRENGTH as STRENGTH  # noqa: PLC0414 (the form that lets others import it from here)
+from afa.model.mrf import Evidence, PairwiseMRF
+
+Coupling = Literal["differential", "shared"]
+COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
+Closure = Literal["differential", "shared", "explicit"]
+"""With what has to be elicited for it beside directions: how often (F3)."""
+
+
+def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
+    """The models of class 1 and class 0: energies +S/2 and -S/2, the prior halved likewise (eq:half-potential).
+
+    Negating S exchanges the two, and the errors of their bounds with them (prop:anti-sym).
+    """
+    return mrf.scaled(0.5), mrf.scaled(-0.5)
+
+
+def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
+    """The models of class 1 and class 0 with couplings in common: half the unaries and prior each way, Psi in both.
+
+    Psi is the elicited couplings, scaled down until beta L^2 is `strength`; couplings that are weaker stay as they are.
+    """
+    couplings = shared_factor(mrf, strength) * mrf.couplings
+    one, zero = (
+        PairwiseMRF(side * mrf.unary, couplings, side * mrf.prior, features=mrf.features) for side in (0.5, -0.5)
+    )
+    return one, zero
+
+
+def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
+    """What shared couplings are multiplied by: `strength` over beta L^2, at most 1."""
+    if not 0 < strength < 1:
+        step = "leave it at 0.9, or give a smaller one"
+        raise PlannerError(Fault("option strength", repr(strength), "a number above 0 and below 1", step))
+    return strength / max(contraction(mrf), strength)
+
+
+def class_models(
+    mrf: PairwiseMRF, coupling: Coupling = "differential", strength: float = STRENGTH
+) -> tuple[PairwiseMRF, PairwiseMRF]:
+    """The models of class 1 and class 0 under either closure; `strength` matters to `shared` alone."""
+    return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
+
+
+def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
+    """S, the difference of the two class models: the elicited model, or its unary part where couplings are shared."""
+    if known_coupling(coupling) == "differential":
+        return mrf
+    return PairwiseMRF(mrf.unary, 0 * mrf.couplings, mrf.prior, mrf.features)
+
+
+def known_coupling(coupling: str) -> Coupling:
+    """The same word; a `PlannerError` where `coupling` names no closure."""
+    for known in COUPLINGS:
+        if coupling == known:
+            return known
+    step = "differential is the paper's, shared puts the couplings in both classes"
+    raise PlannerError(Fault("option coupling", repr(coupling), " or ".join(COUPLINGS), step))
+
+
+def closed_bundle(
+    bundle: Bundle, entity: str, coupling: Coupling = "differential", strength: float = STRENGTH
+) -> Bundle:
+    """A bundle of two entities, `entity` and `not entity`: the models of one as `class_models` (tab:mode-mapping)."""
+    v = bundle.index(entity)
+    row, column, value = bundle.packed.of(v)
+    both = value if known_coupling(coupling) == "shared" else 0 * value
+    if bundle.packed.scope is not None:
+        scope = bundle.packed.scope[bundle.packed.pointer[v] : bundle.packed.pointer[v + 1]]
+        both = np.where(scope == SHARED, value, np.where(scope == CONDITION, 0.0, both))
+    shared = shared_factor(bundle.mrf(entity), strength) * both if both.any() else both
+    positive, negative = shared + (value - both) / 2, shared - (value - both) / 2
+    couplings = PackedCouplings(
+        pointer=np.array([0, len(value), 2 * len(value)], dtype=np.int64),
+        row=np.concatenate([row, row]),
+        column=np.concatenate([column, column]),
+        value=np.concatenate([positive, negative]),
+    )
+    half = bundle.unary[v] / 2
+    return replace(
+        bundle,
+        name=f"{bundle.name}, {entity}",
+        entities=(entity, f"not {entity}"),
+        unary=np.stack([half, -half]),
+        packed=couplings,
+        priors=np.array([bundle.log_odds[v], -bundle.log_odds[v]]) / 2,
+        shares=None,
+        rates=None if bundle.rates is None else replace(bundle.rates, stated=NONE_STATED),
+    )
+
+
+def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
+    """Beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
+
+    Below 1 the paper's condition holds and mean-field has one fixed point; for ternary features 3/2 is enough, since
+    the moment map has slope at most 2/3. Half-potentials have half this value (prop:halved), shared ones `strength`.
+    """
+    strength = abs(mrf.couplings)
+    if evidence is not None:
+        hidden = ~evidence.observed
+        strength = strength[hidden][:, hidden]
+    return float(strength.sum(axis=1).max(initial=0.0))

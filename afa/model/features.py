@@ -1,0 +1,352 @@
+"""What a table measures: `features.csv`, with the kind of each feature, where its range ends, and what it can be."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from afa.errors import CohortError
+from afa.io.csvfile import CsvTable, name_column, number, number_column, read_table, table_of_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kind = Literal["continuous", "ordinal", "binary"]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
+FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
+VALUES = (-1, 0, 1)
+"""What a feature can be at most, in the order of the columns of `Features.possible`."""
+
+
+class Span(NamedTuple):
+    """The numbers from `low` to `high`; an end that is `open` is not one of them."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def excludes(self, values: npt.ArrayLike) -> Bools:
+        """Return where values, of any shape, lie outside; NaN does not."""
+        x = np.asarray(values, dtype=np.float64)
+        below, above = (x < self.low) | (self.low_open & (x == self.low)), (x > self.high)
+        return np.asarray(below | above | (self.high_open & (x == self.high)))
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features of a table, checked when read; arrays are read-only and as long as `names`.
+
+    Fields are in the order of `FEATURE_COLUMNS`.
+
+    Parameters
+    ----------
+    names : what the columns of a table are called
+    kinds : `continuous`, `ordinal` or `binary`
+    units, codings, definitions : in words; a coding says which numbers a feature can have, and what they mean
+    missing : what stands in a cell for *not measured*, such as `-9, 999`; empty where nothing does
+    low, high : cut points in the feature's unit, NaN where there is none: `x < low` is -1, `x > high` is +1
+    p_low, p_high : the background, the share of all people below and above; NaN where it is not stated
+
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    units: tuple[str, ...]
+    low: Floats
+    high: Floats
+    codings: tuple[str, ...]
+    missing: tuple[str, ...]
+    p_low: Floats
+    p_high: Floats
+    definitions: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for array in (self.low, self.high, self.p_low, self.p_high):
+            array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"<Features: {len(self)}, {int(self.has_range.sum())} with cut points>"
+
+    @property
+    def is_binary(self) -> Bools:
+        """(n_features,) Which are 0 or +1 as they stand in the table."""
+        return np.array([kind == "binary" for kind in self.kinds], dtype=np.bool_)
+
+    @property
+    def has_range(self) -> Bools:
+        """(n_features,) Which are encoded by `features.csv` alone: the binary ones, and those with a cut point."""
+        return np.asarray(self.is_binary | np.isfinite(self.low) | np.isfinite(self.high))
+
+    @property
+    def possible(self) -> Bools:
+        """(n_features, 3) Which of -1, 0, +1 each feature can be: a side whose cut alone is empty cannot occur (F1)."""
+        return _possible(self.is_binary, self.low, self.high)
+
+    @property
+    def background(self) -> Floats:
+        """(n_features, 3) Probabilities of -1, 0, +1 in everybody; a row of NaN where they are not stated."""
+        return np.column_stack([self.p_low, 1.0 - self.p_low - self.p_high, self.p_high])
+
+    @cached_property
+    def spans(self) -> tuple[Span | None, ...]:
+        """The numbers that each feature can have, as its coding says; None where it does not say so."""
+        said = zip(self.codings, self.units, self.kinds, strict=True)
+        return tuple(span_of(coding, unit, closed=kind != "continuous") for coding, unit, kind in said)
+
+    @cached_property
+    def missing_codes(self) -> tuple[tuple[str, ...], ...]:
+        """What stands for *not measured* in each feature's cells, by `missing` or by its coding ("9 unknown")."""
+        pairs = zip(self.missing, self.codings, strict=True)
+        return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
+
+    def excludes(self, name: str, value: float) -> str:
+        """What `features.csv` says of a feature's numbers, where they do not include this one; else an empty text.
+
+        >>> import pandas as pd
+        >>> known = features_of(pd.DataFrame({"feature": ["spo2"], "kind": ["continuous"], "values": ["50 to 100"]}))
+        >>> known.excludes("spo2", 250), known.excludes("spo2", 97)
+        ('50 to 100', '')
+        """
+        place = self.names.index(name)
+        if is_missing(str(value), self.missing_codes[place]):
+            return f"a measured value, since {value:g} stands for not measured"
+        if self.kinds[place] == "binary" and value not in (0.0, 1.0):
+            return "0 or 1"
+        span = self.spans[place]
+        return self.codings[place] if span is not None and bool(span.excludes(value)) else ""
+
+    def chosen(self, names: Sequence[str]) -> Features:
+        """These features alone, in this order; each must be there."""
+        place = {name: i for i, name in enumerate(self.names)}
+        rows = [place[name] for name in names]
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        columns: dict[str, Any] = {
+            name: values[rows] if isinstance(values, np.ndarray) else tuple(values[i] for i in rows)
+            for name, values in parts.items()
+        }
+        return Features(**columns)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows of `features.csv`, with a column `missing` only if a feature has a code for not measured."""
+        import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
+
+        columns = {column: getattr(self, part.name) for column, part in zip(FEATURE_COLUMNS, fields(self), strict=True)}
+        table = pd.DataFrame(columns)
+        return table if any(self.missing) else table.drop(columns="missing")
+
+
+def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = None) -> Features:
+    """Read `features.csv`.
+
+    Parameters
+    ----------
+    path
+        A CSV file with the columns `feature` and `kind`, and any of `unit`, `low`, `high`, `values` (which
+        numbers there are, in words), `missing`, `p_low`, `p_high` and `definition`.
+    other_kinds
+        Words that stand for a kind in this file.
+
+    Raises
+    ------
+    CohortError : every fault of the file by line and column.
+
+    """
+    table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True, shown=True)
+    kinds = [(other_kinds or {}).get(kind, kind) for kind in table.columns["kind"]]
+    return checked_features(replace(table, columns={**table.columns, "kind": kinds}))
+
+
+def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
+    """The features that a path, a table with the columns of `features.csv`, or `Features` stand for."""
+    if isinstance(features, Features):
+        return features
+    if isinstance(features, str | Path):
+        return read_features(features)
+    table = table_of_frame(features, "features", required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:])
+    return checked_features(table)
+
+
+def checked_features(table: CsvTable) -> Features:
+    """The features of a table of texts; a `CohortError` with what else was noted in its faults."""
+    faults = table.faults
+    readable = not faults.listed()
+    name_column(table, "feature")
+    names = table.columns["feature"]
+    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    table.once([place[name] if name else -1 for name in names], "each feature once", "feature")
+    table.words("kind", KINDS)
+    low, high = (number_column(table, name, empty=np.nan) for name in ("low", "high"))
+    if readable and not len(table):
+        faults.add(0, "", "no feature", "a row for each feature", "add them")
+    sound = np.full(len(table), not faults.listed())
+    binary = np.array(table.columns["kind"], dtype=object) == "binary"
+    for name, cut, misfit, expected, step in (
+        ("low", low, np.isfinite(low), "nothing: it is 0 or +1", "empty it, or call it ordinal"),
+        ("high", high, (high < 0.0) | (high >= 1.0), "nothing, or at least 0 and below 1", "empty it"),
+    ):
+        said = [f"{value:g} for a binary feature" for value in cut]
+        table.wrong(sound & binary & misfit, name, expected, step, said.__getitem__)
+    exchanged = sound & ~binary & (low > high)
+    step = "exchange them, or correct the wrong one"
+    table.wrong(exchanged, "low", "at most high", step, lambda row: f"{low[row]:g}, above high ({high[row]:g})")
+    p_low, p_high, _ = share_columns(table, ("p_low", "p_high"), _possible(binary, low, high), sound)
+    CohortError.raise_for(faults.listed())
+    texts = {name: tuple(table.columns[name]) for name in FEATURE_COLUMNS}
+    columns: dict[str, Any] = texts | {"low": low, "high": high, "p_low": p_low, "p_high": p_high}
+    return Features(*(columns[name] for name in FEATURE_COLUMNS))
+
+
+def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
+    """(n, 3) Which of -1, 0, +1 features can be: a side whose cut alone is empty cannot occur."""
+    neither = np.isnan(low) & np.isnan(high)
+    below, above = ~binary & (neither | np.isfinite(low)), binary | neither | np.isfinite(high)
+    return np.column_stack([below, np.ones(len(low), dtype=np.bool_), above])
+
+
+def share_columns(
+    table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools
+) -> tuple[Floats, Floats, Bools]:
+    """Shares below and above, (n_rows,) each: 0 where one side is empty, NaN where both are; and which rows are wrong.
+
+    possible : (n_rows, 3). rows : (n_rows,) those whose two shares must go together with it and with each other.
+    """
+    shares = [number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in names]
+    empty = [table.empty(name) for name in names]
+    low, high = shares
+    wrong = rows & (low + high > 1.0 + 1e-9)
+    table.wrong(
+        wrong, names[1], "at most 1 together", "correct them", lambda row: f"{low[row]:g} low and {high[row]:g} high"
+    )
+
+    def check(side: int, word: str) -> None:
+        can_be, share = possible[:, 2 * side], shares[side]
+        strange = rows & (share > 0) & ~can_be
+        lacking = rows & can_be & empty[side] & np.isfinite(shares[1 - side])
+        wrong[strange | lacking] = True
+        step, found = f"empty it, or give the cut point {word} in features.csv", f"though it cannot be {word}"
+        table.wrong(strange, names[side], "nothing or 0", step, lambda row: f"{share[row]:g}, {found}")
+        step = f"write 0 if it is never {word}, or say in features.csv that it cannot be"
+        table.wrong(lacking, names[side], "both, or neither", step, "nothing beside the other side's probability")
+
+    check(0, "low")
+    check(1, "high")
+    silent = empty[0] & empty[1]
+    return np.where(silent, np.nan, np.nan_to_num(low)), np.where(silent, np.nan, np.nan_to_num(high)), wrong
+
+
+_N = r"([-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)"
+_UNKNOWN = r"(?:missing|unknown|not (?:measured|known|tested|done|available)|no (?:data|answer)|n/?a|refused)"
+_MISSING = re.compile(rf"{_N}\s*[=:]?\s*{_UNKNOWN}")
+_THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?![\d.]*\d)")
+_SPELLINGS = {
+    "−": "-",
+    "–": "-",
+    "≥": ">=",
+    "≤": "<=",
+    "…": "..",
+    "non-negative": "0 or more",
+    "not negative": "0 or more",
+}
+
+
+def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
+    """Return the numbers that a coding such as `above 0`, `50 to 100` or `0 none, 1 slight, 2 severe` allows.
+
+    None for words that say nothing of this kind, or that are not understood. closed : whether numbers with a meaning
+    each are all that there are, as of an ordinal or binary feature; of a continuous one they are only examples.
+    """
+    one_sided, listed, codes = list[Span](), list[Span](), 0
+    for piece in _pieces(coding):
+        if _MISSING.fullmatch(piece):
+            continue
+        if (bound := _bound(piece, unit)) is not None:
+            (one_sided if math.inf in (-bound.low, bound.high) else listed).append(bound)
+        elif closed and (group := re.fullmatch(rf"{_N}\s*(?:to|-|\.\.+)\s*{_N}\s+.*", piece)) is not None:
+            listed.append(Span(float(group[1]), float(group[2])))
+        elif closed and (code := re.fullmatch(rf"{_N}(?:\s*[=:]\s*|\s+(?!(?:to|or|and)\b)|$).*", piece)) is not None:
+            listed.append(Span(float(code[1]), float(code[1])))
+            codes += 1
+        elif re.search(r"\d", piece):
+            return None
+    if codes == len(listed) == 1:  # one code alone says what it means, not what else there is
+        listed = []
+    if one_sided:  # "above 0, at most 14": both hold
+        low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)
+        listed.append(Span(low.low, high.high, low.low_open, high.high_open))
+    if not listed:
+        return None
+    low, high = min(listed, key=_low_end), max(listed, key=_high_end)
+    return Span(low.low, high.high, low.low_open, high.high_open) if low.low <= high.high else None
+
+
+def _low_end(span: Span) -> tuple[float, bool]:
+    return span.low, span.low_open
+
+
+def _high_end(span: Span) -> tuple[float, bool]:
+    return span.high, not span.high_open
+
+
+def is_missing(text: str, codes: Iterable[str]) -> bool:
+    """Whether a cell says *not measured*: it is one of the codes, as a text or as a number."""
+    value = number(text)
+    return any(text.strip().casefold() == code.casefold() or value == number(code) for code in codes)
+
+
+def _pieces(coding: str) -> list[str]:
+    """The parts of a coding that stand between commas, semicolons, and the words or, and; without brackets."""
+    text = re.sub(r"\([^()]*\)", " ", coding.casefold())
+    for spelling, plain in _SPELLINGS.items():
+        text = text.replace(spelling, plain)
+    text = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text)
+    text = re.sub(rf"\b(?:between|from)\s+{_N}\s+(?:and|to)\s+{_N}", r"\1 to \2", text)
+    parts = re.split(
+        rf"[,;]|\bor\b(?=\s*{_N[1:-1]})|\band\b(?=\s*(?:above|over|below|under|at|more|less|up|[<>]))", text
+    )
+    return [part.strip().removesuffix(".").strip() for part in parts if part and part.strip(" .")]
+
+
+def _bound(piece: str, unit: str) -> Span | None:
+    """The numbers that one part of a coding allows by an end or by both, None where it is no such part."""
+    tail = rf"\s*(?:{re.escape(unit.casefold())}|%|percent)?\s*" if unit else r"\s*(?:%|percent)?\s*"
+    piece = re.sub(
+        r"^(?:whole |all )?(?:numbers?|integers?|values?|counts?|grades?|scores?)\s+(?=[-+<>.\da])", "", piece
+    )
+    if re.fullmatch(r"positive(?: numbers?| values?)?", piece):
+        return Span(0.0, low_open=True)
+    for pattern, low, is_open in (
+        (rf"(?:above|over|more than|greater than|>)\s*{_N}{tail}", True, True),
+        (rf"(?:at least|from|minimum|>=)\s*{_N}{tail}", True, False),
+        (rf"{_N}{tail}(?:\+|(?:or|and) (?:more|above|higher|greater|over|older|up){tail})", True, False),
+        (rf"(?:below|under|less than|<)\s*{_N}{tail}", False, True),
+        (rf"(?:at most|up to|maximum|<=)\s*{_N}{tail}", False, False),
+        (rf"{_N}{tail}(?:or|and) (?:less|below|lower|fewer|under|younger){tail}", False, False),
+    ):
+        if (found := re.fullmatch(pattern, piece)) is not None:
+            end = float(found[1])
+            return Span(end, low_open=is_open) if low else Span(high=end, high_open=is_open)
+    both = re.fullmatch(rf"{_N}{tail}(?:to|-|\.\.+)\s*{_N}{tail}", piece)
+    both = both or re.fullmatch(rf"{_N}\s+[^\d.]+\.\.+\s*{_N}\s+[^\d.]+", piece)
+    return Span(float(both[1]), float(both[2])) if both and float(both[1]) < float(both[2]) else None
+
+
+def _listed(missing: str) -> list[str]:
+    return [code.strip() for code in re.split(r"[,;]", missing) if code.strip()]
+
+
+def _coded_as_missing(coding: str) -> list[str]:
+    return [found[1] for piece in _pieces(coding) if (found := _MISSING.fullmatch(piece))]

@@ -1,0 +1,377 @@
+"""A study: what is to be elicited, from whom and how: which model at which address, asked in which manner.
+
+It is a folder with `study.yaml` and `phenotypes.csv`, and where there are any `keywords.csv` and `aliases.csv`. The
+`study.yaml` of a field (`afa.evaluate.field`), whose entities stand in `entities.csv`, says where its table is, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import pandas as pd
+from pydantic import Field, field_validator, model_validator
+
+from afa.errors import AfaError, ElicitationError, Fault, check_number
+from afa.io.csvfile import name_column, quoted, read_table
+from afa.io.yamlfile import Strict, load_model
+from afa.model.features import Features, read_features
+
+STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
+ENTITIES_FILE, FEATURES_FILE, DICTIONARY_FILE = "entities.csv", "features.csv", "dictionary.csv"
+ONE_OF_SEVERAL = "categorical-as-binary"
+"""The kind, in a dictionary, of a feature that is one value of a variable."""
+RECORD_FOLDER = "record"
+PAIR_RUN = "pairs"
+"""The one run of the pairwise pass, and its voter's name in `models`."""
+Kind = Literal["article", "preprint"]
+PairMode = Literal["each", "by_anchor", "conditional"]
+UNARY, PAIRWISE, ANCHOR, CONDITIONAL = "unary", "pairwise", "anchor", "conditional"
+CUTS, RATES = "cuts", "rates"
+Ends = dict[str, tuple[float | None, float | None]]
+"""Cut points by feature; None where a side does not exist."""
+PAIR_PROMPTS: Mapping[PairMode, str] = {"each": PAIRWISE, "by_anchor": ANCHOR, "conditional": CONDITIONAL}
+
+
+Holds = Literal["several", "one", "one or none"]
+"""How many entities hold for a patient, by the question that is asked."""
+NAME = r"^[a-z0-9][a-z0-9_-]*$"
+SHA256 = r"^[0-9a-f]{64}$"
+
+
+BASE_URL, MODEL, KEY = "AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY"
+REMOVED = "[key removed]"
+SHORTEST_KEY = 8
+"""Characters. What is shorter is a word for endpoints that need no key, and may well stand in an answer."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An address, a model and a key, which comes from the environment and is never shown, recorded or compared.
+
+    Raises
+    ------
+    ElicitationError : an address, a model or a key that cannot be used.
+
+    """
+
+    base_url: str
+    model: str
+    key: str = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ElicitationError.raise_for(self._faults())
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] = os.environ, *, model: str = "", address: str = "", key: str = KEY
+    ) -> Endpoint:
+        """Read `AFA_LLM_BASE_URL`, `AFA_LLM_MODEL` and `AFA_LLM_API_KEY`; an `ElicitationError` names what is missing.
+
+        model, address : in place of the first two. key : the variable that holds the key.
+        """
+        found = {BASE_URL: address or environment.get(BASE_URL, ""), MODEL: model or environment.get(MODEL, "")}
+        found[key] = environment.get(key, "")
+        if lacking := [name for name, value in found.items() if not value]:
+            step = "export it; endpoints that need no key take any text"
+            raise ElicitationError(Fault(f"the environment, {name}", "nothing", "a value", step) for name in lacking)
+        return cls(found[BASE_URL], found[MODEL], found[key])
+
+    def redacted(self, text: str) -> str:
+        """The text without the key, plain or in the escapes of JSON, should an endpoint repeat it."""
+        return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
+
+    def _faults(self) -> Iterator[Fault]:
+        # Neither the address nor the key is shown: a password may stand in the one, the other is one.
+        where = "the endpoint's {} ({})"
+        try:
+            address = urlsplit(self.base_url)
+            sound = address.scheme in ("http", "https") and bool(address.hostname) and (address.port or 1) > 0
+            secret = address.username or address.password or address.query or address.fragment
+        except ValueError:
+            sound, secret = False, None
+        if not sound or secret:
+            found = "a user, a password or a query in it" if secret else "no address"
+            step = "the key has its own variable; give the address as the endpoint's manual does"
+            yield Fault(where.format("address", BASE_URL), found, "http(s)://host/path alone", step)
+        if not self.model.strip():
+            yield Fault(where.format("model", MODEL), "nothing", "the name of a model", "name it")
+        if not re.fullmatch(r"[!-~]+", self.key):
+            found = f"{len(self.key)} characters that no header takes, such as blanks or ends of lines"
+            yield Fault(where.format("key", KEY), found, "printable ASCII without blanks", "copy the key alone")
+
+
+@lru_cache
+def _pattern(key: str) -> re.Pattern[str]:
+    r"""The key with each character as itself, as `\u` and four digits, or after a backslash."""
+    return re.compile("".join(rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in key))
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a model is asked.
+
+    temperature, seed, most_tokens : sent with each request; None is not sent. limit : the endpoint's name for the last
+    of these. structured : how the schema of the answer is passed on: with its bounds (lengths and ranges), without them
+    for endpoints that refuse those (`bare_schema`), as the word that JSON is wanted, or in the prompt alone. stream :
+    whether the answer comes in pieces. timeout : seconds without a byte. deadline : seconds of a call in all. calls :
+    tries for one answer while the endpoint fails. answers : answers asked for while none is of the schema. failures :
+    tries in a row, of all questions, that fail before a run stops. patience : the longest `Retry-After`, in seconds,
+    that is waited for; a longer one stops the run.
+
+    Raises
+    ------
+    ElicitationError : a number out of its range.
+
+    """
+
+    temperature: float | None = None
+    seed: int | None = None
+    most_tokens: int = 16_384
+    structured: Literal["json_schema", "bare_schema", "json_object", "prompt"] = "json_schema"
+    stream: bool = False
+    timeout: float = 120.0
+    deadline: float = 600.0
+    calls: int = 5
+    answers: int = 3
+    failures: int = 20
+    patience: float = 300.0
+    limit: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
+
+    def __post_init__(self) -> None:
+        for name in ("most_tokens", "timeout", "deadline", "calls", "answers", "failures", "patience"):
+            where, number, step = f"manner, {name}", getattr(self, name), "choose a larger one"
+            check_number(ElicitationError, where, number, "a positive number", lambda x: x >= 1e-3, step)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What of this an answer may depend on."""
+        return {
+            "temperature": None if self.temperature is None else float(self.temperature),
+            "seed": self.seed,
+            "most_tokens": self.most_tokens,
+            "structured": self.structured,
+        }
+
+
+class Words(Strict):
+    """What a domain calls things, as prompts have it; today's words are those of genes in a tissue."""
+
+    reader: str = Field("read the biomedical literature for a clinical team", description="what whoever answers does")
+    disease: str = "disease"
+    tissue: str = Field("tissue", description="where a feature is measured")
+    phenotype: str = Field("phenotype", description="an entity")
+    patient: str = "patient"
+    patients: str = "patients"
+    gene: str = Field("gene", description="a feature")
+    genes: str = "genes"
+    expression: str = Field("expression", description="of a feature: what shifts")
+    specific: str = Field("a function has been shown, not a genetic association alone", description="of good evidence")
+    named: str = Field("its symbol is the official one of HGNC", description="how a feature is to be called")
+    unspecific: str = Field("general markers of inflammation or immune activation", description="what tells nothing")
+    counts: str = Field(
+        "Any tissue, cell type or model that takes part in the organ's function or disease counts",
+        description="what evidence on a pair may come from, before the scope of the study",
+    )
+    excluded: str = Field("Other organs do not", description="what it may not come from, before the exclusions")
+
+
+class Table(Strict):
+    """Where the values and labels of a field are, and under which terms."""
+
+    file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
+    sha256: str = Field(pattern=SHA256)
+    labels_sha256: str | None = Field(None, pattern=SHA256, description="of labels.csv, where it is not carried either")
+    carried: bool = Field(description="whether the field's folder holds them")
+    licence: str = "not stated"
+    citation: str = ""
+    address: str | None = Field(None, description="of the original, where they are not carried")
+
+
+class Voter(Strict):
+    """Who answers for a voter; empty fields are those of the environment."""
+
+    model: str = Field("", description="name of the model; AFA_LLM_MODEL where empty")
+    address: str = Field("", description="of the endpoint; AFA_LLM_BASE_URL where empty")
+    key: str = Field(KEY, description="name of the environment variable that holds the key")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        return {"model": given} if isinstance(given, str) else given
+
+
+class Settings(Strict):
+    """`study.yaml`."""
+
+    name: str = Field(min_length=1, description="the bundle's name begins with it")
+    title: str = ""
+    holds: Holds = Field("several", description="how many entities a patient has, by the question and not by labels")
+    table: Table | None = Field(None, description="of a field: its values and labels")
+    confounded: tuple[str, ...] = Field((), description="features that tell a label by how patients were found")
+    disease: str = Field("", description="as it stands in every question")
+    tissue: str = Field("", description="where features are measured; empty where that goes without saying")
+    words: Words = Field(Words(), description="what the domain calls things")
+    most_genes: int = Field(25, ge=1, description="genes asked for per phenotype")
+    bibliography: int = Field(0, ge=0, description="references asked for per phenotype; 0 asks for none")
+    exactly: bool = Field(False, description="ask for exactly so many genes and references, as the paper, or at most")
+    snippet_length: int = Field(300, ge=0, description="characters of a snippet")
+    scope: tuple[str, ...] = Field((), description="tissues, cells and models that count for a pair, by name")
+    exclusions: tuple[str, ...] = Field((), description="what does not count for a pair, by name")
+    voters: tuple[str, ...] = Field(("r1", "r2", "r3"), min_length=1, description="independent runs, by name")
+    models: Mapping[str, Voter] = Field({}, description="voter -> its model, or model, address and key variable")
+    same_model: bool = Field(False, description="voters may be runs of one model, which the bundle then says")
+    manner: Manner = Field(Manner(), description="how models are asked")
+    pairs: PairMode = Field("each", description="one question a pair, one an anchor gene, or conditional probabilities")
+    abstracts: int = Field(0, ge=0, description="retrieved for each question; 0 asks without retrieval")
+    references: bool = Field(False, description="keep only genes with a supported reference")
+    sources: tuple[Kind, ...] = Field(("article", "preprint"), min_length=1, description="kinds that support a gene")
+    provenance: Mapping[str, Any] = Field({}, description="what is known of a record made elsewhere")
+
+    @field_validator("voters")
+    @classmethod
+    def _each_once(cls, voters: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(voters)) < len(voters) or PAIR_RUN in voters:
+            raise ValueError(f"a voter stands twice, or is named {PAIR_RUN}, as the run that judges pairs is")
+        return voters
+
+    @model_validator(mode="after")
+    def _fits(self) -> Settings:
+        if self.table is not None and not re.fullmatch(NAME, self.name):
+            raise ValueError("the name of a field has lower-case letters, digits, - and _ alone")
+        if self.table is None and not self.disease:
+            raise ValueError("the key disease, what the entities are causes or kinds of: it is in every question")
+        if others := sorted(set(self.models) - {*self.voters, PAIR_RUN}):
+            raise ValueError(f"models names {', '.join(others)}, no voter and not {PAIR_RUN}")
+        if self.references and not self.abstracts:
+            raise ValueError("references needs abstracts above 0: without retrieval no reference is supported")
+        return self
+
+    @property
+    def known_models(self) -> Mapping[str, str]:
+        """Voter -> model, of those that are named."""
+        return {run: voter.model for run, voter in self.models.items() if voter.model}
+
+    @property
+    def variables(self) -> list[str]:
+        """Variables of the environment that a live run reads."""
+        voters = [self.voter(run) for run in (*self.voters, PAIR_RUN)]
+        names = [name for voter in voters for name, own in ((BASE_URL, voter.address), (MODEL, voter.model)) if not own]
+        return list(dict.fromkeys([*names, *(voter.key for voter in voters)]))
+
+    def voter(self, run: str) -> Voter:
+        """Who answers for a run."""
+        return self.models.get(run, Voter())
+
+
+@dataclass(frozen=True)
+class Study:
+    """Settings, and phenotypes with the columns phenotype, group, definition, in the order of the bundle's entities.
+
+    aliases : other names of a gene, for searches and for the evidence filter. vocabulary : the features that answers
+    may name, of `features.csv`; without such a file they name genes. features : what is known of them, of
+    `features.csv` or, before there are cut points, `dictionary.csv`.
+    """
+
+    settings: Settings
+    phenotypes: pd.DataFrame
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    vocabulary: tuple[str, ...] = ()
+    features: Features | None = None
+
+    @property
+    def usable(self) -> dict[str, Any]:
+        """Which of the genes that an answer names count: settings of `afa.elicit.tables.usable_genes`."""
+        return {"most_genes": self.settings.most_genes, "vocabulary": self.vocabulary}
+
+    @property
+    def names(self) -> list[str]:
+        """The phenotypes in order."""
+        return [str(name) for name in self.phenotypes["phenotype"]]
+
+    def definition(self, phenotype: str) -> str:
+        """What a phenotype means; may be empty."""
+        return str(self.phenotypes["definition"].iloc[self.names.index(phenotype)])
+
+    def names_of(self, gene: str) -> tuple[str, ...]:
+        """The symbol of a gene, and its aliases."""
+        return (gene, *self.aliases.get(gene, ()))
+
+
+def study_files(folder: str | Path) -> dict[str, Path]:
+    """Return the files that `load_study` reads in a folder, by what they hold; rules name them as inputs.
+
+    Returns
+    -------
+    dict : study and entities, always; features and aliases where the folder has them
+
+    """
+    root = Path(folder)
+    own, cut = root / PHENOTYPES_FILE, root / FEATURES_FILE
+    optional = {"features": cut if cut.exists() else root / DICTIONARY_FILE, "aliases": root / ALIASES_FILE}
+    always = {"study": root / STUDY_FILE, "entities": own if own.exists() else root / ENTITIES_FILE}
+    return always | {name: path for name, path in optional.items() if path.exists()}
+
+
+def retrieves(folder: str | Path) -> bool:
+    """Return True if a study's questions come with abstracts; False too for a `study.yaml` that cannot be read."""
+    with suppress(AfaError):
+        return load_model(Path(folder) / STUDY_FILE, Settings).abstracts > 0
+    return False
+
+
+def load_study(folder: str | Path) -> Study:
+    """Read a study's folder; a `ConfigError` or an `ElicitationError` lists every fault of a file at once."""
+    files = study_files(folder)
+    settings = load_model(files["study"], Settings)
+    faults: list[Fault] = []
+    phenotypes = read_entities(files["entities"], faults)
+    features = read_features(files["features"], {ONE_OF_SEVERAL: "binary"}) if "features" in files else None
+    vocabulary = features.names if features else ()
+    if settings.pairs == "by_anchor" and (spaced := [name for name in vocabulary if " " in name]):
+        found, step = f"the feature {quoted(spaced[0])}", "rename it, or ask for pairs one by one"
+        faults.append(Fault(str(files["features"]), found, "names without blanks, for pairs by anchor", step))
+    aliases = _read_aliases(files["aliases"], faults) if "aliases" in files else {}
+    ElicitationError.raise_for(faults)
+    return Study(settings, phenotypes, aliases, vocabulary, features)
+
+
+def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
+    """The table `phenotypes.csv`, or of a field `entities.csv`; what is wrong with it is added to `faults`.
+
+    Returns
+    -------
+    DataFrame : phenotype, group, definition
+
+    """
+    own = path.name == PHENOTYPES_FILE
+    key, columns = ("phenotype", ("group", "definition")) if own else ("entity", ("definition",))
+    table = read_table(path, required=(key, *columns))
+    sound = name_column(table, key) >= 0
+    names = pd.Series(list(table.columns[key]), dtype=object)
+    twice, step = names.duplicated().to_numpy(bool) & sound, "leave out slashes and dots at the start"
+    table.wrong(twice, key, f"each {key} once", "remove the row", lambda row: f"{names[row]} again")
+    strange = names.str.contains(r"^\.|[/\\]").to_numpy(bool)
+    table.wrong(strange & sound, key, "a name that a file can have", step)
+    faults += table.faults.listed()
+    if not faults and not len(table):
+        faults.append(Fault(str(path), "no rows", f"at least one {key}", "add the rows"))
+    return pd.DataFrame({"phenotype": names, "group": "", **{name: table.columns[name] for name in columns}})
+
+
+def _read_aliases(path: Path, faults: list[Fault]) -> dict[str, tuple[str, ...]]:
+    table = read_table(path, required=("feature", "alias"))
+    for column in ("feature", "alias"):
+        name_column(table, column)
+    faults += table.faults.listed()
+    aliases: dict[str, list[str]] = {}
+    for gene, alias in zip(table.columns["feature"], table.columns["alias"], strict=True):
+        aliases.setdefault(gene, []).append(alias)
+    return {gene: tuple(names) for gene, names in aliases.items()}

@@ -1,0 +1,198 @@
+"""How language models are asked to plan: which of them, for what, before whom, after how many observations.
+
+And what they read before a patient: the condition or the candidates, and potentials or abstracts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afa.elicit.answers import TEXT_LENGTH
+from afa.elicit.prompts import prompt_digest
+from afa.errors import BundleError, ConfigError, ElicitationError, Fault
+from afa.model.bundle import Bundle
+from afa.model.orders import random_order
+from afa.paper.codedigest import DIGEST_LENGTH
+
+if TYPE_CHECKING:
+    from afa.paper.config import Baselines
+
+KNOWLEDGE: Mapping[str, str] = {"mrf_llm": "potentials", "rag_llm": "literature", "knowledge_llm": "literature"}
+"""The prompt of each baseline: with the bundle's potentials, or with abstracts (app. llm-planning-prompts).
+
+`knowledge_llm`, which is ours, has the prompt of `rag_llm` without any abstract: all it has is what the model knows.
+"""
+BINARY, TOP_K = TASKS = ("binary", "top_k")
+PROMPTS: Mapping[str, str] = {BINARY: "binary", TOP_K: "multiclass"}
+CHECKPOINTS, TRAJECTORY = "checkpoints", "trajectory"
+"""Asked at some rounds alone, along an order of ours; or each turn, with the earlier turns listed."""
+PLANNER = "planner"
+CONTROL = "control"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The protocol of the baselines.
+
+    asked : what is asked of whom. k : size of the top set. answers : a turn is asked at most so many times while its
+    answer breaks a rule.
+
+    Raises
+    ------
+    ConfigError : a method or a task twice; a horizon where models do not choose.
+
+    """
+
+    asked: Baselines
+    k: int = 5
+    answers: int = 3
+
+    def __post_init__(self) -> None:
+        for name, given in (("methods", self.asked.methods), ("tasks", self.asked.tasks)):
+            if len(set(given)) < len(given):
+                raise ConfigError(Fault(f"baselines, {name}", ", ".join(given), "each once", "correct it"))
+        if self.asked.horizon is not None and self.at_checkpoints:
+            expected, step = "turns of the model's own", "leave it out, or choose stateless or trajectory"
+            raise ConfigError(Fault("baselines, horizon", f"turns {self.asked.turns}", expected, step))
+
+    @property
+    def at_checkpoints(self) -> bool:
+        return self.asked.turns == CHECKPOINTS
+
+    def last_of(self, n_features: int) -> int:
+        """The last round at which a model is asked, of M features."""
+        return min(self.asked.horizon or n_features, n_features)
+
+    def rounds_of(self, n_features: int) -> list[int]:
+        """The rounds that are read out, ascending, of M features."""
+        last = self.last_of(n_features)
+        return sorted({0, last, *(t for t in self.asked.rounds if 0 < t < last)})
+
+    def patients_of(self, names: Sequence[str]) -> list[str]:
+        """Those of a cohort who are asked about, in the cohort's order: drawn by name, so that a seed is a set."""
+        drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")
+        chosen = set(drawn[: self.asked.patients].tolist())
+        return [name for i, name in enumerate(names) if i in chosen]
+
+    def entities_of(self, bundle: Bundle) -> list[str]:
+        """The entities of the binary task, in the bundle's order."""
+        chosen = {bundle.entities[bundle.index(name)] for name in self.asked.entities} or set(bundle.entities)
+        return [name for name in bundle.entities if name in chosen]
+
+    def evidence_of(self, method: str) -> str:
+        """The path along which a model observes: ours by name, or its own, by its name."""
+        return self.asked.order if self.at_checkpoints else method
+
+
+def prompts_of(protocol: Protocol) -> list[str]:
+    """The names of the prompts that are asked."""
+    return [
+        f"{PROMPTS[task]}_{KNOWLEDGE[method]}" for method in protocol.asked.methods for task in protocol.asked.tasks
+    ]
+
+
+def prompt_digests() -> str:
+    """A digest over the wordings of all these prompts."""
+    names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in dict.fromkeys(KNOWLEDGE.values())]
+    return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
+
+
+PER_PHENOTYPE = 2
+"""Abstracts of each phenotype where the question is about all of them."""
+Abstracts = Callable[[str], Sequence[Mapping[str, str]]]
+"""What was retrieved on a phenotype: title, source and text of each abstract, the best first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Briefing:
+    """The part of a prompt that does not change from turn to turn.
+
+    labels : what a decision may name, `control` first for a condition. size : how many labels a decision has.
+    features : all M, in the order of names.
+    """
+
+    prompt: str
+    told: Mapping[str, Any]
+    labels: tuple[str, ...]
+    size: int
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One patient before one model. order : whose features are observed, in this order; None where the model chooses.
+
+    alias : the patient's name in prompts and records, from which nobody can tell a sample of a public series.
+    """
+
+    method: str
+    task: str
+    entity: str
+    patient: str
+    values: Mapping[str, int]
+    order: tuple[str, ...] | None
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """Method, task, entity and patient."""
+        return self.method, self.task, self.entity, self.patient
+
+    @property
+    def alias(self) -> str:
+        return f"P{hashlib.sha256(self.patient.encode()).hexdigest()[:8]}"
+
+
+def briefings(
+    bundle: Bundle, protocol: Protocol, *, disease: str, abstracts: Abstracts | None
+) -> dict[tuple[str, str, str], Briefing]:
+    """By method, task and entity ("" for the top k).
+
+    Raises
+    ------
+    BundleError : an entity named `control`. ElicitationError : `rag_llm` without a single abstract on its question.
+
+    """
+    if BINARY in protocol.asked.tasks and CONTROL in bundle.entities:
+        raise BundleError(Fault(f"bundle {bundle.name}", f"an entity {CONTROL}", "another name", "rename the entity"))
+    made: dict[tuple[str, str, str], Briefing] = {}
+    for method, task in product(protocol.asked.methods, protocol.asked.tasks):
+        prompt, features = f"{PROMPTS[task]}_{KNOWLEDGE[method]}", tuple(sorted(bundle.features))
+        for entity in protocol.entities_of(bundle) if task == BINARY else [""]:
+            labels, size = ((CONTROL, entity), 1) if entity else (bundle.entities, protocol.k)
+            told = {"disease": disease, **_told(bundle, method, [entity] if entity else labels, abstracts)}
+            told |= {"condition": entity, "text_length": TEXT_LENGTH} if entity else {"labels": list(labels), "k": size}
+            made[method, task, entity] = Briefing(prompt, told, labels, size, features)
+    return made
+
+
+def _told(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
+    """What a method reads about some entities."""
+    if method != "mrf_llm":
+        return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}
+    tables = []
+    for entity in about:
+        v = bundle.index(entity)
+        unary = [(bundle.features[j], float(bundle.unary[v, j])) for j in np.flatnonzero(bundle.unary[v])]
+        pairs = zip(*bundle.packed.of(v), strict=True)
+        pairwise = [(bundle.features[a], bundle.features[b], float(value)) for a, b, value in pairs]
+        tables.append({"name": entity, "unary": unary, "pairwise": pairwise})
+    return {"potentials": tables}
+
+
+def _literature(entities: Sequence[str], abstracts: Abstracts | None) -> list[Mapping[str, str]]:
+    """The abstracts on one phenotype, or the best few on each of several, none twice."""
+    found: dict[str, Mapping[str, str]] = {}
+    for entity in entities:
+        own = [] if abstracts is None else list(abstracts(entity))
+        found |= {each["source"]: each for each in (own if len(entities) == 1 else own[:PER_PHENOTYPE])}
+    if not found:
+        about = entities[0] if len(entities) == 1 else "any phenotype"
+        step = "run once live with retrieval, or leave rag_llm out of baselines.methods"
+        raise ElicitationError(Fault("rag_llm", f"no abstract on {about}", "at least one", step))
+    return list(found.values())

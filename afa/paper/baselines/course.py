@@ -1,0 +1,347 @@
+"""A patient's course before a model, turn by turn: asked, measured what was picked, asked again, until all is known.
+
+An answer is judged in two parts, the feature that it picks and the labels that it decides for; each part counts where
+it is legal. An answer about another patient has no legal part (app. llm-planning-prompts).
+
+The rule for what is no legal turn (decision N2): a turn whose answer breaks a rule is asked again, with what it
+broke; when `Protocol.answers` answers did not help, the last one counts as far as it is legal. A pick that stays
+illegal, or is not there, gives way to the unobserved feature that is first by name; a decision that is not there is
+missing, which is no default but a wrong one, and both are counted.
+
+Many courses are followed at once: each wave asks the next question of every course that is not at its end. Answers are
+recorded ones, or a live model's: with caps over all that its record has cost, and an estimate before anything is asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm  # type: ignore[import-untyped]
+
+from afa.elicit.answers import ANSWERS, BinaryTurn, MulticlassTurn, read_answer
+from afa.elicit.budget import Budget, Used
+from afa.elicit.client import Client
+from afa.elicit.live import Terms, ask_all
+from afa.elicit.prompts import key_of, render
+from afa.elicit.record import UNKNOWN, Entry, Outcome, Question, Record, Request
+from afa.errors import ElicitationError, Fault
+from afa.model.study import Endpoint, Manner
+from afa.paper.baselines import CONTROL, TRAJECTORY, Briefing, Protocol, Trial
+
+PATIENT = "other_patient"
+FAULTS: Mapping[str, str] = {
+    PATIENT: "patient_id is another patient's",
+    "unknown": "next_gene_to_measure is no feature of the list",
+    "measured": "next_gene_to_measure has been measured already",
+    "none": "next_gene_to_measure is null, but features are left",
+    "number": "top_k_labels has another number of labels than was asked for",
+    "candidate": "top_k_labels names what is no candidate",
+    "twice": "top_k_labels names a label twice",
+    "probability": "top_k_labels and lit_prob are on different sides",
+}
+"""What an answer may break, by the word of the tables, as the model reads it when it is asked again."""
+PICK, LABELS = "pick", "labels"
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one answer comes to. pick_fault, label_fault : keys of `FAULTS`, "" where that part is legal.
+
+    decision : +1 for the condition, -1 for a control, None without a legal label or for the top k. labels : the legal
+    ones, in their order. done : whether measuring is to end, which only an answer with legal labels can say.
+    """
+
+    pick: str = ""
+    pick_fault: str = ""
+    label_fault: str = ""
+    decision: int | None = None
+    probability: float | None = None
+    labels: tuple[str, ...] = ()
+    done: bool = False
+
+
+STANDS = "stands"
+"""The outcome of a turn that was not asked since the model was done: its last decision stands."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a turn came to, after t observations.
+
+    asked : how many times. measured : the feature then measured, "" at checkpoints and at the end. by_rule : whether
+    that is not the model's pick.
+    """
+
+    t: int
+    outcome: Outcome | str
+    said: Said
+    asked: int
+    measured: str = ""
+    by_rule: bool = False
+
+
+@dataclass
+class Course:
+    """A trial as it goes: all turns, what was asked, and what was broken.
+
+    broken : a row of t, asked (which answer of the turn it was, from 1), part and kind for each part of an answer that
+    broke a rule. path : features in the order in which they were observed.
+    """
+
+    trial: Trial
+    briefing: Briefing
+    protocol: Protocol
+    turns: list[Turn] = field(default_factory=list)
+    requests: list[tuple[int, int, Request]] = field(default_factory=list)
+    broken: list[dict[str, Any]] = field(default_factory=list)
+    path: list[str] = field(default_factory=list)
+
+    def follow(self) -> Asking:
+        """Go on to the end: at the rounds read out along the trial's order, or each turn by the model's own picks."""
+        last, order = self.protocol.last_of(len(self.briefing.features)), self.trial.order
+        rounds = range(last + 1) if order is None else self.protocol.rounds_of(len(self.briefing.features))
+        for t in rounds:
+            if order is not None:
+                self.path = list(order[:t])
+            picks = order is None and t < last
+            turn = yield from self._asked(picks=picks)
+            if picks and not turn.said.done:
+                legal = turn.said.pick if not turn.said.pick_fault else ""
+                turn = replace(turn, measured=legal or self.unobserved[0], by_rule=not legal)
+                self.path.append(turn.measured)
+            self.turns.append(turn)
+            if turn.said.done:
+                break
+        self.turns += [Turn(t, STANDS, turn.said, 0) for t in rounds if t > turn.t]
+        return self
+
+    @property
+    def unobserved(self) -> list[str]:
+        """What may be picked, in the order of names."""
+        seen = set(self.path)
+        return [feature for feature in self.briefing.features if feature not in seen]
+
+    def _asked(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
+        """One turn, asked again until its answer is legal; its pick has to be only where picks are followed."""
+        fault, t = "", len(self.path)
+        for asked in range(1, self.protocol.answers + 1):
+            question = self._question(asked, fault)
+            self.requests.append((t, asked, question))
+            entry = yield question
+            if entry.outcome != "answered":
+                return Turn(t, entry.outcome, Said(), asked)
+            answer = self._said(entry)
+            parts = ((PICK, answer.pick_fault), (LABELS, answer.label_fault))
+            self.broken += [{"t": t, "asked": asked, "part": part, "kind": kind} for part, kind in parts if kind]
+            fault = answer.label_fault or (answer.pick_fault if picks else "")
+            if not fault:
+                break
+        return Turn(t, entry.outcome, answer, asked)
+
+    def _question(self, asked: int, fault: str) -> Request:
+        """The question of a turn, the `asked`-th time; `fault` : what the answer before broke, "" the first time."""
+        trial, briefing, protocol, t = self.trial, self.briefing, self.protocol, len(self.path)
+        measured = [(turn, trial.values[turn.measured]) for turn in self.turns if turn.measured]
+        earlier = [
+            {"turn": turn.t + 1, "feature": turn.measured, "value": value, "labels": turn.said.labels}
+            for turn, value in measured
+        ]
+        values = {
+            **briefing.told,
+            "patient": trial.alias,
+            "turn": t + 1,
+            "turns": protocol.last_of(len(briefing.features)) + 1,
+            "total": len(briefing.features),
+            "observed": [(feature, trial.values[feature]) for feature in self.path],
+            "unobserved": self.unobserved,
+            "prior_turns": earlier if protocol.asked.turns == TRAJECTORY else (),
+            "fault": FAULTS.get(fault, ""),
+        }
+        names = {"patient": trial.alias, "t": str(t), "asked": str(asked)}
+        names |= {"condition": trial.entity} if trial.entity else {}
+        run = f"{protocol.asked.turns}, {protocol.asked.order}" if protocol.at_checkpoints else protocol.asked.turns
+        return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
+
+    def _said(self, entry: Entry) -> Said:
+        """What an answered entry comes to at this turn."""
+        prompt = self.briefing.prompt
+        try:
+            answer = read_answer(ANSWERS[prompt], entry.raw)
+        except ValueError as error:
+            where = f"the record, {entry.question.prompt} {' '.join(entry.question.values.values())}"
+            raise ElicitationError(Fault(where, str(error), "an answer of its schema", "correct the record")) from None
+        if not isinstance(answer, BinaryTurn | MulticlassTurn):
+            raise TypeError(f"{prompt} is no prompt of a turn")
+        label_fault = self._label_fault(answer)
+        done = isinstance(answer, MulticlassTurn) and answer.done and not label_fault
+        legal = () if label_fault else tuple(answer.top_k_labels)
+        of_condition = isinstance(answer, BinaryTurn) and not label_fault
+        return Said(
+            pick=answer.next_gene_to_measure or "",
+            pick_fault="" if done else self._pick_fault(answer),
+            label_fault=label_fault,
+            decision=(-1 if legal[0] == CONTROL else 1) if of_condition else None,
+            probability=answer.lit_prob if isinstance(answer, BinaryTurn) and not label_fault else None,
+            labels=legal,
+            done=done,
+        )
+
+    def _pick_fault(self, answer: BinaryTurn | MulticlassTurn) -> str:
+        pick, unobserved = answer.next_gene_to_measure, self.unobserved
+        if not unobserved:
+            return ""
+        if answer.patient_id != self.trial.alias:
+            return PATIENT
+        if pick is None:
+            return "none"
+        if pick in unobserved:
+            return ""
+        return "measured" if pick in self.briefing.features else "unknown"
+
+    def _label_fault(self, answer: BinaryTurn | MulticlassTurn) -> str:
+        labels: Sequence[str] = answer.top_k_labels
+        if answer.patient_id != self.trial.alias:
+            return PATIENT
+        if not set(labels) <= set(self.briefing.labels):
+            return "candidate"
+        if len(set(labels)) < len(labels):
+            return "twice"
+        if len(labels) != self.briefing.size:
+            return "number"
+        if isinstance(answer, BinaryTurn) and (answer.lit_prob >= THRESHOLD) != (labels[0] != CONTROL):
+            return "probability"
+        return ""
+
+
+Asking = Generator[Request, Entry, Course]
+"""Yields what is asked, is sent what came of it, and returns the whole."""
+
+
+def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = False) -> list[Course]:
+    """All courses to their ends, in their order; a bar counts waves of questions, on a terminal alone.
+
+    Raises
+    ------
+    ElicitationError : a question whose endpoint fails, or that a record has no answer to; what was answered is kept.
+
+    """
+    ended: dict[int, Course] = {}
+    waiting = {i: next(course) for i, course in enumerate(courses)}
+    with tqdm(desc=source.model, unit="turn", disable=None if progress else True) as bar:
+        while waiting:
+            entries = source.answers(list(waiting.values()))
+            if failed := [entry for entry in entries if entry.outcome == "failed"]:  # which says nothing of the model
+                found = f"no reply to {len(failed)} of {len(entries)} questions; {failed[0].detail}"
+                where, step = f"the endpoint of {failed[0].model}", "run again, which asks what is left"
+                raise ElicitationError(Fault(where, found, "a reply", step))
+            following = {}
+            for i, entry in zip(waiting, entries, strict=True):
+                try:
+                    following[i] = courses[i].send(entry)
+                except StopIteration as end:
+                    ended[i] = end.value
+            waiting = following
+            bar.set_postfix_str(f"{len(waiting)} of {len(courses)} courses open", refresh=False)
+            bar.update()
+    return [ended[i] for i in range(len(courses))]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The answers of one model in a store, and of the client, where there is one, to what the store has none to.
+
+    manner : as they were asked.
+    """
+
+    store: Record
+    model: str
+    manner: Manner
+    client: Client | None = None
+    concurrency: int = 4
+
+    def answers(self, requests: Sequence[Request]) -> list[Entry]:
+        """The answer to each, or the last attempt where as many were made as `manner` makes.
+
+        Raises
+        ------
+        ElicitationError : without a client, a question that the store has no answer to; else as of `ask_all`.
+
+        """
+        if self.client is not None:
+            return ask_all(requests, self.client, concurrency=self.concurrency, progress=False)
+        found = [
+            self.store.settled(key_of(request, self.model, self.manner), self.manner.answers) for request in requests
+        ]
+        lacking = [request for request, entry in zip(requests, found, strict=True) if entry is None]
+        if lacking:
+            question = lacking[0].question
+            told = f"no answer to {len(lacking)} of {len(found)} questions; first {question.prompt}, {question.run}, "
+            told += ", ".join(f"{name} {value}" for name, value in question.values.items())
+            step = "complete the record live; or restore bundle, cohort, study and settings that it was made with"
+            raise ElicitationError(Fault(f"{self.store.folder}, {self.model}", told, "an answer to each", step))
+        return [entry for entry in found if entry is not None]
+
+    def attempts(self, request: Request) -> list[Entry]:
+        """All that was ever tried, in earlier runs too."""
+        return self.store.attempts(key_of(request, self.model, self.manner))
+
+
+def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> Source:
+    """The answers to these prompts; of the only model that there is unless one is named.
+
+    Raises
+    ------
+    ElicitationError : no model, or several of which none is named.
+
+    """
+    models = sorted({entry.model for entry in store.entries() if entry.question.prompt in prompts})
+    if model is None and len(models) != 1:
+        found = f"answers of {len(models)} models{': ' if models else ''}{', '.join(models)}"
+        step = "name one with baselines.model" if models else "run live first, or name another folder"
+        raise ElicitationError(Fault(str(store.folder), found, "of one model", step))
+    return Source(store, model or models[0], manner)
+
+
+def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> Source:
+    """A model that is asked what its record does not have, with caps that count what the record has cost before."""
+    budget = Budget(Record(record), terms.caps, terms.prices)
+    client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
+    return Source(budget.record, client.endpoint.model, manner, client, terms.concurrency)
+
+
+def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Used:
+    """What is left to ask uses at most, where each turn is answered at the first call.
+
+    At checkpoints along an order of ours all wordings are known. Turn by turn they hang on the answers: then it is the
+    first patient's, by the longest labels, times the number of patients.
+    """
+    patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
+    counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
+    used = Used()
+    for trial, briefing in counted:
+        course = Course(trial, briefing, replace(protocol, answers=1)).follow()
+        answer, question = _stand_in(trial, briefing), next(course)
+        with suppress(StopIteration):
+            while True:
+                if client.recorded(question) is None:
+                    used += client.expected(question)
+                asked = (question.question, UNKNOWN, UNKNOWN, UNKNOWN, question.messages.digest)
+                question = course.send(Entry(*asked, "answered", answer, "", 1, UNKNOWN, UNKNOWN))
+    return used if protocol.at_checkpoints else sum((used for _ in patients), Used())
+
+
+def _stand_in(trial: Trial, briefing: Briefing) -> str:
+    """A legal decision of the longest labels that picks nothing; it is never stored."""
+    labels = sorted(briefing.labels, key=len)[-briefing.size :]
+    answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
+    if trial.entity:
+        answer |= {"lit_prob": float(labels != [CONTROL]), "supporting_text": ""}
+    else:
+        answer |= {"done": False}
+    return json.dumps(answer)

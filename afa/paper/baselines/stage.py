@@ -1,0 +1,293 @@
+"""The stage of the language models that plan: trials of a protocol, followed to their ends, and tables of all of it.
+
+What models and our planner say of the patients at some rounds, and what is true. Along its own order the planner is
+compared as a whole; along a model's, what it makes of the same observations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.rounds import READOUTS, follow_rule, full_observation
+from afa.engine.tasks import METHODS, follow_orders, task_of
+from afa.evaluate.inputs import labels_of
+from afa.evaluate.long_tables import joined, rows_of
+from afa.evaluate.topk import Targets, clinical_k
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.closure import closed_bundle
+from afa.model.orders import random_orders
+from afa.paper.baselines import BINARY, PLANNER, TOP_K, Abstracts, Briefing, Protocol, Trial, briefings
+from afa.paper.baselines.course import Course, Source, follow_all
+from afa.paper.experiments.binary import targets_of
+from afa.planner import ALL_DUELS_UP_TO
+
+GAIN = "cmi"
+BINARY_RULE = "greedy"
+Orders = NDArray[np.int64]
+Rows = Iterator[pd.DataFrame]
+TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
+TRIAL = ["method", "task", "entity", "patient"]
+TURNS = [*TRIAL, "t", "outcome", "asked", "decision", "probability", "labels", "done", "pick", "pick_fault"]
+TURNS += ["label_fault", "measured", "by_rule"]
+FAULTS = [*TRIAL, "t", "asked", "part", "kind"]
+CALLS = [*TRIAL, "t", "asked", "attempt", "outcome", "prompt_tokens", "answer_tokens", "model", "served_model"]
+CALLS += ["prompt", "prompt_digest", "parameters", "time"]
+KEYS = ["method", "task", "evidence", "entity", "patient", "t"]
+READOUT_COLUMNS = [*KEYS, "decided", "decision", "p_at_k", "clinical_p_at_k"]
+TYPES = {
+    **dict.fromkeys(("t", "asked", "attempt"), "int32"),
+    **dict.fromkeys(("decision", "likelihood", "clinical"), "Int8"),
+    **dict.fromkeys(("prompt_tokens", "answer_tokens"), "Int64"),
+    **dict.fromkeys(("probability", "p_at_k", "clinical_p_at_k"), "Float64"),
+    **dict.fromkeys(("decided", "done", "by_rule"), "bool"),
+}
+"""Types of the columns of all tables; others are text."""
+
+
+def typed(columns: Sequence[str], rows: pd.DataFrame | list[dict[str, Any]]) -> pd.DataFrame:
+    """A table of these columns, whether or not it has a row."""
+    return pd.DataFrame(rows, columns=list(columns)).astype({name: TYPES.get(name, "str") for name in columns})
+
+
+def top_k_rule(bundle: Bundle) -> str:
+    """The rule of `TopKPlanner` unless another is given."""
+    return "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
+
+
+class OneTask:
+    """One entity as a binary task of P patients, values (P, M). order : (P, M) as `greedy` chooses by `cmi`."""
+
+    def __init__(
+        self, bundle: Bundle, entity: str, values: NDArray[np.int8], solver: Solver, threads: int | None
+    ) -> None:
+        closed = closed_bundle(bundle, entity)
+        follow = partial(follow_rule, closed, values, full_observation(closed, values, solver=solver))
+        self.task, self.values = task_of(bundle, entity, solver=solver), values
+        self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
+
+    def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        """By score the `decision` along some orders after `seen` (P, T) features: its sign, 0 a tie."""
+        paths = follow_orders(self.task, self.values, orders[:, None, :])
+        pairs = zip(paths.t[:, 0], seen, strict=True)
+        steps = np.array([np.searchsorted(t, wanted, side="right") - 1 for t, wanted in pairs])
+        scores = {name: np.take_along_axis(getattr(paths, name)[:, 0], steps, axis=1) for name in METHODS}
+        return {name: {"decision": np.sign(score).astype(int).ravel()} for name, score in scores.items()}
+
+
+class TopK:
+    """The top-k setting of P patients, values (P, M). order : (P, M) as `TopKPlanner` chooses."""
+
+    def __init__(
+        self, bundle: Bundle, cohort: Cohort, k_clinical: int, *, k: int, solver: Solver, threads: int | None
+    ) -> None:
+        bundle, values = bundle.contrasts(), cohort.values
+        truth = full_observation(bundle, values, solver=solver)
+        self._follow = partial(follow_rule, bundle, values, truth, k=k, solver=solver, threads=threads)
+        self._own, self._threads = self._follow(allocation=top_k_rule(bundle), gain=GAIN), threads
+        self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
+
+    def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
+        """By score the precisions along some orders after `seen` (P, T) features."""
+        paths = self._own if orders is self.order else self._follow(allocation="random", orders=orders)
+        places = np.take_along_axis(paths.place, seen[:, :, None, None], axis=1)
+        return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
+
+    def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
+        """`p_at_k` and `clinical_p_at_k` of rankings (P, T, N), patient by patient; NaN without a positive label."""
+        made = self._targets.precisions(place, self._threads)
+        return {name: made[name].ravel() for name in ("p_at_k", "clinical_p_at_k")}
+
+
+class Setting:
+    """The patients of a protocol, who are all of `cohort`, and our planner before them.
+
+    tasks : by entity, and the top k under "", where they are asked for. rounds : that are read out.
+    """
+
+    def __init__(
+        self, bundle: Bundle, cohort: Cohort, protocol: Protocol, *, solver: Solver, threads: int | None = None
+    ) -> None:
+        self.bundle, self.protocol, self.rounds = bundle, protocol, protocol.rounds_of(len(bundle.features))
+        self.patients = protocol.patients_of(cohort.patients)
+        rows, names = [cohort.patients.index(name) for name in self.patients], tuple(self.patients)
+        self.cohort = replace(cohort, patients=names, values=cohort.values[rows], labels=cohort.labels.iloc[rows])
+        entities = protocol.entities_of(bundle) if BINARY in protocol.asked.tasks else []
+        self.tasks: dict[str, OneTask | TopK] = {
+            name: OneTask(bundle, name, self.cohort.values, solver, threads) for name in entities
+        }
+        if TOP_K in protocol.asked.tasks:
+            clinical = clinical_k(labels_of(bundle, cohort), protocol.k)
+            self.tasks[""] = TopK(bundle, self.cohort, clinical, k=protocol.k, solver=solver, threads=threads)
+
+    def orders(self, entity: str) -> Orders | None:
+        """(P, M) the order of ours that models observe along; None where they choose."""
+        if not self.protocol.at_checkpoints:
+            return None
+        if self.protocol.asked.order != PLANNER:
+            return random_orders(self.bundle.features, self.patients, [self.protocol.asked.seed])[:, 0]
+        return self.tasks[entity].order
+
+    def trials(self, told: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
+        """Every patient before every model and task, in the order of the briefings."""
+        made = []
+        for (method, task, entity), briefing in told.items():
+            orders = self.orders(entity)
+            for p, patient in enumerate(self.patients):
+                values = dict(zip(self.bundle.features, map(int, self.cohort.values[p]), strict=True))
+                order = None if orders is None else tuple(self.bundle.features[j] for j in orders[p])
+                made.append((Trial(method, task, entity, patient, values, order), briefing))
+        return made
+
+    def readouts(self, entity: str, orders: Orders, evidence: str, observed: Sequence[int] | None = None) -> Rows:
+        """What every score says along some orders, with the columns of `READOUT_COLUMNS`.
+
+        observed : (P,) features that a patient's order really has; what is then known holds for all later rounds.
+        """
+        most = np.full(len(self.patients), len(self.bundle.features)) if observed is None else np.array(observed)
+        seen = np.minimum(np.array(self.rounds)[None, :], most[:, None])
+        task = BINARY if entity else TOP_K
+        keys: dict[str, Any] = {"task": task, "evidence": evidence, "entity": entity, "decided": True}
+        for method, said in self.tasks[entity].readouts(orders, seen).items():
+            yield rows_of(patient=self.patients, t=self.rounds).assign(method=method, **keys, **said)
+
+
+def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
+    """What models and planner say at the rounds read out."""
+    parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
+    done = {(PLANNER, entity) for entity in setting.tasks}
+    for (method, _, entity), group in groupby(courses, lambda course: course.trial.key[:3]):
+        own = list(group)
+        evidence = setting.protocol.evidence_of(method)
+        parts.append(_of_model(setting, own, evidence))
+        if (evidence, entity) in done:
+            continue
+        done.add((evidence, entity))
+        given = setting.orders(entity)
+        orders = _completed(setting.bundle, own) if given is None else given
+        observed = None if entity else [len(course.path) for course in own]
+        parts += setting.readouts(entity, orders, evidence, observed)
+    return pd.concat([typed(READOUT_COLUMNS, part) for part in parts], ignore_index=True)
+
+
+def _of_model(setting: Setting, courses: Sequence[Course], evidence: str) -> pd.DataFrame:
+    """What a model decided at the rounds read out; missing, and of precision 0, where it decided nothing."""
+    method, task, entity, _ = courses[0].trial.key
+    shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
+    rows = [
+        (method, task, evidence, entity, course.trial.patient, turn.t, bool(turn.said.labels), turn.said.decision)
+        for course, turns in zip(courses, shown, strict=True)
+        for turn in turns
+    ]
+    table = pd.DataFrame(rows, columns=READOUT_COLUMNS[:-2]).reindex(columns=READOUT_COLUMNS)
+    one = setting.tasks[entity]
+    if isinstance(one, TopK):
+        place = np.array([[_places(setting.bundle, turn.said.labels) for turn in turns] for turns in shown])
+        for name, share in one.precisions(place.astype(np.int16)).items():
+            table[name] = np.where(table["decided"] | np.isnan(share), share, 0.0)
+    return table
+
+
+def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
+    """Entities ahead of each: the labels in their order, and all others equal behind them (decisions.md S10)."""
+    place = {label: i for i, label in enumerate(labels)}
+    return [place.get(entity, len(labels)) for entity in bundle.entities]
+
+
+def _completed(bundle: Bundle, courses: Sequence[Course]) -> Orders:
+    """(P, M) the features that were observed in their order, then those that were not."""
+    index = {name: j for j, name in enumerate(bundle.features)}
+    orders = [dict.fromkeys((*course.path, *bundle.features)) for course in courses]
+    return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
+
+
+def targets(setting: Setting) -> pd.DataFrame:
+    """By patient and entity: `likelihood`, the sign of S at full observation, 0 a tie; `clinical`, 0, 1 or missing."""
+    parts = [
+        targets_of(setting.bundle, setting.cohort, entity, "differential", one.task.tie)
+        for entity, one in setting.tasks.items()
+        if isinstance(one, OneTask)
+    ]
+    columns = ("entity", "patient", "likelihood", "clinical")
+    return typed(columns, joined(parts, columns))
+
+
+def run_baselines(
+    setting: Setting,
+    source: Source,
+    *,
+    disease: str,
+    abstracts: Abstracts | None,
+    before: Callable[[Sequence[tuple[Trial, Briefing]]], None] = lambda _: None,
+    progress: bool = False,
+) -> dict[str, pd.DataFrame]:
+    """Follow every trial; `before` hears of them before anything is asked.
+
+    Returns `turns` (one row per trial and turn), `faults` (per broken part of an answer), `calls` (per call that was
+    ever made for these turns), `readouts` (decisions and precisions at the rounds read out: of the models, and of every
+    score of the planner along each path of `evidence`), `targets` (per patient and entity) and `protocol` (one row).
+    The tables hang on what was answered, not on whether it was answered now.
+    """
+    bundle, protocol = setting.bundle, setting.protocol
+    told = briefings(bundle, protocol, disease=disease, abstracts=abstracts)
+    trials = setting.trials(told)
+    before(trials)
+    courses = follow_all([Course(*trial, protocol).follow() for trial in trials], source, progress=progress)
+    tables = {
+        "turns": typed(TURNS, [row for course in courses for row in _turns(course)]),
+        "faults": typed(FAULTS, [{**_keys(course), **each} for course in courses for each in course.broken]),
+        "calls": typed(CALLS, [row for course in courses for row in _calls(course, source)]),
+        "readouts": readouts(setting, courses),
+        "targets": targets(setting),
+        "protocol": _protocol(setting, disease),
+    }
+    return {name: table.assign(cohort=setting.cohort.name, bundle=bundle.name) for name, table in tables.items()}
+
+
+def _keys(course: Course) -> dict[str, Any]:
+    return dict(zip(TRIAL, course.trial.key, strict=True))
+
+
+def _turns(course: Course) -> list[dict[str, Any]]:
+    return [
+        {**_keys(course), **vars(turn), **vars(turn.said), "labels": json.dumps(list(turn.said.labels))}
+        for turn in course.turns
+    ]
+
+
+def _calls(course: Course, source: Source) -> list[dict[str, Any]]:
+    rows = []
+    for t, asked, request in course.requests:
+        for entry in source.attempts(request):
+            prompt, answer = (None, None) if isinstance(entry.tokens, str) else entry.tokens
+            told = {"prompt_tokens": prompt, "answer_tokens": answer, "prompt": entry.question.prompt}
+            told["parameters"] = json.dumps(entry.parameters, sort_keys=True)
+            rows.append({**_keys(course), "t": t, "asked": asked, **vars(entry), **told})
+    return rows
+
+
+def _protocol(setting: Setting, disease: str) -> pd.DataFrame:
+    protocol, asked = setting.protocol, setting.protocol.asked
+    row = {
+        "turns": asked.turns,
+        "order": asked.order if protocol.at_checkpoints else "its own",
+        "patients": len(setting.patients),
+        "seed": asked.seed,
+        "k": protocol.k,
+        "answers": protocol.answers,
+        "disease": disease,
+        "features": len(setting.bundle.features),
+        "top_k_rule": top_k_rule(setting.bundle),
+        "horizon": asked.horizon,
+    }
+    return pd.DataFrame([row]).astype({"horizon": "Int64"})

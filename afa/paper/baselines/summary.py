@@ -1,0 +1,192 @@
+"""The numbers of the language models that plan, beside those of the planner on the same patients and rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from afa.elicit.budget import NO_PRICES, Prices
+from afa.errors import ElicitationError, Fault
+from afa.evaluate.accuracy import Part, Resampled
+from afa.evaluate.summary import count_rows, summary_rows
+from afa.paper.baselines import BINARY, KNOWLEDGE, PLANNER, TASKS, TOP_K
+from afa.paper.baselines.course import STANDS
+from afa.paper.baselines.stage import BINARY_RULE, GAIN
+from afa.paper.experiments.binary import truth_of
+
+TARGETS = ("likelihood", "clinical")
+PRECISION = {"likelihood": "p_at_k", "clinical": "clinical_p_at_k"}
+ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
+
+
+class Cut(NamedTuple):
+    """One way to look at a task. method : a language model or a score; evidence : the path it is read out along."""
+
+    task: str
+    metric: str
+    target: str
+    method: str
+    evidence: str
+
+
+def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
+    """Right and total (P, T) of every cut; targets that no patient has are left out."""
+    made: dict[Cut, list[Part]] = {}
+    truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
+    whole = readouts.merge(truth, on=["entity", "patient"], how="left")
+    for name in ("decision", *PRECISION.values(), *TARGETS):
+        whole[name] = whole[name].astype("Float64").astype("float64")
+    for (task, method, evidence), rows in whole.groupby(["task", "method", "evidence"], sort=False):
+        for target in TARGETS:
+            if task == BINARY:
+                # A tie is half right (S5); a decision that is not there is wrong.
+                credit = ((1 + rows["decision"] * rows[target]) / 2).fillna(0.0)
+                sides = [rows[target] == 1, rows[target] == -1]
+                among = {ACCURACY: [sides[0] | sides[1]], BALANCED: sides}
+            else:
+                credit = rows[PRECISION[target]]
+                among = {P_AT_K: [credit.notna()]}
+            for metric, masks in among.items():
+                if any(mask.any() for mask in masks):
+                    cut = Cut(str(task), metric, target, str(method), str(evidence))
+                    cases = (rows.assign(right=credit.where(mask, 0.0), of=mask) for mask in masks)
+                    made[cut] = [(right, of) for right, of in (resampled.sums(each, "right", "of") for each in cases)]
+    return made
+
+
+SCRIPTED = "scripted"
+"""How the names of models begin that answer by a script, in tests."""
+SAME_ORDER = "same_order"
+DEFAULT_SCORE = {BINARY: "two_elbo", TOP_K: "linearity"}
+"""The planner's own score of each task, under which it is counted what the planner asks: nothing."""
+
+
+def summarise_baselines(
+    tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float, prices: Prices = NO_PRICES
+) -> pd.DataFrame:
+    """Summary rows `llm_baselines` of the tables of `afa.paper.baselines.stage.run_baselines`, all patients together.
+
+    By target and t, of each model and of every score of the planner along its own order: `accuracy` and
+    `balanced_accuracy` of the binary task, `p_at_k` of the top k; a decision that is missing is wrong. `gap`: the model
+    less the score in `reference`. Variant `same_order`, by task: the scores along the order that the model in
+    `reference` observed, and `gap` along it. The task is the stratum too of `rate`, quantity `missing`: turns without a
+    decision; of `count`: turns, how they ended, faults by kind, calls and tokens, the planner's beside; and of `cost`,
+    where there are prices, with the currency in `quantity`. Once: `majority` and `prevalence`, and targets left out.
+
+    Raises
+    ------
+    ElicitationError : answers of a scripted model.
+
+    """
+    refuse_scripted(tables["calls"])
+    readouts, targets = tables["readouts"], tables["targets"]
+    rules = {BINARY: BINARY_RULE, TOP_K: str(tables["protocol"]["top_k_rule"].iloc[0])}
+    patients, rounds = list(dict.fromkeys(readouts["patient"])), sorted(set(readouts["t"]))
+    resampled = Resampled.of(patients, resamples=resamples, confidence=confidence, purpose="llm_baselines")
+    credit = credits_of(readouts, targets, resampled)
+    rows = [
+        *_shares(credit, resampled, rounds, rules),
+        *_missing(readouts, resampled),
+        *_beside(targets, resampled, patients),
+        *_ends(tables["turns"], tables["faults"]),
+        *_usage(tables["calls"], prices),
+    ]
+    return summary_rows("llm_baselines", pd.concat(rows, ignore_index=True))
+
+
+def refuse_scripted(calls: pd.DataFrame) -> None:
+    """An `ElicitationError` where a model says by its name, or by the one that was served, that it is scripted."""
+    names = sorted({*calls["model"], *calls["served_model"]})
+    scripted = [name for name in names if name.lower().startswith(SCRIPTED)]
+    if scripted:
+        step = "no number of it may stand in a result; ask a real model, or give its record"
+        raise ElicitationError(Fault("llm_baselines", f"answers of {', '.join(scripted)}", "a language model's", step))
+
+
+def _shares(
+    credit: Mapping[Cut, list[Part]], resampled: Resampled, rounds: Sequence[int], rules: Mapping[str, str]
+) -> Iterator[pd.DataFrame]:
+    """Every share, and the gap of each model to each score along either order."""
+    observed = {(cut.task, cut.method): cut.evidence for cut in credit if cut.method in KNOWLEDGE}
+    for cut, parts in credit.items():
+        shares = resampled.mean(parts).assign(t=rounds, metric=cut.metric, target=cut.target)
+        if cut.method in KNOWLEDGE:
+            yield shares.assign(method=cut.method)
+            continue
+        if cut.evidence == PLANNER:
+            yield shares.assign(method=cut.method, **_own_order(cut.task, rules))
+        for (task, model), evidence in observed.items():
+            if task != cut.task:
+                continue
+            mine = credit[cut._replace(method=model, evidence=evidence)]
+            gap = resampled.gap(mine, parts).assign(t=rounds, metric="gap", target=cut.target, method=model)
+            if cut.evidence == PLANNER and cut.metric != BALANCED:
+                yield gap.assign(reference=cut.method, **_own_order(task, rules))
+            if cut.evidence == evidence:
+                same: dict[str, Any] = {"stratum": task, "variant": SAME_ORDER, "start": "uniform"}
+                yield shares.assign(method=cut.method, reference=model, **same)
+                if cut.metric != BALANCED:
+                    yield gap.assign(reference=cut.method, **same)
+
+
+def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
+    """Key columns of the planner along its own order."""
+    own = {"allocation": rules[task], "gain": GAIN, "schedule": "every", "start": "uniform"}
+    return own | {"guide": "linearity" if task == TOP_K else None}
+
+
+def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """The share of turns read out without a decision, by task, model and t."""
+    models = readouts[readouts["method"].isin(list(KNOWLEDGE))]
+    for (task, method), rows in models.groupby(["task", "method"], sort=False):
+        lacks = rows.assign(lacks=~rows["decided"], one=1.0)
+        shares = resampled.share(lacks, "lacks", "one").assign(metric="rate", method=str(method))
+        yield shares.assign(stratum=str(task), quantity="missing")
+
+
+def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Majority, prevalence and what is left out, of the binary task."""
+    if targets.empty:
+        return
+    for name in TARGETS:
+        truth = truth_of(targets, name, patients, list(targets["entity"].unique()))
+        left_out = "tied_at_full_observation" if name == "likelihood" else "without_label"
+        yield count_rows({left_out: ((truth == 0).sum(), truth.size)}).assign(target=name)
+        if truth.any():
+            for share in resampled.constant(truth):
+                yield share.assign(target=name)
+
+
+def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """How turns ended, and what answers broke, by task and model."""
+    for (method, task), rows in turns.groupby(["method", "task"], sort=False):
+        asked = rows[rows["outcome"] != STANDS]
+        counts = {"turns": len(asked), "done": int((asked["done"]).sum()), "stands": len(rows) - len(asked)}
+        counts |= {str(name): int(n) for name, n in asked["outcome"].value_counts().sort_index().items()}
+        counts |= {"asked_again": int((asked["asked"] - 1).sum()), "picked_by_rule": int(asked["by_rule"].sum())}
+        broken = faults[(faults["method"] == method) & (faults["task"] == task)]
+        kinds = (broken["part"] + "_" + broken["kind"]).value_counts().sort_index()
+        counts |= {f"illegal_{name}": int(n) for name, n in kinds.items()}
+        yield _counts(str(method), str(task), counts, len(asked))
+
+
+def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
+    """Calls, tokens and cost of the models, and beside them the planner's, which asks nobody."""
+    used: list[tuple[str, str, dict[str, int]]] = []
+    for (method, task), rows in calls.groupby(["method", "task"], sort=False):
+        counts = {"calls": len(rows)} | {name: int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens")}
+        used.append((str(method), str(task), counts | {"calls_uncounted": int(rows["prompt_tokens"].isna().sum())}))
+    nothing = {"calls": 0, "prompt_tokens": 0, "answer_tokens": 0}
+    used += [(DEFAULT_SCORE[task], task, nothing) for task in TASKS if (calls["task"] == task).any()]
+    for method, task, counts in used:
+        n, cost = counts["calls"], prices.of(counts["prompt_tokens"], counts["answer_tokens"])
+        yield _counts(method, task, counts, n)
+        if prices.of(1, 1) > 0 or not n:
+            row = {"metric": "cost", "quantity": prices.currency, "method": method, "stratum": task}
+            yield pd.DataFrame([{**row, "value": cost, "n": n}])
+
+
+def _counts(method: str, task: str, counts: Mapping[str, int], n: int) -> pd.DataFrame:
+    return count_rows({name: (count, n) for name, count in counts.items()}).assign(method=method, stratum=task)

@@ -1,0 +1,509 @@
+"""Which code a job runs: a digest over its functions and everything of afa that they can reach.
+
+Snakemake sees a changed rule, not a changed import. Each rule therefore carries, as a parameter, the digest of the
+functions that its command calls, and the versions of the packages that the numbers depend on (`versions`). A digest
+covers a function, the names of its module that the function uses, and every module that is imported on the way, whole.
+
+Text for people does not enter a digest: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
+`_words_of_errors`). Two things are not followed: imports under `if TYPE_CHECKING:`, which do not run, and
+`importlib.import_module` in `afa` itself, by which `afa.cli.stage` takes the models of the settings: what a job reads
+of the settings is in the parameters of its rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec, resolve_name
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple, TypeGuard
+
+from afa.errors import ConfigError, Fault
+from afa.io.files import atomic_file
+
+PACKAGE = Path(__file__).parents[1]
+DIGEST_LENGTH = 16
+"""Hexadecimal digits of a code digest."""
+NUMERICS = ("numpy", "scipy", "numba", "pandas")
+"""Packages whose version is part of every job: with another one the numbers are made again."""
+MOST_SOURCES = 2_000
+"""Sources that the file of known sources keeps, the latest."""
+
+
+@cache
+def versions() -> str:
+    """Return the installed versions of the packages in `NUMERICS`, such as `numpy 2.4.0, scipy 1.17.0`."""
+    return ", ".join(f"{name} {metadata.version(name)}" for name in NUMERICS)
+
+
+class Piece(NamedTuple):
+    """A top-level statement of a source, or one name of an import at the top.
+
+    digest : of its code. binds : names of the module that it sets or changes; with none it runs whenever the module is
+    imported. uses : names of the module that stand in it. imports : pairs `afa.module.name`, `afa.module` of what is
+    imported in it; the first of the two that is a module is meant. is_import : it is nothing but an import.
+    """
+
+    digest: str
+    binds: frozenset[str]
+    uses: frozenset[str]
+    imports: frozenset[tuple[str, str]]
+    is_import: bool
+
+
+class Code:
+    """The code of the package as it is now; each file is read once, and only if a digest reaches it.
+
+    Parameters
+    ----------
+    known
+        A file that keeps from call to call what was found in a source, by the source's content. It only saves time.
+
+    """
+
+    def __init__(self, known: Path | None = None) -> None:
+        self._known = known
+        self._before = _read(known) if known is not None else {}
+        self._new: dict[str, tuple[Piece, ...]] = {}
+        self._files = {
+            ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+            for path in PACKAGE.rglob("*.py")
+        }
+        self._sources: dict[str, tuple[Piece, ...]] = {}
+        self._modules: dict[str, tuple[str, set[str]]] = {}
+
+    def digest(self, *roots: str) -> str:
+        """SHA-256 over the code reached from `roots`: see `parts`."""
+        digest = hashlib.sha256()
+        for name, part in sorted(self.parts(*roots).items()):
+            digest.update(f"{name}\0{part}\0".encode())
+        return digest.hexdigest()[:DIGEST_LENGTH]
+
+    def parts(self, *roots: str) -> dict[str, str]:
+        """Digests of the code reached from `roots`, by the names of the modules and of the functions.
+
+        A root is a module, `afa.cohort.encode`; a function, `afa.paper.experiments.sign:run`; or the path of a
+        notebook, `notebooks/chaos.ipynb`, of which the modules count that its cells import: the file is an input of its
+        rule.
+
+        Raises
+        ------
+        ConfigError : a module that does not parse, or with a top-level statement that is not understood; a notebook
+            that cannot be read.
+
+        """
+        found: dict[str, str] = {}
+        pending = set[str]()
+        for root in roots:
+            if root.endswith(".ipynb"):
+                pending |= self._notebook(Path(root))
+            elif ":" in root:
+                part, imported = self._function(*root.split(":"))
+                found |= part
+                pending |= imported
+            else:
+                pending.add(root)
+        while pending:
+            current = pending.pop()
+            if current not in found:
+                found[current], imported = self._module(current)
+                pending |= imported - found.keys()
+        return found
+
+    def keep(self) -> None:
+        """Write to the file of known sources those that were new."""
+        if self._known is not None and self._new:
+            entries = [*self._before.items(), *self._new.items()][-MOST_SOURCES:]
+            text = json.dumps({key: [[*map(_listed, piece)] for piece in pieces] for key, pieces in entries})
+            with suppress(OSError), atomic_file(self._known) as path:  # a dry run may have no right to write
+                path.write_text(text, encoding="utf-8")
+
+    def _module(self, module: str) -> tuple[str, set[str]]:
+        """The digest of a whole module, and the modules that it imports."""
+        if module not in self._modules:
+            pieces = self._pieces(module)
+            digest = hashlib.sha256("".join(piece.digest for piece in pieces).encode()).hexdigest()
+            self._modules[module] = digest, self._imported(pieces, module)
+        return self._modules[module]
+
+    def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
+        """The digest of a function, by its name, and the modules that are imported on its way.
+
+        Of a function that its module only imports, as `from afa.module import run`, it is that in the other module.
+        """
+        pieces = self._pieces(module)
+        own = [piece for piece in pieces if name in piece.binds]
+        if len(own) == 1 and own[0].is_import and (home := next(iter(self._imported(own, module)), "")):
+            return self._function(home, name)
+        reached = needed(pieces, name)
+        digest = hashlib.sha256("".join(piece.digest for piece in reached if not piece.is_import).encode()).hexdigest()
+        return {f"{module}:{name}": digest}, self._imported(reached, module) - {module}
+
+    def _notebook(self, notebook: Path) -> set[str]:
+        try:
+            cells = json.loads(notebook.read_bytes())["cells"]
+            code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(Fault(str(notebook), f"no notebook ({error})", "a notebook", "correct it")) from None
+        return self._imported(self._pieces_of("\n".join(map(_without_magics, code)).encode(), notebook), "")
+
+    def _pieces(self, module: str) -> tuple[Piece, ...]:
+        if module not in self._sources:
+            file = self._files[module]
+            self._sources[module] = self._pieces_of(file.read_bytes(), file)
+        return self._sources[module]
+
+    def _pieces_of(self, source: bytes, file: Path) -> tuple[Piece, ...]:
+        key = hashlib.sha256(f"{sys.version_info[:2]}\0".encode() + source).hexdigest()
+        if key in self._before:
+            return self._before[key]
+        if key not in self._new:
+            self._new[key] = tuple(piece for _, piece in pieces_of(source, file))
+        return self._new[key]
+
+    def _imported(self, pieces: Iterable[Piece], module: str) -> set[str]:
+        """The modules of the package that some pieces of a module import."""
+        found = set[str]()
+        for first, second in chain.from_iterable(piece.imports for piece in pieces):
+            if first == WHOLE_FOLDER:
+                inside = (name for name in self._files if name.rpartition(".")[0] == module)
+                found |= {name for name in inside if not name.rpartition(".")[2].startswith("_")}
+            else:
+                found.add(next((name for name in (first, second) if name in self._files), ""))
+        return found - {""}
+
+
+def _listed(value: object) -> object:
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
+    """The pieces of known sources in a file; none where it is not there, or is not whole."""
+    try:
+        return {
+            key: tuple(
+                Piece(digest, frozenset(binds), frozenset(uses), frozenset((a, b) for a, b in imports), is_import)
+                for digest, binds, uses, imports, is_import in pieces
+            )
+            for key, pieces in json.loads(known.read_bytes()).items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
+    """Those pieces of a module that a name needs, in order: what binds or changes it, and so on for what that uses.
+
+    A piece that binds no name, such as a call at the top, always runs: each name needs it.
+    """
+    binding: dict[str, list[int]] = {}
+    for number, piece in enumerate(pieces):
+        for bound in piece.binds:
+            binding.setdefault(bound, []).append(number)
+    if name not in binding:
+        raise KeyError(f"no top-level {name} in this module")
+    found = set[int]()
+    pending = binding[name] + [number for number, piece in enumerate(pieces) if not piece.binds]
+    while pending:
+        number = pending.pop()
+        if number not in found:
+            found.add(number)
+            pending += chain.from_iterable(binding[used] for used in pieces[number].uses & binding.keys())
+    return [pieces[number] for number in sorted(found)]
+
+
+def definition(source: bytes, file: Path, name: str) -> list[ast.stmt]:
+    """The statements at the top of a module that a name needs, in order."""
+    numbered = pieces_of(source, file)
+    reached = needed([piece for _, piece in numbered], name)
+    return [statement for statement, piece in numbered if any(piece is each for each in reached)]
+
+
+def pieces_of(source: bytes, file: Path) -> tuple[tuple[ast.stmt, Piece], ...]:
+    """The top-level statements of a source that run when it is imported, each with what there is to know of it.
+
+    Raises
+    ------
+    ConfigError : the file and line of what is no Python, or of a statement that is not known here.
+
+    """
+    with _named(file):
+        return _pieces_of(source)
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Turn what Python says of a source that does not parse into a `ConfigError` with its file and line."""
+    try:
+        yield
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        found = f"a module that does not parse ({getattr(error, 'msg', error)})"
+        where, step = f"{file}, line {line}" if line else str(file), "correct the file, or save the whole of it"
+        raise ConfigError(Fault(where, found, "Python", step)) from None
+
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_KNOWN_STATEMENTS = (
+    *(*_NAMED, *_IMPORTS, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete, ast.If, ast.Try, ast.TryStar, ast.With),
+    *(ast.For, ast.While, ast.Match, ast.Expr, ast.Assert, ast.Raise, ast.Pass),
+    getattr(ast, "TypeAlias", ast.Pass),  # of Python 3.12
+)
+WHOLE_FOLDER = ".*"
+"""In place of a module's name: every module of the package that imports whatever is in its folder, by its own name."""
+
+
+@cache
+def _pieces_of(source: bytes) -> tuple[tuple[ast.stmt, Piece], ...]:
+    found: list[tuple[ast.stmt, Piece]] = []
+    for statement in _that_run(ast.parse(source).body):
+        if not isinstance(statement, _KNOWN_STATEMENTS):
+            message = f"afa.paper.codedigest does not know which names the statement {type(statement).__name__} binds"
+            raise SyntaxError(message, (None, statement.lineno, None, None))
+        if isinstance(statement, _IMPORTS):
+            for alias in statement.names:
+                one = _with_names(statement, [alias])
+                whole = alias.name == "*" or getattr(statement, "module", "") == "__future__"
+                bound = () if whole else [alias.asname or alias.name.partition(".")[0]]
+                found.append((one, _piece(one, frozenset(bound), is_import=not whole)))
+        else:
+            found.append((statement, _piece(statement, frozenset(_bound(statement)), is_import=False)))
+    names = frozenset[str]().union(*(piece.binds for _, piece in found))
+    return tuple((statement, piece._replace(uses=piece.uses & names)) for statement, piece in found)
+
+
+def _that_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements without those that run nothing: a text, `pass`, and what is imported for types alone."""
+    for statement in body:
+        if isinstance(statement, ast.If) and _is_for_types(statement):
+            yield from _that_run(statement.orelse)
+        elif not _is_text(statement) and not isinstance(statement, ast.Pass):
+            yield statement
+
+
+def _is_for_types(statement: ast.If) -> bool:
+    test = statement.test
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether a statement is a text alone, such as a docstring."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _with_names(statement: ast.Import | ast.ImportFrom, names: list[ast.alias]) -> ast.Import | ast.ImportFrom:
+    if isinstance(statement, ast.Import):
+        return ast.copy_location(ast.Import(names), statement)
+    return ast.copy_location(ast.ImportFrom(statement.module, names, statement.level), statement)
+
+
+def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
+    """The names that a statement binds in its scope; if `changed`, also those that it changes, as `name[0] = ...`."""
+    if isinstance(node, _NAMED):
+        yield node.name
+        return
+    if isinstance(node, _IMPORTS):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        inner: ast.expr = node
+        while changed and isinstance(inner, ast.Attribute | ast.Subscript):
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            yield inner.id
+    elif isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name:
+        yield node.name
+    for child in ast.iter_child_nodes(node):
+        yield from _bound(child, changed=changed)
+
+
+def _used(node: ast.AST) -> set[str]:
+    """The names in a node that may be those of its module: no local names of a function."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        names = {node.id} if isinstance(node, ast.Name) else set()
+        return names.union(*map(_used, ast.iter_child_nodes(node)))
+    given = node.args
+    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
+    own = {argument.arg for argument in arguments}.union(*(_bound(part, changed=False) for part in node.body))
+    own -= {name for part in ast.walk(node) if isinstance(part, ast.Global) for name in part.names}
+    inside, outside = set[str]().union(*map(_used, node.body)), [*node.decorator_list, given, node.returns]
+    return (inside - own).union(*(_used(part) for part in outside if part is not None))
+
+
+def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Piece:
+    nodes = list(ast.walk(statement))
+    words: list[str] = []
+    _write(statement, _words_of_errors(statement, nodes), words)
+    imported = chain.from_iterable(map(_imports, nodes))
+    ours = frozenset(pair for pair in imported if pair[1].partition(".")[0] in (PACKAGE.name, ""))
+    digest = hashlib.sha256("\0".join(words).encode()).hexdigest()
+    return Piece(digest[:DIGEST_LENGTH], binds, frozenset(_used(statement)), ours, is_import)
+
+
+def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
+    """Append the syntax tree below a node to `words`; exclude line numbers, docstrings and the `omitted` constants."""
+    words.append(type(node).__name__)
+    for field in node._fields:
+        value = getattr(node, field, None)
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, ast.AST):
+                if not isinstance(part, ast.expr_context) and not _is_text(part) and id(part) not in omitted:
+                    words.append(field)
+                    _write(part, omitted, words)
+            elif part is not None:
+                words.append(f"{field} {part!r}")
+    words.append(".")
+
+
+def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
+    """The `id` of every constant in a statement that can be nothing but text for people, by where it stands.
+
+    An argument of `Fault(...)` or `help=` is such text: a string, what stands between the values of an f-string, either
+    branch of a conditional, either part of a sum. So is the value or the default of a name that its function uses in
+    these places alone, and what `__str__` of the class `Fault` returns. The words of any other exception count: a model
+    whose answer is refused is told why, in those of a `ValueError`.
+    """
+    spoken: list[ast.expr] = []
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            if getattr(node.func, "id", getattr(node.func, "attr", "")) == "Fault":
+                spoken += [*node.args, *(keyword.value for keyword in node.keywords)]
+            spoken += [keyword.value for keyword in node.keywords if keyword.arg == "help"]
+    if isinstance(statement, ast.ClassDef) and statement.name == "Fault":
+        texts = [part for part in statement.body if isinstance(part, ast.FunctionDef) and part.name == "__str__"]
+        returned = (node for part in texts for node in ast.walk(part) if isinstance(node, ast.Return))
+        spoken += [node.value for node in returned if node.value is not None]
+    leaves = list(chain.from_iterable(map(_leaves, spoken)))
+    if any(isinstance(leaf, ast.Name) for leaf in leaves):
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        in_place = {id(leaf) for leaf in leaves}
+        for function in functions:
+            leaves += chain.from_iterable(map(_leaves, _values_of_names(function, in_place)))
+    return {id(leaf) for leaf in leaves if isinstance(leaf, ast.Constant)}
+
+
+def _leaves(node: ast.expr) -> Iterator[ast.expr]:
+    """The strings and names that a text is put together of."""
+    if isinstance(node, ast.IfExp):
+        yield from chain(_leaves(node.body), _leaves(node.orelse))
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        yield from chain(_leaves(node.left), _leaves(node.right))
+    elif isinstance(node, ast.JoinedStr):
+        yield from (part for part in node.values if isinstance(part, ast.Constant))
+    elif isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        yield node
+
+
+def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
+    """Values and defaults of the names that a function uses where the words of an error stand, `in_place`, alone."""
+    nodes = list(ast.walk(function))
+    used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    spoken = {node.id for node in used if id(node) in in_place} - {node.id for node in used if id(node) not in in_place}
+    spoken -= {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+    if not spoken:
+        return
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id in spoken:
+                    yield node.value
+                elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    both = [*target.elts, *node.value.elts]
+                    each = [] if any(isinstance(part, ast.Starred) for part in both) else target.elts
+                    pairs = zip(each, node.value.elts, strict=False)
+                    yield from (value for part, value in pairs if isinstance(part, ast.Name) and part.id in spoken)
+        elif isinstance(node, ast.arguments):
+            plain = [*node.posonlyargs, *node.args][-len(node.defaults) :] if node.defaults else []
+            given = [*zip(plain, node.defaults, strict=True), *zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+            yield from (value for argument, value in given if value is not None and argument.arg in spoken)
+
+
+def _imports(node: ast.AST, package: str | None = None) -> list[tuple[str, str]]:
+    """(`module.name`, `module`) of each name that a statement or a call of `import_module` imports.
+
+    package : where the node stands, for what is relative to it.
+    """
+    if isinstance(node, ast.Import):
+        return [(each.name, each.name) for each in node.names]
+    if isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        if node.level:
+            module = resolve_name(module, package)
+        return [(f"{module}.{each.name}", module) for each in node.names]
+    if _calls_import_module(node) and ast.unparse(node.args[0]).startswith("f'{__name__}."):
+        return [(WHOLE_FOLDER, "")]
+    return []
+
+
+def _calls_import_module(node: ast.AST) -> TypeGuard[ast.Call]:
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    return getattr(node.func, "id", getattr(node.func, "attr", "")) in ("import_module", "__import__")
+
+
+def user_files(module: str) -> list[Path]:
+    """The file of a module, and of every module that it imports, but of afa, of Python and of installed packages.
+
+    Empty where there is no such module.
+
+    Raises
+    ------
+    ConfigError : a file that is no Python, or that calls `import_module` with a name that only a run can tell.
+
+    """
+    files: dict[str, Path] = {}
+    pending = [module]
+    while pending:
+        name = pending.pop()
+        # The package first: to find a module in it Python imports the package.
+        top, _ = _found(name.partition(".")[0])
+        file, package = (None, None) if top is not None and _is_installed(top) and name != module else _found(name)
+        if file is None or name in files:
+            continue
+        files[name] = file
+        if not _is_installed(file):
+            with _named(file):
+                tree = ast.parse(file.read_bytes())
+            for node in ast.walk(tree):
+                pending += chain.from_iterable(_imports(node, package))
+                if _calls_import_module(node):
+                    pending.append(_imported_by_call(node, package, file))
+    return list(dict.fromkeys(files.values()))
+
+
+def _imported_by_call(call: ast.Call, package: str | None, file: Path) -> str:
+    """The module that a call of `import_module` in a user's module names."""
+    name = call.args[0]
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+        where, found = f"{file}, line {call.lineno}", f"import_module({ast.unparse(name)})"
+        step = "name the module in quotes, or import it: a change of it must run the rule again"
+        raise ConfigError(Fault(where, found, "the name of a module as text", step))
+    return resolve_name(name.value, package) if name.value.startswith(".") else name.value
+
+
+def _is_installed(file: Path) -> bool:
+    folders = [Path(sysconfig.get_path(kind)) for kind in ("stdlib", "purelib", "platlib")]
+    return any(file.is_relative_to(folder) for folder in (*folders, PACKAGE))
+
+
+def _found(module: str) -> tuple[Path | None, str | None]:
+    """The source of a module and the package it is in; None where there is no such module."""
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return None, None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None, None
+    return Path(spec.origin), spec.parent
+
+
+def _without_magics(cell: str) -> str:
+    return "\n".join("" if line.startswith(("%", "!")) else line for line in cell.split("\n"))

@@ -1,0 +1,415 @@
+"""How many decisions the mean-field approximation changes, by t: exact inference beside it, on the same states.
+
+Some patients of a cohort are followed in one random order. At a few rounds every duel is called by both readings of the
+top k, and every entity as a binary task under both closures: once with mean-field, once with exact inference by
+elimination. The models are the same, so that what differs is the approximation. A state whose exact inference would
+take more than the setting `limit` is excluded, and the table `left_out` counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import Field
+
+from afa.cohort.cohort import Cohort
+from afa.engine.compile import in_threads
+from afa.engine.duels import all_pairs
+from afa.engine.elimination import elimination_plan, log_partitions
+from afa.engine.layout import Pairs
+from afa.engine.paths import snapshots
+from afa.engine.tasks import elbo_differences
+from afa.errors import InferenceError
+from afa.evaluate.accuracy import Resampled
+from afa.evaluate.inputs import each_in_threads, rounds_up_to, top_k_size
+from afa.evaluate.long_tables import duel_rows, rows_of
+from afa.evaluate.summary import summary_rows
+from afa.inference.exact import estimate, pair_moments
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.closure import COUPLINGS, class_models
+from afa.model.mrf import LOG3, Evidence, Floats, PairwiseMRF
+from afa.model.orders import random_order, random_orders
+from afa.paper.experiments.base import Rounds, Section, Stage
+from afa.scores.copeland import ranking
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Closure, Inference
+
+Seen = NDArray[np.bool_]
+Values = NDArray[np.int8]
+
+
+class Settings(Section):
+    """Decisions by mean-field and by exact inference on the same states (docs/accurate.md)."""
+
+    patients: int = Field(50, ge=1)
+    """patients on whom mean-field is compared with exact inference (docs/accurate.md), chosen by a hash of their
+    names"""
+    linearity_patients: int = Field(12, ge=1)
+    """of these patients, those for whom `linearity` is compared too, which needs moments and takes more time"""
+    seed: int = Field(0, ge=0)
+    """seed of the choice of patients and of the random order of each"""
+    rounds: Rounds = (10, 50, 100, 150, 200)
+    """numbers of observed features t at which the two are compared, beside 0 and M"""
+    limit: float = Field(2e7, ge=0)
+    """table entries that exact inference in one state may take; a state that takes more is excluded and counted"""
+
+
+STAGE = Stage(
+    settings=("accurate", "top_k", "closure.strength", "inference"),
+    section=Settings,
+    duels=True,
+    tables={
+        "duels": "patient t method entity_a entity_b mean_field accurate cohort bundle",
+        "sets": "patient t k shared right_mean_field right_accurate method cohort bundle",
+        "left_out": "quantity t states left_out cohort bundle",
+        "tasks": (
+            "patient t entity coupling mean_field mean_field_posterior accurate accurate_posterior cohort bundle"
+        ),
+    },
+    rows={
+        "meanfield_vs_exact": "which decisions does the mean-field approximation change, and which of them are better "
+        "without it?"
+    },
+    single=("duels", "tasks"),
+)
+TIE = 1e-9
+"""Nats: a score of at most this magnitude is rounding, by either inference."""
+SCORES = ("mean_field", "accurate")
+POSTERIOR = {f"{name}_posterior": name for name in SCORES}
+GAP = "accurate_vs_mean_field"
+DUEL, TASK = ["entity_a", "entity_b"], ["entity"]
+UNOBSERVED = 2
+"""The code of an unobserved feature, where states are compared."""
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    *,
+    accurate: Settings,
+    top_k: int,
+    closure: Closure,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Decisions of some patients by mean-field and by exact inference; `linearity` of the first of them alone.
+
+    Returns four tables, by (patient, t), t being 0, `rounds` and M. States without exact inference are excluded.
+
+    `duels`, by (method, entity_a, entity_b): scores in nats. `two_elbo` is a difference of ELBOs by `mean_field` and
+    log Z_a - log Z_b as `accurate`; `linearity` is mu_D (eq:mu-D) with the moments of either.
+
+    `sets`, by method: of the top `k` by mean-field, members that are in it by exact inference too, `shared`; and those
+    that are in it at full observation, `right_mean_field` and `right_accurate`. Only states in which the exact scores
+    of all entities are known.
+
+    `tasks`, by (coupling, entity): log-odds of class 1 in nats; `..._posterior`, each less its value at no observation.
+
+    `left_out`, by (quantity, t): how many `states` of an entity there are, and how many were excluded. `quantity` is
+    log_partition or moments of the entities, or the log-odds of the tasks under a closure.
+    """
+    k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
+    states = States.of(cohort, accurate.patients, accurate.seed, accurate.rounds)
+    few = states.first(accurate.linearity_patients)
+    pairs = all_pairs(len(bundle.entities))
+    read = snapshots(bundle, states.values, states.orders, states.rounds, solver=solver, threads=threads)
+    log_zs = np.stack([log_z(bundle.mrf(name), states, accurate.limit, threads) for name in bundle.entities], axis=-1)
+    expected = expectations(bundle, few, accurate.limit, threads)
+    a, b = pairs.T
+    duels, sets = [], []
+    for method, of, mean_field, exact in (
+        ("two_elbo", states, read.elbo[..., a] - read.elbo[..., b], log_zs[..., a] - log_zs[..., b]),
+        ("linearity", few, read.mean[: len(few.names)], linearity_duels(expected, pairs)),
+    ):
+        scores = {"mean_field": settled(mean_field), "accurate": settled(exact)}
+        known = np.isfinite(exact)
+        flat = {name: each.ravel() for name, each in scores.items()}
+        table = duel_rows(bundle.entities, **of.axes).assign(method=method, **flat)
+        duels.append(table[known.ravel()])
+        complete = known.all(axis=-1)
+        roughly, best = (_best(bundle, pairs, np.where(known, each, 0.0), k) for each in scores.values())
+        counts = {
+            "shared": roughly & best,
+            "right_mean_field": roughly & best[:, -1:],
+            "right_accurate": best & best[:, -1:],
+        }
+        numbers = {name: members.sum(axis=-1).ravel() for name, members in counts.items()}
+        sets.append(rows_of(**of.axes).assign(method=method, k=np.int16(k), **numbers)[complete.ravel()])
+    tasks, lacking = _tasks(bundle, states, accurate.limit, closure.strength, solver, threads)
+    left_out = [
+        _left_out("log_partition", states, log_zs),
+        _left_out("moments", few, np.diagonal(expected, axis1=2, axis2=3)),
+        *lacking,
+    ]
+    return {
+        "duels": pd.concat(duels, ignore_index=True),
+        "sets": pd.concat(sets, ignore_index=True),
+        "tasks": tasks,
+        "left_out": pd.concat(left_out, ignore_index=True),
+    }
+
+
+@dataclass(frozen=True)
+class States:
+    """P patients at T rounds: what is observed of whom.
+
+    names : (P,). rounds : (T,), the first 0 and the last M. orders : (P, M). values : (P, M). observed : (P, T, M).
+    """
+
+    names: list[str]
+    rounds: list[int]
+    orders: NDArray[np.int64]
+    values: Values
+    observed: Seen
+
+    @classmethod
+    def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
+        """Choose at most so many patients by a hash of their names and `seed`, each with a random order."""
+        rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
+        names = [cohort.patients[row] for row in rows]
+        orders = random_orders(cohort.features, names, [seed])[:, 0]
+        kept = rounds_up_to(rounds, len(cohort.features))
+        place = np.argsort(orders, axis=1)
+        return cls(names, kept, orders, cohort.values[rows], place[:, None, :] < np.array(kept)[:, None])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(P, T)."""
+        return len(self.names), len(self.rounds)
+
+    @property
+    def rows(self) -> tuple[Seen, Values]:
+        """What is observed and the values in each state by itself, both (P T, M)."""
+        return self.observed.reshape(-1, self.observed.shape[2]), np.repeat(self.values, len(self.rounds), axis=0)
+
+    def first(self, patients: int) -> States:
+        """The states of the first patients alone."""
+        part = slice(0, patients)
+        return States(self.names[part], self.rounds, self.orders[part], self.values[part], self.observed[part])
+
+    @property
+    def axes(self) -> dict[str, Sequence[Any]]:
+        """The keys of a table with one row a state."""
+        return {"patient": self.names, "t": self.rounds}
+
+
+def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -> Floats:
+    """Return log Z(x_obs) of one model in every state, (P, T) nats; NaN where elimination would exceed `limit`."""
+    observed, values = states.rows
+    support = mrf.support
+    codes = np.where(observed[:, support], values[:, support], UNOBSERVED).astype(np.int8)
+    _, first, row = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    row = row.reshape(-1)
+    seen, known = observed[first], values[first]
+    exactly = partial(log_partitions, mrf, factors=(1.0,), plan=elimination_plan(mrf), limit=limit)
+
+    def of_state(i: int) -> float:
+        try:
+            return float(exactly(seen[[i]], known[[i]], threads=1)[0, 0])
+        except InferenceError:
+            return np.nan
+
+    try:
+        value = exactly(seen, known, threads=threads)[:, 0]
+    except InferenceError:  # of one state or more: each is judged by itself
+        value = np.array(each_in_threads(of_state, range(len(first)), threads))
+    uniform = (~observed).sum(axis=1)
+    found: Floats = (value[row] + LOG3 * (uniform - uniform[first][row])).reshape(states.shape)
+    return found
+
+
+def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
+    """Return E[S_v | x_obs] under the model of entity u, (P, T, N, N) nats by u and then v.
+
+    NaN where the pair moments of u would take more than `limit` operations. The first round, before any observation,
+    is the same state for all patients and is solved once.
+    """
+    n = len(bundle.entities)
+    found = np.empty((*states.shape, n, n))
+
+    def work(first: int, last: int) -> None:
+        for job in range(first, last):
+            u, p = divmod(job, len(states.names))
+            for t in range(min(p, 1), len(states.rounds)):
+                found[p, t, u] = expected_scores(bundle, u, states.observed[p, t], states.values[p], limit)
+
+    in_threads(work, n * len(states.names), threads)
+    found[:, 0] = found[:1, 0]
+    return found
+
+
+def expected_scores(bundle: Bundle, entity: int, observed: Seen, values: Values, limit: float) -> Floats:
+    """Return the expected scores of all N entities under the model of one, in one state: (N,) nats, or NaN."""
+    mrf, packed = bundle.mrf(bundle.entities[entity]), bundle.packed
+    evidence = Evidence.of(mrf, {mrf.features[j]: int(values[j]) for j in np.flatnonzero(observed)})
+    if estimate(mrf, evidence, pairs=True).operations > limit:
+        return np.full(len(bundle.entities), np.nan)
+    moments, of_free = pair_moments(mrf, evidence)
+    first = moments + evidence.values
+    pairs = np.outer(first, first)
+    pairs[np.ix_(evidence.free, evidence.free)] = of_free
+    quadratic = np.bincount(packed.owner, packed.value * pairs[packed.row, packed.column], len(bundle.entities))
+    return np.asarray(bundle.priors + bundle.unary @ first + quadratic)
+
+
+def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
+    """Return mu_D = (E_a[D] + E_b[D]) / 2 of each duel (eq:mu-D), D = S_a - S_b: (P, T, Q) nats."""
+    a, b = pairs.T
+    own = expected[..., a, a] - expected[..., b, b]
+    return np.asarray(0.5 * (own + (expected[..., b, a] - expected[..., a, b])))
+
+
+def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
+    """Count, by t, the states of an entity and those without an exact value; values : (P, T, N)."""
+    counts = {"states": values.shape[0] * values.shape[2], "left_out": np.isnan(values).sum(axis=(0, 2))}
+    return pd.DataFrame({"quantity": quantity, "t": states.rounds, **counts})
+
+
+def settled(scores: Floats) -> Floats:
+    """Scores with 0 in the place of rounding."""
+    return np.where(np.abs(scores) <= TIE, 0.0, scores)
+
+
+def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
+    """(P, T, N) whether an entity is among the k best by scores of duels (P, T, Q)."""
+    matrix = np.zeros((*scores.shape[:2], len(bundle.entities), len(bundle.entities)))
+    matrix[..., pairs[:, 0], pairs[:, 1]] = scores
+    matrix -= np.swapaxes(matrix, -1, -2)
+    best = [[ranking(one, bundle.entities, tie=TIE)[:k] for one in of_patient] for of_patient in matrix]
+    return np.array([[np.isin(bundle.entities, names) for names in of_patient] for of_patient in best])
+
+
+def _tasks(
+    bundle: Bundle, states: States, limit: float, strength: float, solver: Solver, threads: int | None
+) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
+    """Every entity as a binary task under both closures, in every state; and what was excluded."""
+    observed, values = states.rows
+    tables, lacking = [], []
+    for coupling in COUPLINGS:
+        exact_odds = np.full((*states.shape, len(bundle.entities)), np.nan)
+        for i, entity in enumerate(bundle.entities):
+            rough = elbo_differences(
+                bundle, entity, observed, values, solver=solver, coupling=coupling, strength=strength, threads=threads
+            )
+            one, zero = (
+                log_z(model, states, limit, threads) for model in class_models(bundle.mrf(entity), coupling, strength)
+            )
+            exact_odds[..., i] = one - zero
+            exact_odds[np.isnan(exact_odds[:, 0, i]), :, i] = np.nan  # the posterior needs the value at no observation
+            odds = {"mean_field": rough.raw.reshape(states.shape), "accurate": exact_odds[..., i]}
+            table = rows_of(**states.axes).assign(entity=entity, coupling=coupling)
+            for name, raw in odds.items():
+                table[name] = settled(raw).ravel()
+                table[f"{name}_posterior"] = settled(raw - raw[:, :1]).ravel()
+            tables.append(table.dropna())
+        lacking.append(_left_out(f"log_odds_{coupling}", states, exact_odds))
+    return pd.concat(tables, ignore_index=True), lacking
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `meanfield_vs_exact` of the tables.
+
+    Duels by method, binary tasks by method and coupling. `rate`: of the decisions by exact inference, those that
+    mean-field makes otherwise, a tie against a decision being one half. `nats`: mean absolute difference of the two
+    scores. `accuracy` against full observation by inference (`reference`), and `gap`, accurate less mean-field. In the
+    stratum `top_k` the rate is of patients whose set differs; in the variant `exact_shift` the exact value at no
+    observation is taken off mean-field's log-odds, instead of their own. `count` of `left_out`: states of an entity
+    without exact inference, of `n`. The rest is in docs/summary.md.
+    """
+    rows = []
+    for name, key, of_part in (
+        ("tasks", "coupling", _task_rows),
+        ("duels", "method", partial(_decision_rows, keys=DUEL)),
+        ("sets", "method", _set_rows),
+    ):
+        for label, part in tables[name].groupby(key, sort=False):
+            rows += [table.assign(**{key: str(label)}) for table in of_part(part, bootstrap)]
+    left_out = tables["left_out"]
+    counts = left_out.assign(
+        metric="count", stratum=left_out["quantity"], value=left_out["left_out"], n=left_out["states"]
+    )
+    rows.append(counts[["metric", "stratum", "t", "value", "n"]].assign(quantity="left_out"))
+    whole = pd.concat(rows, ignore_index=True).dropna(subset=["value"])
+    return summary_rows("meanfield_vs_exact", whole, allocation="random", start="uniform")
+
+
+def _resampled(table: pd.DataFrame, bootstrap: Bootstrap) -> Resampled:
+    return Resampled.of(table["patient"].unique(), **dict(bootstrap), purpose="accurate")
+
+
+def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
+    posterior = table.drop(columns=list(POSTERIOR.values())).rename(columns=POSTERIOR)
+    for method, cases in (("two_elbo", table), ("posterior", posterior)):
+        for rows in _decision_rows(cases, bootstrap, TASK):
+            yield rows.assign(method=method)
+    shift = table["accurate"] - table["accurate_posterior"]
+    with_exact_shift = posterior.assign(mean_field=settled((table["mean_field"] - shift).to_numpy(dtype=float)))
+    for rows in _decision_rows(with_exact_shift, bootstrap, TASK):
+        of_mean_field = "reference" not in rows or (rows["reference"] != "accurate").all()
+        if "quantity" not in rows and of_mean_field:
+            yield rows.assign(method="posterior", variant="exact_shift")
+
+
+def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
+    """The rows of decisions by sign, of the scores `mean_field` and `accurate`."""
+    signs = {name: np.sign(table[name]) for name in SCORES}
+    last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
+    target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())
+    changed = (signs["mean_field"] - signs["accurate"]).abs() / 2
+    known = target != 0
+    table = table[["patient", "t"]].assign(
+        one=1,
+        changed=changed,
+        nats=(table["mean_field"] - table["accurate"]).abs(),
+        winner=known,
+        right_mean_field=np.where(known, (1 + signs["mean_field"] * target) / 2, 0.0),
+        right_accurate=np.where(known, (1 + signs["accurate"] * target) / 2, 0.0),
+        disputed=known & (changed > 0),
+    )
+    table["disputed_right"] = table["right_accurate"].where(table["disputed"], 0.0)
+    yield from _shares(
+        table,
+        bootstrap,
+        ("changed", "one", {"metric": "rate"}),
+        ("disputed_right", "disputed", {"metric": "rate", "quantity": "accurate_right"}),
+        ("nats", "one", {"metric": "nats"}),
+    )
+    yield from _against_full_observation(table, bootstrap, "winner", "accuracy")
+
+
+def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
+    """The rows of the top k, of patients and of members."""
+    table = table.assign(one=1, changed=table["shared"] < table["k"])
+    yield from _shares(table, bootstrap, ("changed", "one", {"metric": "rate", "stratum": "top_k"}))
+    yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")
+
+
+def _shares(
+    table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
+) -> Iterator[pd.DataFrame]:
+    """By t, for each of the shares: what is counted, of what, and the columns that name it."""
+    resampled = _resampled(table, bootstrap)
+    for counted, total, label in shares:
+        yield resampled.share(table, counted, total).assign(**label)
+
+
+def _against_full_observation(
+    table: pd.DataFrame, bootstrap: Bootstrap, total: str, metric: str, **of_gap: str
+) -> Iterator[pd.DataFrame]:
+    """What either inference has right, and by how much accurate inference has more."""
+    resampled = _resampled(table, bootstrap)
+    names = ("mean_field", "accurate")
+    for name in names:
+        share = resampled.share(table, f"right_{name}", total)
+        yield share.assign(metric=metric, reference=name, target="likelihood")
+    mean_field, accurate, cases = resampled.sums(table, *(f"right_{name}" for name in names), total)
+    gap = resampled.gap([(accurate, cases)], [(mean_field, cases)]).assign(t=sorted(table["t"].unique()))
+    yield gap.assign(metric="gap", reference=GAP, target="likelihood", **of_gap)

@@ -1,0 +1,260 @@
+"""The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc).
+
+A claim that one rule does better than another rests on a row `gap`: both rules on the same patients, resampled
+together (tab:m2_alloc, tab:m2_phase1_pat5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from afa.evaluate.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
+from afa.evaluate.cells import DUELS, Cell
+from afa.evaluate.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, UNIT, Grid, read_grid
+from afa.evaluate.inputs import rounds_up_to
+from afa.evaluate.resampling import first_where, quartiles_of_rounds, table_of_rounds
+from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
+from afa.evaluate.topk import label_counts
+from afa.model.mrf import Floats
+from afa.model.orders import PAPER_ROUNDS
+from afa.paper.experiments.allocation.tables import run as run
+from afa.paper.experiments.base import Stage
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap
+
+
+STAGE = Stage(
+    settings=("allocation", "top_k", "inference"),
+    sharded=True,
+    duels=True,
+    beside=("allocation_truth",),
+    tables={
+        "choices": (
+            "cohort bundle allocation gain schedule seed patient t feature fallback resolved resolved_wrong certified"
+        ),
+        "rounds": (
+            "cohort bundle allocation gain schedule seed patient t method right right_first right_prior_wrong"
+            " p_at_k clinical_p_at_k clinical_r_precision"
+        ),
+    },
+    rows={
+        "allocation_sign": "sign accuracy under each allocation rule",
+        "allocation_p_at_k": "precision of the top k under each allocation rule",
+        "certified_round": "the round from which the top k can no longer change",
+        "acquisition_saved": "how many measurements a rule saves at equal accuracy",
+        "bracket_rate": "",
+    },
+)
+RANDOM = Cell("random", "", "every")
+SAME_GAIN = ("greedy", "clustered")
+"""Rules that every other is compared with under the same gain and schedule: the paper's baselines."""
+LEVELS = (0.9, 0.95, 0.99)
+QUANTITIES = (
+    ("accuracy", "likelihood", "right"),
+    ("p_at_k", "likelihood", LIKELIHOOD),
+    ("p_at_k", "clinical", CLINICAL),
+)
+
+
+def summarise(
+    tables: Mapping[str, pd.DataFrame], allocation_truth: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap
+) -> pd.DataFrame:
+    """Summary rows of the tables, all patients together, the runs of a patient added up.
+
+    `allocation_sign`, by cell (allocation, gain, schedule) and method: `accuracy` at every t; every tenth t
+    `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`, the accuracy
+    less that of the cell in `reference` (`references`). By cell `rate` of `fallback`, the rounds
+    that decisions.md A7 decided. Once: `majority`, `prevalence`, `count` of duels tied at full observation.
+
+    `allocation_p_at_k`, by target: `p_at_k` at every t; every tenth t `gap` and, against labels, `r_precision`. Once:
+    the methods `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`; counts of the labels.
+
+    `certified_round`, `acquisition_saved` and `bracket_rate` are as `certified_rows`, `saved_rows` and `bracket_rows`
+    tell.
+
+    Raises
+    ------
+    ConfigError : a table is not complete. SanityError : a rigorous bracket was wrong.
+
+    """
+    grid = read_grid(tables, allocation_truth)
+    resampled = Resampled.of(range(len(grid.winners)), **dict(bootstrap), purpose="allocation")
+    parts = {
+        "allocation_sign": _sign_rows(grid, resampled),
+        "allocation_p_at_k": _precision_rows(grid, resampled),
+        "certified_round": certified_rows(grid, resampled),
+        "acquisition_saved": saved_rows(grid, resampled),
+        "bracket_rate": bracket_rows(grid, resampled),
+    }
+    made = [summary_rows(name, labelled(rows), guide="linearity", start="uniform") for name, rows in parts.items()]
+    return pd.concat(made, ignore_index=True)
+
+
+def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    shown = shown_rounds(grid.last_round)
+    for cell in grid.runs:
+        for method in grid.methods:
+            label = {**cell.label, "method": method, "target": "likelihood"}
+            accuracy = resampled.mean([grid.part("right", cell, method)])
+            yield by_t(accuracy), {"metric": "accuracy", **label}
+            every, first, wrong = (grid.part(column, cell, method, shown) for column in DUELS)
+            balanced = resampled.mean([first, (every[0] - first[0], every[1] - first[1])])
+            yield balanced.assign(t=shown), {"metric": "balanced_accuracy", **label}
+            if wrong[1].any():
+                rows = resampled.mean([wrong]).assign(t=shown)
+                yield rows, {"metric": "accuracy", "stratum": "prior_wrong", **label}
+        fallback = grid.part("fallback", cell)
+        decided = fallback[0].sum(axis=1, keepdims=True), fallback[1][:, 1:].sum(axis=1, keepdims=True)
+        yield resampled.mean([decided]), {"metric": "rate", "quantity": "fallback", **cell.label}
+    for method in grid.methods:
+        for rows, named in gaps(grid, "right", method, resampled):
+            yield rows, {**named, "method": method, "target": "likelihood"}
+    if grid.winners.any():
+        for rows in resampled.constant(grid.winners):
+            yield rows, {"target": "likelihood"}
+    ties = {"tied_at_full_observation": ((grid.winners == 0).sum(), grid.winners.size)}
+    yield count_rows(ties), {"target": "likelihood"}
+
+
+def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    shown = shown_rounds(grid.last_round)
+    targets = {"likelihood": LIKELIHOOD} | ({"clinical": CLINICAL} if grid.has_clinical_target else {})
+    for target, column in targets.items():
+        for cell in grid.runs:
+            for method in grid.methods:
+                label = {**cell.label, "method": method, "target": target}
+                yield by_t(_in_shares(resampled.mean([grid.part(column, cell, method)]))), {"metric": "p_at_k", **label}
+                if target == "clinical":
+                    table = _in_shares(resampled.mean([grid.part(CLINICAL_R, cell, method, shown)]))
+                    yield table.assign(t=shown), {"metric": "r_precision", **label}
+        for method in grid.methods:
+            for rows, named in gaps(grid, column, method, resampled):
+                yield _in_shares(rows), {**named, "method": method, "target": target}
+    yield from _constant_answers(grid, resampled)
+    yield count_rows(label_counts(grid.labels, grid.k, grid.k_clinical)), {"target": "clinical"}
+
+
+def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """Numbers in units as shares."""
+    return table.assign(**{name: table[name] / UNIT for name in ("value", "low", "high")})
+
+
+def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    """Top-k answers that look at no patient, chosen on these same patients."""
+    best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
+    shares = {("p_at_k", "likelihood", "fixed_top_k"): best}
+    if grid.has_clinical_target:
+        found = precisions_by_prevalence(grid.labels, grid.k_clinical)
+        shares |= {(metric, "clinical", "prevalence_order"): np.nan_to_num(share) for metric, share in found.items()}
+    for (metric, target, method), share in shares.items():
+        cases = grid.totals[LIKELIHOOD if target == "likelihood" else CLINICAL]
+        table = resampled.mean([((np.rint(share * UNIT) * cases)[:, None], cases[:, None])])
+        yield _in_shares(table), {"metric": metric, "target": target, "method": method}
+
+
+def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    """By cell: `count`, the first t by which half of the runs are certified, `q25` and `q75` too; `rate` of `never`.
+
+    A run is one order of one patient; a patient is resampled with all its runs. A run that is never certified is later
+    than all others: a number that falls on such a run is missing. Of `certified` the `rate`, the share of runs
+    certified by t, and `gap`, that share less the one of the cell in `reference`.
+    """
+    shown, weights = shown_rounds(grid.last_round), resampled.every
+    for cell in grid.runs:
+        certified, runs = grid.part("certified", cell)
+        quartiles = quartiles_of_rounds(certified, runs, weights, confidence=resampled.confidence)
+        yield quartiles, {"metric": "count", **cell.label}
+        last = runs[:, -1:] - certified[:, -1:], runs[:, -1:]
+        yield resampled.mean([last]), {"metric": "rate", "quantity": "never", **cell.label}
+        some = resampled.mean([grid.part("certified", cell, rounds=shown)])
+        yield some.assign(t=shown), {"metric": "rate", "quantity": "certified", **cell.label}
+    for rows, named in gaps(grid, "certified", "", resampled):
+        yield rows, {**named, "quantity": "certified"}
+
+
+def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    """By cell, method and target: `count` of features until the cohort's mean stays at a share of its end or above.
+
+    `quantity` is what the mean is of, sign `accuracy` or `p_at_k`, and `level` the share of it. With `reference`
+    `random`: how many features fewer than the random order, resampled together; positive is saved.
+    """
+    for quantity, target, column in QUANTITIES:
+        if not grid.totals[column].any():
+            continue
+        for method in grid.methods:
+            parts = {cell: grid.part(column, cell, method) for cell in grid.runs}
+            needed = {cell: _needed(part, resampled.every) for cell, part in parts.items()}
+            for cell, rounds in needed.items():
+                label = {**cell.label, "metric": "count", "quantity": quantity, "method": method, "target": target}
+                n = int(parts[cell][1][:, 0].sum())
+                own = table_of_rounds(rounds, grid.last_round, confidence=resampled.confidence)
+                yield own.assign(level=LEVELS, n=n), label
+                if RANDOM in needed and cell != RANDOM:
+                    saved = table_of_rounds(needed[RANDOM] - rounds, grid.last_round, confidence=resampled.confidence)
+                    yield saved.assign(level=LEVELS, n=n), {**label, "reference": "random"}
+
+
+def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
+    """By cell: `rate`, the share of all duels that the tight l1 bracket has resolved, and `wrong`, of these.
+
+    Ties are among the duels. `wrong` is 0, or the tables would not have been read.
+    """
+    shown = shown_rounds(grid.last_round)
+    for cell in grid.runs:
+        label = {**cell.label, "metric": "rate", "method": "wald", "reference": "l1_tight"}
+        resolved = grid.part("resolved", cell, rounds=shown)
+        yield resampled.mean([resolved]).assign(t=shown), label
+        wrong = grid.part("resolved_wrong", cell, rounds=shown)[0], resolved[0]
+        yield resampled.mean([wrong]).assign(t=shown), {**label, "quantity": "wrong"}
+
+
+def _needed(part: Part, weights: Floats) -> Floats:
+    """(1 + R, levels) first t from which a mean stays at each of `LEVELS` of its end; NaN where there is no case."""
+    right, total = part
+    curve = mean_ratio([(right, total[:, :1])], weights)
+    end = curve[:, -1:]
+    needed = np.empty((len(weights), len(LEVELS)))
+    for i, level in enumerate(LEVELS):
+        below = curve < level * end * (1 - SINGLE)
+        needed[:, i] = below.shape[1] - first_where(below[:, ::-1])
+    needed[np.isnan(end[:, 0])] = np.nan
+    return needed
+
+
+def shown_rounds(last_round: int) -> list[int]:
+    """Every tenth round, and the last."""
+    return rounds_up_to(range(0, last_round, 10), last_round)
+
+
+def references(cell: Cell) -> dict[str, Cell]:
+    """By name, what a cell is compared with, whether or not the grid has it.
+
+    `random`; `greedy` and `clustered` with the same gain and schedule; `largest_unary` with the same schedule; and for
+    the paper's schedule `every`, the same rule that scores again every round.
+    """
+    if cell == RANDOM:
+        return {}
+    others = {"random": RANDOM}
+    if cell.gain:
+        others |= {rule: Cell(rule, cell.gain, cell.schedule) for rule in SAME_GAIN}
+    others["largest_unary"] = Cell("largest_unary", "", cell.schedule)
+    if cell.schedule == "paper":
+        others["every"] = cell._replace(schedule="every")
+    return {name: other for name, other in others.items() if other != cell}
+
+
+def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
+    """Rows `gap` of every cell against its references: against `random` every tenth round, else at the paper's."""
+    shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
+    for cell in grid.runs:
+        for name, other in references(cell).items():
+            if other in grid.runs:
+                rounds = shown if name == "random" else compared
+                own, theirs = (grid.part(column, each, method, rounds) for each in (cell, other))
+                table = resampled.gap([own], [theirs])
+                yield table.assign(t=rounds), {"metric": "gap", "reference": name, **cell.label}

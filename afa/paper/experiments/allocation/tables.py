@@ -1,0 +1,190 @@
+"""The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc).
+
+A cell of the grid is (allocation, gain, schedule). All are guided by `linearity`; each round is read out by
+`linearity` and by `wald` (decisions.md A11). A custom rule, named `module:Class`, is followed patient by patient, as a
+planner does: slower than the compiled rules by one or two orders of magnitude, and with the same record of every round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.patient import Patient
+from afa.engine.ranks import is_certified, name_places, ranks_of
+from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation, judged
+from afa.engine.rules import COMPILED
+from afa.errors import Fault, PlannerError
+from afa.evaluate.cells import DUELS, TARGET, Cell
+from afa.evaluate.inputs import labels_of, note, top_k_size
+from afa.evaluate.long_tables import by_patient, rows_of
+from afa.evaluate.topk import Targets, clinical_k
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.orders import PAPER_ROUNDS, random_orders
+from afa.planner.cluster import Clustering
+from afa.planner.rules import RULES, Rule
+from afa.planner.rules.base import Choice, View, fall_back, view_of
+from afa.planner.rules.check import rule_of
+from afa.planner.rules.names import WITHOUT_GAIN
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Allocation, Inference
+
+GAINS = ("wald_magnitude", "cmi", "f_target")
+SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUNDS}
+
+
+def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> list[Cell]:
+    """The grid, in the order of `Allocation.parts`; `random` has no schedule but `every`."""
+    without = [rule for rule in WITHOUT_GAIN if rule in rules]
+    others = [rule for rule in rules if rule not in WITHOUT_GAIN]
+    every = (*product([""], without, schedules), *product(gains, others, schedules))
+    return list(dict.fromkeys(Cell(rule, gain, "every" if rule == "random" else when) for gain, rule, when in every))
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    *,
+    allocation: Allocation,
+    top_k: int,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Follow the chosen patients (row indices of the cohort) through every cell; `random` once for each seed.
+
+    Each cell is noted when it is done.
+
+    Returns two tables, by (patient, allocation, gain, schedule, seed, t), patient by patient.
+
+    `rounds`, also by `method`, the readout: `right`, duels called right, a tie counting one half, of those with a
+    winner at full observation; `right_first`, of those that the first entity wins; `right_prior_wrong`, of those that
+    `linearity` calls wrong before any observation. `p_at_k`, overlap of the k best with those at full observation, over
+    k; `clinical_p_at_k` and `clinical_r_precision`, positives among the labelled entities that rank highest, over their
+    number: k', or as many as are positive; missing where the patient has no positive label (decisions.md S10).
+
+    `choices`: `feature`, the one observed as the t-th, missing at t = 0; `fallback`, whether decisions.md A7 chose it;
+    `resolved`, duels that no completion can change, and `resolved_wrong`, those of them that full observation does not
+    bear out; `certified`, whether the top k cannot change any more.
+    """
+    names = [cohort.patients[p] for p in patients]
+    values, k, solver = cohort.values[list(patients)], top_k_size(bundle, top_k), Solver(**dict(inference))
+    truth = full_observation(bundle, values, solver=solver)
+    labels = labels_of(bundle, cohort)
+    targets = Targets.of(truth, labels[list(patients)], k, clinical_k(labels, k))
+    parts: dict[str, list[pd.DataFrame]] = {"rounds": [], "choices": []}
+    for cell in cells_of(allocation.rules, allocation.gains, allocation.schedules):
+        options: dict[str, Any] = {"gain": cell.gain or None, "target": TARGET.get(cell.gain), "k": k, "solver": solver}
+        options["rescoring"] = SCHEDULES[cell.schedule]
+        for seed in allocation.seeds if cell.allocation == "random" else (0,):
+            if cell.allocation in COMPILED:
+                orders = random_orders(bundle.features, names, [seed])[:, 0] if cell.allocation == "random" else None
+                options |= {"allocation": cell.allocation, "orders": orders, "threads": threads}
+                paths = follow_rule(bundle, values, truth, **options)
+            else:
+                make = RULES.get(cell.allocation) or rule_of(cell.allocation)
+                paths = follow_own_rule(bundle, values, truth, make, names=names, **options)
+            keys: dict[str, Any] = {**cell._asdict(), "seed": seed}
+            parts["rounds"].append(_rounds(paths, targets, names, threads).assign(**keys))
+            parts["choices"].append(_choices(paths, names, bundle.features).assign(**keys))
+        note(" ".join(filter(None, cell)))
+    return {name: by_patient(tables, names) for name, tables in parts.items()}
+
+
+def follow_own_rule(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    truth: Truth,
+    make: Callable[[], Rule],
+    *,
+    gain: str | None,
+    target: str | None,
+    rescoring: Sequence[int] | None,
+    k: int,
+    solver: Solver,
+    names: Sequence[str],
+) -> RulePaths:
+    """Follow P patients, values (P, M), under a rule; the arguments of `afa.engine.rounds.follow_rule`.
+
+    Between the rounds of `rescoring` the rule is asked again with the view of the last of them, in which only what has
+    been observed since is changed: its candidates are used up in its own order (decisions.md A6). Once it has none,
+    decisions.md A7 chooses by the present state.
+    """
+    n_patients, n_rounds = values.shape
+    order = np.zeros((n_patients, n_rounds), dtype=np.int64)
+    fallback = np.zeros((n_patients, n_rounds), dtype=np.bool_)
+    rounds: list[tuple[NDArray[Any], ...]] = []
+    looks = set(range(n_rounds)) if rescoring is None else set(rescoring)
+    for patient, name in enumerate(names):
+        rule, clustering, seen = make(), Clustering(bundle), dict[str, int]()
+        state = Patient(bundle, gain=gain or "wald_magnitude", target=target, solver=solver)
+        looked: View | None = None
+        for t in range(n_rounds + 1):
+            rounds.append(_answered(state, bundle, k))
+            if t == n_rounds:
+                break
+            now: dict[str, Any] = {"score": "linearity", "k": k, "patient": name}
+            now["find_clusters"] = partial(clustering.at, dict(seen))
+            view = view_of(state, bundle, **now)
+            if t in looks or looked is None:  # what is looked at again later stays as it is
+                looked = view if rescoring is None else view_of(deepcopy(state), bundle, **now)
+            choice = _ask(rule, looked, view)
+            order[patient, t], fallback[patient, t] = choice.feature, choice.fallback
+            value = int(values[patient, choice.feature])
+            seen[bundle.features[choice.feature]] = value
+            state.observe(choice.feature, value)
+    every = (np.stack(parts).reshape(n_patients, n_rounds + 1, *parts[0].shape) for parts in zip(*rounds, strict=True))
+    return judged(truth, order, fallback, *every)
+
+
+def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
+    """What one round of one patient answers: what `judged` takes after whether the rule fell back."""
+    pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
+    tables = [state.scores(score) for score in READOUTS]
+    ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
+    signs = np.array([np.sign(table[pairs[:, 0], pairs[:, 1]]) for table in tables], dtype=np.int8)
+    place = np.array([standing.place for standing in ranked], dtype=np.int16)
+    resolved = state.resolved()
+    certified = is_certified(pairs, ranked[0].order, k, state.lead(), resolved)
+    return signs, place, resolved, np.array(certified)
+
+
+def _ask(rule: Rule, looked: View, present: View) -> Choice:
+    """What the rule chooses by the view that it last looked at, or decisions.md A7 by the present one."""
+    where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
+    choice = rule.choose(replace(looked, observed=present.observed))
+    if not 0 <= choice.feature < len(present.features) or present.observed[choice.feature]:
+        expected, step = "an index of an unobserved feature", "hold it to afa.planner.rules.check_policy"
+        raise PlannerError(Fault(where, str(choice.feature), expected, step))
+    return fall_back(present) if choice.fallback else choice
+
+
+def _rounds(paths: RulePaths, targets: Targets, names: Sequence[str], threads: int | None) -> pd.DataFrame:
+    right = paths.right
+    n_patients, n_rounds, n_readouts = right.shape[:3]
+    place = paths.place.reshape(n_patients, n_rounds * n_readouts, paths.place.shape[3])
+    table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16), method=READOUTS)
+    counts = dict(zip(DUELS, np.moveaxis(right, -1, 0).reshape(len(DUELS), -1), strict=True))
+    return table.assign(**counts, **{name: each.ravel() for name, each in targets.precisions(place, threads).items()})
+
+
+def _choices(paths: RulePaths, names: Sequence[str], features: tuple[str, ...]) -> pd.DataFrame:
+    n_patients, n_rounds = paths.certified.shape
+    chosen = np.full((n_patients, n_rounds), None, dtype=object)
+    chosen[:, 1:] = np.array(features, dtype=object)[paths.order]
+    fallback = np.zeros((n_patients, n_rounds), dtype=bool)
+    fallback[:, 1:] = paths.fallback
+    record = {name: getattr(paths, name).ravel() for name in ("resolved", "resolved_wrong", "certified")}
+    table = rows_of(patient=names, t=np.arange(n_rounds, dtype=np.int16))
+    return table.assign(feature=chosen.ravel(), fallback=fallback.ravel(), **record)

@@ -1,0 +1,55 @@
+"""What the allocation grid is compared with: the duels and the top k of every patient at full observation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from afa.cohort.cohort import Cohort
+from afa.engine.rounds import full_observation
+from afa.evaluate.inputs import labels_of, top_k_size
+from afa.evaluate.long_tables import duel_rows, rows_of
+from afa.evaluate.topk import Targets, clinical_k
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.paper.experiments.base import Stage
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Inference
+
+STAGE = Stage(
+    settings=("top_k", "inference"),
+    duels=True,
+    summary=None,
+    tables={
+        "duels": "patient entity_a entity_b winner prior_wrong cohort bundle",
+        "targets": "patient entity top label k k_clinical cohort bundle",
+    },
+)
+
+
+def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
+    """What the grid is held against, of all patients.
+
+    `duels`, by (patient, entity_a, entity_b): `winner` at full observation, +1 for a, -1 for b, 0 a tie; `prior_wrong`,
+    whether `linearity` calls the other before any observation.
+
+    `targets`, by (patient, entity): `top`, 2 where the entity is among the k best at full observation, 1 where it ties
+    for the last places of them, 0 else; `label`, 0, 1 or missing; `k` and `k_clinical`, for all rows.
+    """
+    k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
+    truth = full_observation(bundle, cohort.values, solver=solver)
+    labels = labels_of(bundle, cohort)
+    targets = Targets.of(truth, labels, k, clinical_k(labels, k))
+    duels = duel_rows(bundle.entities, patient=cohort.patients).assign(
+        winner=truth.winner.ravel(), prior_wrong=((truth.winner != 0) & (truth.prior == -truth.winner)).ravel()
+    )
+    table = rows_of(patient=cohort.patients, entity=bundle.entities).assign(
+        top=(2 * targets.sure + targets.tied).astype(np.int8).ravel(),
+        label=pd.array(targets.labels.ravel(), dtype="Float64").astype("Int8"),
+        k=k,
+        k_clinical=targets.k_clinical,
+    )
+    return {"duels": duels, "targets": table}

@@ -1,0 +1,265 @@
+"""What a stage of the workflow is, and how one is written.
+
+A stage is one module `afa/paper/experiments/NAME.py` (or a folder with that name, where one file would be too long): a
+question, the tables that answer it, and the rows of `summary.csv` that are made of them. It has three top-level names.
+
+`STAGE = Stage(...)` says what is known before anything runs: what the stage reads, whether its patients are split into
+shards, the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups and the
+data dictionary come from it. It is read without importing the module (see `afa.paper.experiments.stages`), so the
+module imports what it likes at its top.
+
+`run(...)` makes the tables. It is called by the names of its parameters and returns a data frame per table; columns may
+come in any order, and `cohort` and `bundle`, the names of the two, are put on where a table is described with them.
+
+- `bundle`, `cohort`: a `Bundle` and a `Cohort` on the same features, where `inputs` names them;
+- the name of another stage in `inputs`: its tables by name, read when they are asked for;
+- any other name in `inputs`: the path of that file or folder;
+- `patients`: a range of rows of the cohort, this shard's; only with `sharded=True`;
+- a section of the configuration that `settings` names: the model of that section. Where `settings` names single keys,
+  such as `random_order.seeds`, the section has those keys and no other;
+- `threads`: how many threads it may use, which changes no number.
+
+`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables, gathered over shards. Its
+other parameters are the stages in `beside` and the sections that `summary` names.
+
+In a folder each of the two may stand in a file of its own, imported as `from afa.paper.experiments.NAME.tables import
+run as run`: a job's digest is that of its own function either way.
+
+Adding a stage
+    1. `afa/paper/experiments/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a line of
+       `columns.csv`, which names the `table` where others mean something else; `rows` of `STAGE` names the tables of
+       the summary. Settings of its own are a class `Settings(Section)`, given as `section=Settings`: the section NAME
+       of `config.yaml`, and the only home of a default; the text below a field is its meaning. A section that two
+       stages read stands in `afa/paper/experiments/settings.py`.
+    2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a cell tagged `caption` below the figure, as
+       `show_caption("...", run, patients)`; its first cells as in the other notebooks.
+       A figure of several stages has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead.
+       `tests/report/test_every_figure.py` draws it from a small run of all stages, with settings of its own where the
+       defaults take too long.
+    3. `tests/stages/test_NAME.py`, of `run` and `summarise`.
+    4. Its entry under `stages` of `tests/workflow/reruns.yaml`: what it reads, and another value of each setting.
+    5. `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
+
+    afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
+    afa summarise NAME tables --out NAME.csv
+
+A finished run that other code has made would be made again, for minutes. To see the stage on it, name what may run:
+
+    snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
+    snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, create_model, field_validator
+
+from afa.errors import Fault, SanityError
+from afa.io.yamlfile import check_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Section(BaseModel):
+    """A section of the configuration: knows every key and forbids all others; no list has a value twice."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _distinct(cls, value: Any) -> Any:
+        if isinstance(value, tuple) and len(set(value)) < len(value):
+            raise ValueError("none twice")
+        return value
+
+
+Name = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""A name that can be part of the name of a file."""
+Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+"""Seeds of random orders."""
+Rounds = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
+"""Numbers of observed features t, beside 0 and M."""
+
+
+class Column(NamedTuple):
+    """Unit and meaning of a column; a unit of "" is for names, "count" for how many there are of something."""
+
+    unit: str
+    meaning: str
+
+
+Columns = Mapping[str, Column]
+"""The columns of a table, in order."""
+with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
+    MEANINGS: Mapping[tuple[str, str], Column] = {
+        (place, row["column"]): Column(row["unit"], row["meaning"])
+        for row in csv.DictReader(_file)
+        for place in row["table"].split() or [""]
+    }
+"""What a column means: in all tables, or where its `table` says so in `stage/table`, in all of a stage, `stage/*`, in a
+table of the summary, or in every table that is of no stage, `*`."""
+
+
+def meaning_of(table: str, column: str) -> Column | None:
+    """What a column of `stage/table`, or of a table of no stage, means; None where nothing says it.
+
+    >>> meaning_of("labels/scores", "t").unit, meaning_of("sign/rounds", "t").unit
+    ('per cent', 'observations')
+    """
+    stage, slash, _ = table.partition("/")
+    places = (table, f"{stage}/*" if slash else "*", "")
+    return next((MEANINGS[place, column] for place in places if (place, column) in MEANINGS), None)
+
+
+def columns_of(stage: str, tables: Mapping[str, str]) -> dict[str, Columns]:
+    """The columns of a stage's tables from their names; one that `columns.csv` does not have is without a unit."""
+    return {
+        table: {name: meaning_of(f"{stage}/{table}", name) or Column("", "") for name in names.split()}
+        for table, names in tables.items()
+    }
+
+
+LAYER0 = {
+    "clusters": (
+        "cohort bundle n_clusters cluster members radius spread score converged contraction eligible_f2"
+        " lipschitz_f2 gap separation within between"
+    ),
+    "layer0": (
+        "cohort bundle n_clusters criterion rule entities needed most_dominators clusters_out entities_out contradicted"
+    ),
+    "lift": "cohort bundle n_clusters criterion rule patient t right right_greedy duels",
+    "patients": "cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
+}
+"""The tables of Layer 0, on a bundle and on synthetic entities."""
+
+RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
+ROUNDING = 1e-9
+"""By how much a share may leave its range."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is known about a stage before it runs; the module's docstring explains each word.
+
+    inputs : names of what `run` reads. settings, summary : keys of the
+    configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
+    figure : chapter and title in the report of `notebooks/NAME.ipynb`, which reads tables and rows of this stage alone.
+    beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
+    two entities or more. scopes : reads which couplings are of both classes; others are given `Bundle.contrasts`.
+    labels : needs patients with labels. tables : the columns of each, in
+    order. rows : the tables of `summary.csv` that `summarise` makes, each with its question; "" where another stage has
+    it. single : long tables of scores of which signs,
+    means and correlations are read, and no ranks: stored in single precision.
+    """
+
+    inputs: tuple[str, ...] = ("bundle", "cohort")
+    settings: tuple[str, ...] = ()
+    section: type[Section] | None = None
+    sharded: bool = False
+    duels: bool = False
+    scopes: bool = False
+    labels: bool = False
+    summary: tuple[str, ...] | None = ("bootstrap",)
+    figure: tuple[str, str] | None = None
+    beside: tuple[str, ...] = ()
+    tables: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, str] = field(default_factory=dict)
+    single: tuple[str, ...] = ()
+
+
+def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], document: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a job reads, by section, from a part of a configuration; what it lacks is the default.
+
+    Parameters
+    ----------
+    keys : sections, or single keys with a dot, as in `Stage.settings`.
+    sections : the type and the default of each section, or of a single setting such as `top_k`.
+    document : a mapping like `config.yaml`, which must have no other keys.
+
+    Raises
+    ------
+    ConfigError : every unknown key and wrong value of the document at once.
+
+    """
+    heads = dict.fromkeys(key.partition(".")[0] for key in keys)
+    known: Any = {head: sections[head] for head in heads}
+    model: type[Section] = create_model("Settings", __base__=Section, **known)
+    settings = check_model(dict(document), model, "the settings")
+    found: dict[str, Any] = {}
+    for key in keys:
+        head, _, name = key.partition(".")
+        whole = getattr(settings, head)
+        if not name:
+            found[head] = whole
+        else:
+            vars(found.setdefault(head, SimpleNamespace()))[name] = getattr(whole, name)
+    return found
+
+
+def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
+    """The tables of `run` with the names of cohort and bundle where they are described, columns in the order described.
+
+    Columns that are not described come last.
+    """
+    found = {}
+    for name, table in tables.items():
+        order = list(expected.get(name, ()))
+        whole = table.assign(**{key: text for key, text in names.items() if key in order and key not in table})
+        found[name] = whole[[*(key for key in order if key in whole), *(key for key in whole if key not in order)]]
+    return found
+
+
+def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns]) -> None:
+    """Refuse tables that are not as described, before they are written.
+
+    Raises
+    ------
+    SanityError : another table or column, a column with a unit that is no number, or a number outside its range.
+
+    """
+    faults: list[Fault] = []
+    if set(tables) != set(expected):
+        faults.append(_fault(f"stage {stage}", f"tables {', '.join(tables)}", ", ".join(expected)))
+    for name in [name for name in tables if name in expected]:
+        table, where = tables[name], f"stage {stage}, table {name}"
+        if list(table.columns) != list(expected[name]):
+            faults.append(_fault(where, f"columns {', '.join(table.columns)}", ", ".join(expected[name])))
+            continue
+        for column, (unit, _) in expected[name].items():
+            values = table[column].dropna()
+            if unit == "" or values.empty:
+                continue
+            if values.dtype.kind not in "iufb":
+                faults.append(_fault(f"{where}, column {column}", str(values.dtype), f"numbers, in {unit}"))
+                continue
+            low, high = RANGES.get(unit, (None, None))
+            if low is not None and values.min() < low - ROUNDING:
+                faults.append(_fault(f"{where}, column {column}", f"{values.min()}", f"at least {low}"))
+            if high is not None and values.max() > high + ROUNDING:
+                faults.append(_fault(f"{where}, column {column}", f"{values.max()}", f"at most {high}"))
+    if faults:
+        raise SanityError(faults)
+
+
+def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
+    """Refuse rows of a table of the summary that a stage does not name, as a `SanityError`."""
+    if unknown := sorted(set(rows["table"]) - set(expected)):
+        found = f"rows of {', '.join(unknown)}"
+        raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its STAGE"))
+
+
+def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
+    """Tables as they are written: those of `single` in single precision, seven digits in half the bytes."""
+    floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
+    return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}
+
+
+def _fault(where: str, found: str, expected: str) -> Fault:
+    return Fault(where, found, expected, "correct the stage, or the columns in its STAGE")

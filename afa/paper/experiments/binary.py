@@ -1,0 +1,296 @@
+"""Every phenotype as a binary task, under random and informed orders of observation (tab:classification_with_llm).
+
+The target `likelihood` is the sign of S at full observation, S being what the closure in use decides by, `clinical` the
+patient's label where there is one. The tables keep scores, not verdicts: what is right is decided where they are
+summarised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.layout import Models
+from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, follow_gain, follow_orders, task_of
+from afa.evaluate.accuracy import Part, Resampled, Signs, auroc, by_t, right_of
+from afa.evaluate.inputs import each_in_threads
+from afa.evaluate.long_tables import Cube, groups
+from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.closure import Closure
+from afa.model.mrf import Floats
+from afa.model.orders import PAPER_ROUNDS, random_orders
+from afa.paper.experiments.base import Stage
+
+if TYPE_CHECKING:
+    from afa.paper.experiments import settings
+
+STAGE = Stage(
+    settings=("random_order.seeds", "inference", "closure"),
+    scopes=True,
+    tables={
+        "steps": (
+            "patient allocation gain guide seed step t wald two_elbo stack_a l1_tight l1_paper hanson_wright entity"
+            " cohort bundle"
+        ),
+        "targets": "patient entity likelihood clinical score cohort bundle",
+        "tasks": "entity features support shift cohort bundle",
+    },
+    rows={
+        "binary": "each phenotype as a task of its own",
+        "bracket_rate": "",
+    },
+)
+
+F_TARGETS = ("two_elbo", "stack_a")
+CUTS: dict[str, dict[str, str]] = {
+    "accuracy": {"metric": "accuracy"},
+    "balanced_accuracy": {"metric": "balanced_accuracy"},
+    "prior_wrong": {"metric": "accuracy", "stratum": "prior_wrong"},
+    "support": {"metric": "accuracy", "variant": "support"},
+}
+"""What the summary calls the ways that decisions are cut."""
+
+
+ORDERS = (
+    ("random", "", ""),
+    ("greedy", "cmi", ""),
+    *(("greedy", "f_target", target) for target in F_TARGETS),
+    ("largest_unary", "", ""),
+    ("static_unary", "", ""),
+)
+"""How the features of a task are ordered: by which rule, which gain, and of an F-target which F (`guide`)."""
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    *,
+    random_order: settings.RandomOrder,
+    inference: settings.Inference,
+    closure: settings.Closure,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Follow all patients through the tasks of all entities, under every order.
+
+    Orders: random over all M features, one per patient and seed; the rule `greedy` by `cmi` and, but for `explicit`, by
+    `f_target` of two scores; `largest_unary`, by absolute effective unary; `static_unary`, by absolute unary, for all
+    patients alike.
+
+    Returns three tables.
+
+    `steps`, by (patient, entity, allocation, gain, guide, seed, step): step i is the state after i features of the
+    entity's support, reached with the t-th observation; it holds until the next. `wald` and `two_elbo` in nats,
+    `stack_a` in [-1, 1]; `l1_tight`, `l1_paper`, `hanson_wright`: the sign each bracket has settled on, 0 while open.
+
+    `targets`, by (patient, entity): `likelihood`, the sign of S(x), 0 for a tie; `clinical`, 0, 1 or missing; S(x) in
+    nats.
+
+    `tasks`, by entity: `features`, how many there are, and `support`, how many of them its model has; `shift`,
+    F_1 - F_0 at no observation less the prior, in nats.
+    """
+    seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
+    orders = random_orders(bundle.features, cohort.patients, seeds)
+
+    def followed(entity: str) -> dict[str, pd.DataFrame]:
+        task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
+        steps = [table.assign(entity=entity) for table in _steps(task, bundle, cohort, entity, seeds, orders)]
+        mrf = bundle.mrf(entity)
+        row = {"entity": entity, "features": mrf.n_features, "support": len(mrf.support), "shift": task.shift}
+        targets = targets_of(bundle, cohort, entity, coupling, task.tie)
+        return {"steps": pd.concat(steps, ignore_index=True), "targets": targets, "tasks": pd.DataFrame([row])}
+
+    parts = each_in_threads(followed, bundle.entities, threads)
+    return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
+
+
+def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
+    """The table `targets` of one entity under one closure; tie : that of its `Task`."""
+    score = bundle.energies_of(entity, cohort.values, coupling)
+    sign = np.sign(np.where(np.abs(score) <= 2 * tie, 0.0, score)).astype(np.int8)
+    return pd.DataFrame(
+        {
+            "patient": list(cohort.patients),
+            "entity": entity,
+            "likelihood": sign,
+            "clinical": cohort.labels.reindex(columns=[entity])[entity].astype("Int8").array,
+            "score": score,
+        }
+    )
+
+
+def _steps(
+    task: Task, bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64]
+) -> Iterator[pd.DataFrame]:
+    """The table `steps` of one entity, order by order."""
+    patients, values = list(cohort.patients), cohort.values
+    for allocation, gain, guide in ORDERS:
+        runs: Sequence[int | None] = [None]
+        if allocation == "random":
+            runs, paths = seeds, follow_orders(task, values, orders)
+        elif allocation == "static_unary":
+            paths = follow_orders(task, values, np.tile(static_order(bundle, entity), (len(patients), 1, 1)))
+        elif gain == "f_target" and isinstance(task.bundle, Models):
+            continue
+        else:
+            paths = follow_gain(task, values, gain=gain or "wald_magnitude", target=guide or None)
+        n_patients, n_orders, n_steps = paths.t.shape
+        yield pd.DataFrame(
+            {
+                "patient": pd.Categorical(np.repeat(patients, n_orders * n_steps), categories=patients),
+                "allocation": allocation,
+                "gain": gain,
+                "guide": guide,
+                "seed": pd.array(np.tile(np.repeat(list(runs), n_steps), n_patients), dtype="Int64"),
+                "step": np.tile(np.arange(n_steps, dtype=np.int32), n_patients * n_orders),
+                "t": paths.t.ravel(),
+                **{method: getattr(paths, method).ravel() for method in METHODS},
+                **{bracket: paths.calls[..., i].ravel() for i, bracket in enumerate(TASK_BRACKETS)},
+            }
+        )
+
+
+def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
+    """(M,) features by descending absolute unary potential, then those with couplings, then by name."""
+    unary = np.abs(bundle.unary[bundle.index(entity)])
+    supported = np.isin(np.arange(len(unary)), bundle.support(entity))
+    order = sorted(range(len(unary)), key=lambda j: (-unary[j], not supported[j], bundle.features[j]))
+    return np.array(order, dtype=np.int64)
+
+
+TARGETS = ("likelihood", "clinical")
+BRACKET_METHOD = {"l1_tight": "wald", "l1_paper": "wald", "hanson_wright": "stack_a"}
+LAYER_ONE = ("random", "largest_unary", "static_unary")
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
+    """Summary rows `binary` and `bracket_rate` of the tables, all patients together.
+
+    Per target, method, order and t: accuracy, balanced accuracy and mean AUROC over tasks; `gap`, the accuracy less
+    that of the random order. Stratum `prior_wrong`: tuples that `two_elbo` has wrong before any observation; variant
+    `support`: t counted over the features of the entity's support; one `entity` at the paper's rounds. Under the
+    random order also `gap` of two methods, the one in `method` less the one in `reference`. Once per target:
+    `majority`, `prevalence`, and counts of what is left out.
+    """
+    steps, targets, tasks = (tables[name] for name in ("steps", "targets", "tasks"))
+    entities, patients = list(tasks["entity"]), list(targets["patient"].unique())
+    last_round = int(tasks["features"].iloc[0])
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="binary")
+    truth = {target: truth_of(targets, target, patients, entities) for target in TARGETS}
+    cubes = {
+        (allocation, gain or None, guide or None): Cube.of(part, patients, entities, last_round)
+        for (allocation, gain, guide), part in groups(steps, "allocation", "gain", "guide")
+    }
+    rows: list[Labelled] = []
+    random: dict[tuple[str, str], dict[str, list[Part]]] = {}
+    shown = [target for target in TARGETS if (truth[target] != 0).any()]
+    for (allocation, gain, guide), cube in cubes.items():
+        if allocation == "static_unary":
+            continue
+        for target, method in product(shown, METHODS):
+            label = {"method": method, "allocation": allocation, "gain": gain, "guide": guide, "target": target}
+            parts = _parts(cube, method, truth[target])
+            along = random.setdefault((target, method), parts)
+            rows += [(table, label) for table in _accuracies(parts, along, resampled)]
+            rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
+    # how far each score is ahead of each later one: same decisions, orders and resampled patients (A13)
+    for target, (ahead, behind) in product(shown, combinations(METHODS, 2)):
+        gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
+        label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}
+        rows.append((by_t(gap), label))
+    rows += [(table, {"target": target}) for target in TARGETS for table in _beside(truth, target, resampled)]
+    binary = summary_rows("binary", labelled(rows).assign(schedule="every", start="uniform"))
+    rates = list(_bracket_rates(cubes, truth["likelihood"], resampled))
+    brackets = summary_rows("bracket_rate", rates, stratum="binary", schedule="every", start="uniform")
+    return pd.concat([binary, brackets], ignore_index=True)
+
+
+def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:
+    """(P, E) in {-1, 0, +1}, 0 where there is no target."""
+    table = targets.pivot(index="patient", columns="entity", values=target).loc[list(patients), list(entities)]
+    if target == "clinical":
+        table = table.astype("Float64").mul(2).sub(1).fillna(0)
+    return table.to_numpy(dtype=np.int8)
+
+
+def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
+    """Right and total by patient and t, for every way that the decisions are cut."""
+    by_step = cube.signs(method)
+    signs = cube.by_round(by_step)
+    target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
+    every = np.ones(target.shape, dtype=bool)
+    prior = cube.by_round(cube.signs("two_elbo"))[..., 0]
+    return {
+        "accuracy": [right_of(signs, target, every)],
+        "balanced_accuracy": [right_of(signs, target, target == side) for side in (1, -1)],
+        "prior_wrong": [right_of(signs, target, prior == -target)],
+        "support": [right_of(cube.by_step(by_step), target, every)],
+    }
+
+
+def _accuracies(
+    parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
+) -> Iterator[pd.DataFrame]:
+    """Every cut, and how far an informed order is ahead of the random one."""
+    for cut, keys in CUTS.items():
+        yield by_t(resampled.mean(parts[cut])).assign(**keys)
+    for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
+        gap = by_t(resampled.gap(parts[cut], random[cut]))
+        yield gap.assign(metric="gap", variant=variant, reference="random")
+
+
+def _by_task(
+    cube: Cube, method: str, truth: Signs, entities: Sequence[str], resampled: Resampled
+) -> Iterator[pd.DataFrame]:
+    """Mean over tasks of the AUROC, each run apart and without an interval; each accuracy at the paper's rounds."""
+    rounds = [t for t in PAPER_ROUNDS if t < cube.last_round] + [cube.last_round]
+    scores, signs = cube.by_round(cube.columns[method]), cube.by_round(cube.signs(method))[..., rounds]
+    areas, cases, parts = list[Floats](), 0, dict[str, Part]()
+    for i, entity in enumerate(entities):
+        known, positive = truth[:, i] != 0, truth[:, i] > 0
+        runs = [auroc(scores[known, i, run].astype(float), positive[known]) for run in range(cube.shape[2])]
+        if not np.isnan(runs[0]).any():
+            areas.append(np.mean(runs, axis=0))
+            cases += int(known.sum()) * cube.shape[2]
+        if known.any():
+            target = np.repeat(truth[:, i, None], cube.shape[2], axis=1)
+            parts[entity] = right_of(signs[:, i], target, np.ones(target.shape, dtype=bool))
+    value = np.mean(areas, axis=0) if areas else np.full(scores.shape[-1], np.nan)
+    yield by_t(pd.DataFrame({"value": value, "n": cases})).assign(metric="auroc")
+    right, total = (np.concatenate(side, axis=1) for side in zip(*parts.values(), strict=True))
+    table = resampled.mean([(right, total)]).assign(t=rounds * len(parts), metric="accuracy")
+    yield table.assign(entity=np.repeat(list(parts), len(rounds)))
+
+
+def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """What is left out, majority and prevalence."""
+    known = truth[target] != 0
+    counts = {"tied_at_full_observation" if target == "likelihood" else "without_label": (~known).sum()}
+    if target == "likelihood":
+        counts["patients_tied_everywhere"] = (~known).all(axis=1).sum()
+    yield count_rows({quantity: (count, known.size) for quantity, count in counts.items()})
+    if known.any():
+        yield from resampled.constant(truth[target])
+
+
+def _bracket_rates(
+    cubes: dict[tuple[str, str | None, str | None], Cube], truth: Signs, resampled: Resampled
+) -> Iterator[pd.DataFrame]:
+    """One-sided rates of the brackets by t, and the wrong share of what they called (tab:layer1_informed, M1)."""
+    for allocation, bracket in product(LAYER_ONE, TASK_BRACKETS):
+        cube = cubes[allocation, None, None]
+        for variant, spread in ((None, cube.by_round), ("support", cube.by_step)):
+            calls = spread(cube.columns[bracket])  # (P, E, R, T)
+            masks = calls != 0, (calls != 0) & (calls != truth[:, :, None, None])
+            called, wrong = (mask.sum(axis=(1, 2)).astype(np.float64) for mask in masks)
+            total = np.full(called.shape, float(calls.shape[1] * calls.shape[2]))
+            keys = {"metric": "rate", "variant": variant, "method": BRACKET_METHOD[bracket], "reference": bracket}
+            yield by_t(resampled.mean([(called, total)])).assign(allocation=allocation, **keys)
+            yield by_t(resampled.mean([(wrong, called)])).assign(allocation=allocation, quantity="wrong", **keys)

@@ -1,0 +1,202 @@
+"""Are the probabilities of the binary task as often right as they say? On a cohort's patients, by t (S15).
+
+The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs), by the difference of two
+ELBOs or exactly. `raw` is l-hat itself, whose sign is the paper's decision; `calibrated` is l-hat less its value at no
+observation less the prior, whose logistic function is the probability. By the run's closure, and where the bundle says
+how often by every other that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from afa.cohort.cohort import Cohort
+from afa.engine.elimination import ENTRY_LIMIT, log_partitions
+from afa.engine.tasks import elbo_differences, task_of
+from afa.errors import Fault, InferenceError
+from afa.evaluate.accuracy import ProbabilitySums, Resampled, Signs, bins_of
+from afa.evaluate.inputs import closures_beside, rounds_up_to
+from afa.evaluate.long_tables import Cube, groups, rows_of
+from afa.evaluate.summary import summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.closure import Closure as Gauge
+from afa.model.closure import closed_bundle, known_coupling
+from afa.model.mrf import Floats
+from afa.model.orders import random_orders
+from afa.paper.experiments.base import Stage
+from afa.paper.experiments.binary import targets_of
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Calibration, Closure, Inference
+
+STAGE = Stage(
+    inputs=("bundle", "cohort", "binary"),
+    settings=("calibration.rounds", "inference", "closure"),
+    scopes=True,
+    tables={
+        "odds": "patient entity seed t raw calibrated inference coupling cohort bundle",
+        "targets": "patient entity likelihood clinical coupling cohort bundle",
+        "left_out": "coupling entity reason",
+        "reliability": "bin cases probability positive coupling inference kind target t",
+    },
+    rows={"calibration": "are probabilities as often right as they say?"},
+    single=("odds",),
+)
+HALVES: Sequence[float] = (0.5, -0.5)
+WHOLE: Sequence[float] = (1.0,)
+KINDS = ("calibrated", "raw")
+NOT_COMPILED = "exact inference of explicit models is of one patient at a time"
+Seen = NDArray[np.bool_]
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    binary: Mapping[str, pd.DataFrame],
+    *,
+    calibration: Calibration,
+    inference: Inference,
+    closure: Closure,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Log-odds of every task after t observations in random order, by mean-field and exactly.
+
+    Parameters
+    ----------
+    binary : tables of that stage, made with the same closure; random orders only are used, all their seeds.
+
+    Returns
+    -------
+    odds, by (coupling, patient, entity, seed, t, inference): `raw` and `calibrated` log-odds in nats.
+
+    targets, by (coupling, patient, entity): as those of the stage `binary`, by each closure.
+
+    left_out, by (coupling, entity): tasks too dense for exact inference, with what it would have taken; all that are
+    explicit.
+
+    reliability, by (coupling, inference, kind, target, t, bin): predicted against observed shares in ten bins of the
+    probability. `cases`, the mean `probability` and the share that is `positive`; empty bins are left out.
+
+    """
+    steps, tasks = binary["steps"], binary["tasks"]
+    entities, patients = list(tasks["entity"]), list(cohort.patients)
+    rounds = rounds_up_to(calibration.rounds, len(bundle.features))
+    random = steps[steps["allocation"] == "random"]
+    seeds, solver = sorted(int(seed) for seed in random["seed"].unique()), Solver(**dict(inference))
+    keys = rows_of(patient=patients, entity=entities, seed=seeds, t=rounds)
+    place = np.argsort(random_orders(bundle.features, patients, seeds), axis=2)
+    observed = place[:, :, None, :] < np.array(rounds)[:, None]  # (P, S, T, M): P patients, S orders, T rounds
+    values = np.broadcast_to(cohort.values[:, None, None, :], observed.shape)
+    states = observed.reshape(-1, observed.shape[-1]), values.reshape(-1, observed.shape[-1])
+    prior = np.array([bundle.log_odds[bundle.index(entity)] for entity in entities])[None, :, None, None]
+    tables, targets, left_out = [], [], []
+    for coupling in closures_beside(bundle, cohort, closure.coupling):
+        if coupling == closure.coupling:
+            cube = Cube.of(random, patients, entities, len(bundle.features))
+            rough, truth = cube.by_round(cube.columns["two_elbo"])[..., rounds], binary["targets"]
+            shifts = tasks["shift"].to_numpy()
+        else:
+            options: dict[str, Any] = {"solver": solver, "coupling": coupling, "strength": closure.strength}
+            solved = [elbo_differences(bundle, entity, *states, threads=threads, **options) for entity in entities]
+            rough = np.stack([one.raw.reshape(observed.shape[:-1]) for one in solved], axis=1)
+            shifts = np.array([one.shift for one in solved])
+            ties = [task_of(bundle, entity, **options).tie for entity in entities]
+            truth = pd.concat(
+                [targets_of(bundle, cohort, entity, coupling, tie) for entity, tie in zip(entities, ties, strict=True)]
+            )
+        exact = np.full(rough.shape, np.nan)  # (P, N, S, T) l-hat, NaN of the entities that are left out
+        for i, entity in enumerate(entities):
+            try:
+                log_odds = _exact(bundle, entity, coupling, closure.strength, states, threads)
+                exact[:, i] = log_odds.reshape(observed.shape[:-1])
+            except InferenceError as error:
+                left_out.append({"coupling": coupling, "entity": entity, "reason": error.faults[0].found})
+        starts = {"mean_field": (rough, shifts[None, :, None, None]), "exact": (exact, exact[..., :1] - prior)}
+        tables += [
+            keys.assign(raw=raw.ravel(), calibrated=(raw - empty).ravel(), inference=name, coupling=coupling)
+            for name, (raw, empty) in starts.items()
+        ]
+        targets.append(truth[["patient", "entity", "likelihood", "clinical"]].assign(coupling=coupling))
+    odds, answers = pd.concat(tables).dropna().reset_index(drop=True), pd.concat(targets, ignore_index=True)
+    lacking = pd.DataFrame(left_out, columns=["coupling", "entity", "reason"])
+    return {"odds": odds, "targets": answers, "left_out": lacking, "reliability": reliability(odds, answers)}
+
+
+def _exact(
+    bundle: Bundle, entity: str, coupling: Gauge, strength: float, states: tuple[Seen, Signs], threads: int | None
+) -> Floats:
+    """(n,) l-hat (eq:ell-hat) of states: what is observed, and the values, (n, M) each.
+
+    Raises
+    ------
+    InferenceError : the task is too dense, or explicit.
+
+    """
+    if coupling == "explicit":
+        raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
+    # one model of which each class is a half, or one of each
+    models, factors = [bundle.contrast(entity)], HALVES
+    if coupling != "differential" or bundle.packed.scope is not None:
+        closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
+        models, factors = [closed.mrf(name) for name in closed.entities], WHOLE
+    parts = [log_partitions(each, *states, factors=factors, limit=ENTRY_LIMIT, threads=threads) for each in models]
+    log_z = np.hstack(parts)
+    return np.asarray(log_z[:, 0] - log_z[:, 1])
+
+
+def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
+    tables = []
+    for cut, cases in cases_of(odds, targets):
+        by_bin = cases.groupby("bin")
+        table = by_bin.agg(cases=("y", "size"), probability=("p", "mean"), positive=("y", "mean")).reset_index()
+        tables.append(table.assign(**cut))
+    return pd.concat(tables, ignore_index=True)
+
+
+def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Probability `p`, truth `y` and `bin` of every case, with what they are of, wherever there is any.
+
+    They are of a coupling, an inference, a kind of log-odds, a target and t.
+    """
+    truth = targets.assign(likelihood=targets["likelihood"].map({1: 1.0, -1: 0.0}))
+    keys = ["coupling", "patient", "entity"]
+    whole = odds.merge(truth[[*keys, "likelihood", "clinical"]], on=keys)
+    for target in ("likelihood", "clinical"):
+        known = whole[whole[target].notna()]
+        for (coupling, inference, t), part in groups(known, "coupling", "inference", "t"):
+            for kind in KINDS:
+                p = expit(part[kind].to_numpy())
+                cases = {"patient": part["patient"].to_numpy(), "p": p, "y": part[target].to_numpy(dtype=float)}
+                table = pd.DataFrame({**cases, "bin": bins_of(p)})
+                cut = {"coupling": coupling, "inference": inference, "kind": kind, "target": target, "t": t}
+                yield cut, table
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
+
+    The headline is the calibrated probability, variant `raw` the logistic function of the raw score, whose sign
+    decides. `rate` of the quantity `at_odds`: where probability and decision are on different sides.
+    """
+    odds, targets = tables["odds"], tables["targets"]
+    resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")
+    rows = []
+    for cut, cases in cases_of(odds, targets):
+        cut["reference"], kind = cut.pop("inference"), cut.pop("kind")
+        keys = {**cut, "variant": None if kind == "calibrated" else kind}
+        unit = resampled.places(cases["patient"])
+        sums = ProbabilitySums.of(cases["p"].to_numpy(), cases["y"].to_numpy(), unit, len(resampled.units))
+        for metric, statistic in (("ece", sums.calibration_error), ("brier", sums.brier)):
+            rows.append(resampled.statistic(statistic, len(cases)).assign(metric=metric, **keys))
+    opposed = odds.assign(opposed=np.sign(odds["raw"]) * np.sign(odds["calibrated"]) < 0, one=1)
+    for (coupling, inference, t), part in groups(opposed, "coupling", "inference", "t"):
+        share = resampled.share(part, "opposed", "one", by=None)
+        rows.append(share.assign(metric="rate", quantity="at_odds", t=t, coupling=coupling, reference=inference))
+    return summary_rows("calibration", rows, method="two_elbo", allocation="random", start="uniform")

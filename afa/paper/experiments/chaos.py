@@ -1,0 +1,348 @@
+"""Chaotic patients: whose duels change side often while features come in, and what inference gains there (supp:chaos).
+
+A pair *flips* when the sign of its score turns round; a tie keeps the sign before it. Who counts as chaotic is decided
+on one set of orders, and what `linearity` gains over `wald` is counted on others too: a patient chosen for orders on
+which `wald` wanders has, on those orders, a `wald` that wanders (decisions.md A10). The groups need the whole cohort
+and are formed in `summarise`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from afa.cohort.cohort import Cohort
+from afa.engine.course import SCORES
+from afa.engine.duels import all_pairs
+from afa.engine.follow import blocks
+from afa.engine.paths import Signs, sign_paths
+from afa.engine.rounds import right_by_kind
+from afa.evaluate.accuracy import Part, Resampled, by_t, constant_answers, right_of
+from afa.evaluate.long_tables import duel_rows, rows_of
+from afa.evaluate.resampling import Moments
+from afa.evaluate.summary import summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.model.orders import random_orders
+from afa.paper.experiments.base import Section, Seeds, Stage
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Inference
+
+
+class Settings(Section):
+    """Chaotic patients: chosen on some orders, looked at on others (decisions.md A10)."""
+
+    selecting_seeds: Seeds = (0, 1, 2)
+    """random orders that say which patients are chaotic"""
+    measuring_seeds: Seeds = (3, 4, 5)
+    """random orders that the gap is measured on; none of the first list"""
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if common := sorted({*self.selecting_seeds} & {*self.measuring_seeds}):
+            said = ", ".join(map(str, common))
+            raise ValueError(f"no seed in both lists: {said} would measure the gap on orders that chose the patients")
+        return self
+
+
+STAGE = Stage(
+    settings=("chaos", "inference"),
+    section=Settings,
+    sharded=True,
+    duels=True,
+    tables={
+        "duels": "patient entity_a entity_b winner cohort bundle",
+        "flips": "patient seed_set definition flips runs magnitude nonzero cohort bundle",
+        "rounds": "patient t seed_set method right duels cohort bundle",
+    },
+    rows={"chaos_gap": "does `linearity` gain more over `wald` where signs flip often?"},
+)
+
+
+METHODS = ("linearity", "wald")
+SELECTING, MEASURING = "selecting", "measuring"
+EARLY = 50
+"""The last round that the early definitions look at."""
+ALL = sys.maxsize
+"""Full observation, of however many features."""
+
+
+class Definition(NamedTuple):
+    """What makes a patient chaotic: the score whose signs flip, until which round; and the round of the magnitude."""
+
+    score: str
+    flips_until: int = ALL
+    magnitude_at: int = ALL
+
+
+DEFINITIONS: Mapping[str, Definition] = {
+    "wald": Definition("wald"),
+    "wald_50": Definition("wald", EARLY),
+    "linearity": Definition("linearity"),
+    # the only one that is known before a run is over
+    "early_50": Definition("wald", EARLY, EARLY),
+}
+"""The first is the definition of decisions.md A10, the others stand beside it."""
+
+Mask = NDArray[np.bool_]
+BETWEEN = "chaotic_minus_non_chaotic"
+GAP = "linearity_minus_wald"
+PLAIN, *OTHERS = DEFINITIONS
+VARIANTS = {PLAIN: None} | {definition: definition for definition in OTHERS}
+"""How the summary names the groups of each definition."""
+Groups = Mapping[tuple[str | None, str | None], Mask]
+"""(P,) members of each group, by the stratum and variant of its rows."""
+OTHER_ORDERS = "other_orders"
+COMPARISONS: Sequence[tuple[str, str, str | None]] = [
+    *((definition, "plain", None) for definition in OTHERS),
+    ("early_50", "plain", OTHER_ORDERS),
+    *((definition, "itself", OTHER_ORDERS) for definition in DEFINITIONS),
+]
+"""Two ways to say who is chaotic, by variant, reference and stratum of their rows (`membership_stability`)."""
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    *,
+    chaos: Settings,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Follow the chosen patients through one random order per seed.
+
+    Returns three tables, `seed_set` being `selecting` or `measuring`:
+
+    `flips`, by (patient, seed_set, definition): `flips`, changes of side summed over `runs`, which are all pairs under
+    all orders of the set; `magnitude`, the mean over pairs of abs(D) in nats, at full observation or, for `early_50`,
+    after 50 observations and averaged over the orders; `nonzero`, how many of the patient's values are not 0.
+
+    `rounds`, by (patient, seed_set, method, t): `right`, duels called right, a tie counting one half, of `duels` with
+    a winner at full observation, both summed over the orders of the set.
+
+    `duels`, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
+    """
+    n_selecting, seeds = len(chaos.selecting_seeds), [*chaos.selecting_seeds, *chaos.measuring_seeds]
+    sets = {SELECTING: slice(0, n_selecting), MEASURING: slice(n_selecting, None)}
+    parts: dict[str, list[pd.DataFrame]] = {"flips": [], "rounds": [], "duels": []}
+    last = len(bundle.features)
+    signs_each = len(SCORES) * len(seeds) * (last + 1) * len(all_pairs(len(bundle.entities)))
+    for rows in blocks(max(1, len(patients)), signs_each):
+        names, values = [cohort.patients[p] for p in patients[rows]], cohort.values[list(patients[rows])]
+        orders = random_orders(bundle.features, names, seeds)
+        paths = sign_paths(bundle, values, orders, solver=Solver(**dict(inference)), threads=threads)
+        winners = paths.signs["wald"][:, 0, -1]
+        parts["duels"].append(duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel()))
+        of_patients = pd.DataFrame({"patient": names, "nonzero": np.count_nonzero(values, axis=1)})
+        for seed_set, among in sets.items():
+            signs, of_set = {method: paths.signs[method][:, among] for method in METHODS}, orders[:, among]
+            for name, (score, flips_until, magnitude_at) in DEFINITIONS.items():
+                flips = count_flips(signs[score][:, :, : min(flips_until, last) + 1]).sum(axis=1)
+                # at full observation all orders have seen the same
+                distinct = of_set if magnitude_at < last else of_set[:, :1]
+                table = of_patients.assign(seed_set=seed_set, definition=name, flips=flips)
+                table["runs"] = of_set.shape[1] * winners.shape[1]
+                parts["flips"].append(table.assign(magnitude=magnitudes(bundle, values, distinct, magnitude_at)))
+            for method, of_method in signs.items():
+                counts = right_by_kind(of_method, winners, of_method[:, :, 0])
+                right, duels = (counts[kind].reshape(*of_method.shape[:3]).sum(axis=1) for kind in ("right", "duels"))
+                table = rows_of(patient=names, t=range(last + 1)).assign(seed_set=seed_set, method=method)
+                parts["rounds"].append(table.assign(right=right.ravel(), duels=duels.ravel().astype(np.int32)))
+    whole = {name: pd.concat(tables, ignore_index=True) for name, tables in parts.items()}
+    return {name: table.sort_values("patient", kind="stable", ignore_index=True) for name, table in whole.items()}
+
+
+def count_flips(signs: Signs) -> NDArray[np.int64]:
+    """(P, S) how often signs (P, S, T, Q) change side along T rounds, summed over Q duels.
+
+    A 0 keeps the sign before it, and the first sign that is not 0 is no flip.
+
+    >>> count_flips(np.array([0, 1, 0, -1, 0, -1, 1], dtype=np.int8).reshape(1, 1, 7, 1)).tolist()
+    [[2]]
+    """
+    flips, standing = np.zeros(signs.shape[:2], dtype=np.int64), signs[:, :, 0]
+    for t in range(1, signs.shape[2]):
+        now = signs[:, :, t]
+        flips += np.count_nonzero(now * standing < 0, axis=2)
+        standing = np.where(now == 0, standing, now)
+    return flips
+
+
+def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int64], t: int) -> Floats:
+    """(P,) mean over pairs and orders of abs(Lambda_ab) after t observations, in nats; at t = M it is abs(D(x)).
+
+    values : (P, M). orders : (P, S, M). What is not observed adds nothing to Lambda (supp:Wald_simple), just as a 0.
+    """
+    first, second = all_pairs(len(bundle.entities)).T
+    x = np.where(np.argsort(orders, axis=2) < t, values[:, None], 0)
+    energy = bundle.energies(x.reshape(-1, x.shape[2]))
+    each = np.abs(energy[:, first] - energy[:, second]).mean(axis=1)
+    mean: Floats = each.reshape(x.shape[:2]).mean(axis=1)
+    return mean
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `chaos_gap` of the tables, all patients together; groups are fixed, patients resampled.
+
+    `gap`, by t: sign accuracy of `linearity` less that of `wald`. The headline is over all patients on the measuring
+    orders. Strata: `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the gap of one less that of the other.
+    The variant is the definition where it is not `wald` over all rounds; the quantity `selecting` is counted on the
+    orders that the groups were formed on. `accuracy`, by method and t: what the gap is between.
+
+    Once: `majority`, the best constant answer per duel, chosen on the patients of the stratum or, `reference`
+    `all_patients`, on all; `count` of patients by stratum, and of duels tied at full observation; and the rows of
+    `membership_stability`. `correlation`, over patients, of flips by a definition with the number of the patient's
+    values that are not 0, `flips_nonzero`, and with the magnitude, `flips_magnitude` (Spearman's). A group without a
+    duel to call has its count alone.
+    """
+    patients = list(tables["duels"]["patient"].unique())
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="chaos_gap")
+    winners = tables["duels"].pivot(index="patient", columns=["entity_a", "entity_b"], values="winner")
+    target, strata = winners.loc[patients].to_numpy(np.int8), chaos_strata(tables["flips"])
+    groups = _groups(strata, patients)
+    stability = membership_stability(strata, resampled)
+    rows = [
+        *_by_round(tables["rounds"], groups, resampled),
+        *_beside(target, groups, resampled),
+        stability[stability["n"] > 0],
+        *_what_flips_follow(strata, patients, resampled),
+    ]
+    setting = {"allocation": "random", "schedule": "every", "target": "likelihood", "start": "uniform"}
+    return summary_rows("chaos_gap", rows, **setting)
+
+
+def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
+    """Who is chaotic, by (patient, seed_set, definition), of the table `flips` of the whole cohort.
+
+    Columns beside the key: `flips`, the mean over pairs and orders, and `magnitude`; the cohort's 75th percentile of
+    the one and median of the other; `nonzero`; `chaotic`, flips at that percentile or above and magnitude above that
+    median.
+    """
+    key = ["patient", "seed_set", "definition"]
+    strata = flips[[*key, "magnitude", "nonzero"]].assign(flips=flips["flips"] / flips["runs"])
+    cells = strata.groupby(["seed_set", "definition"], sort=False)
+    strata["flips_quartile"] = cells["flips"].transform(lambda values: np.percentile(values, 75))
+    strata["magnitude_median"] = cells["magnitude"].transform("median")
+    chaotic = (strata["flips"] >= strata["flips_quartile"]) & (strata["magnitude"] > strata["magnitude_median"])
+    said = ["flips", "flips_quartile", "magnitude", "magnitude_median", "nonzero", "chaotic"]
+    return strata.assign(chaotic=chaotic)[[*key, *said]]
+
+
+def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
+    """How well each first way to say who is chaotic tells the second (`COMPARISONS`), of the rows of `chaos_strata`.
+
+    Rows of the summary: `variant` is the definition, on the selecting orders; `reference` what it is held against,
+    `plain`, which is `wald` over all rounds, or `itself`: on the same orders or, stratum `other_orders`, on the
+    measuring ones.
+
+    One row per comparison and `quantity`, with an interval over patients, memberships and ranks fixed: `agreement`,
+    share of patients that both put into the same group; `chance`, the same were the two unrelated and of these sizes;
+    `found`, share of the second's chaotic patients that the first has too; `flagged`, share of all patients that the
+    first has, which is what `found` would be by chance; `rank_correlation`, Spearman's of the flips.
+    """
+    patients = list(strata["patient"].unique())
+    every, rows = np.ones((len(patients), 1)), []
+    for variant, reference, stratum in COMPARISONS:
+        first, definition = _cell(strata, variant, SELECTING, patients), variant if reference == "itself" else PLAIN
+        second = _cell(strata, definition, MEASURING if stratum else SELECTING, patients)
+        a, b = (table["chaotic"].to_numpy(float)[:, None] for table in (first, second))
+        found = {
+            "agreement": resampled.mean([((a == b).astype(float), every)]),
+            "chance": resampled.statistic(partial(_chance, a, b), len(patients)),
+            "found": resampled.mean([(a * b, b)]),
+            "flagged": resampled.mean([(a, every)]),
+            "rank_correlation": _rank_correlation(first["flips"], second["flips"], resampled),
+        }
+        for quantity, row in found.items():
+            of = row.assign(quantity=quantity, stratum=stratum, variant=variant, reference=reference)
+            rows.append(of.assign(metric="correlation" if quantity == "rank_correlation" else "rate"))
+    return pd.concat(rows, ignore_index=True)
+
+
+def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
+    """(R, 1) how often two unrelated memberships (P, 1) of these sizes agree."""
+    share_a, share_b = (weights @ mask / weights.sum(axis=1, keepdims=True) for mask in (first, second))
+    return np.asarray(share_a * share_b + (1 - share_a) * (1 - share_b))
+
+
+def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequence[str]) -> pd.DataFrame:
+    chosen = strata[(strata["definition"] == definition) & (strata["seed_set"] == seed_set)]
+    return chosen.set_index("patient").loc[list(patients)]
+
+
+def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
+    """Spearman's correlation over patients; its interval keeps the ranks that they have among all."""
+    ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
+    return resampled.statistic(Moments.of(*ranks).only, len(first))
+
+
+def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+    for definition, variant in VARIANTS.items():
+        cell = _cell(strata, definition, SELECTING, patients)
+        for other in ("nonzero", "magnitude"):
+            rows = _rank_correlation(cell["flips"], cell[other], resampled)
+            yield rows.assign(metric="correlation", quantity=f"flips_{other}", variant=variant)
+
+
+def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
+    """All patients, and the groups formed on the selecting orders."""
+    groups: dict[tuple[str | None, str | None], Mask] = {(None, None): np.ones(len(patients), dtype=bool)}
+    for definition, variant in VARIANTS.items():
+        chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
+        groups |= {("chaotic", variant): chaotic, ("non_chaotic", variant): ~chaotic}
+    return groups
+
+
+def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """Gaps and accuracies at every t, by group, on the measuring orders and then on the selecting ones."""
+    for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
+        tables = rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False)
+        parts = {str(method): resampled.part(table, "right", "duels") for method, table in tables}
+        gaps = parts["linearity"][0] - parts["wald"][0], parts["wald"][1]
+        for (stratum, variant), members in groups.items():
+            if stratum and not _of(members, gaps)[1].any():
+                continue
+            label = {"quantity": quantity, "stratum": stratum, "variant": variant}
+            yield by_t(resampled.mean([_of(members, gaps)])).assign(metric="gap", reference=GAP, **label)
+            for method, part in parts.items():
+                yield by_t(resampled.mean([_of(members, part)])).assign(metric="accuracy", method=method, **label)
+        for variant in VARIANTS.values():
+            chaotic, others = (_of(groups[group, variant], gaps) for group in ("chaotic", "non_chaotic"))
+            if chaotic[1].any() and others[1].any():
+                between = by_t(resampled.gap([chaotic], [others])).assign(n=gaps[1].sum(axis=0).astype(np.int64))
+                label = {"quantity": quantity, "stratum": BETWEEN, "variant": variant}
+                yield between.assign(metric="gap", reference=GAP, **label)
+
+
+def _of(members: Mask, part: Part) -> Part:
+    """The same counts, with none for patients outside a group."""
+    right, total = part
+    return right * members[:, None], total * members[:, None]
+
+
+def _beside(target: Signs, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """Sizes of the groups, ties, and what a constant answer per duel reaches; target : (P, Q)."""
+    ties = {"quantity": "tied_at_full_observation", "value": int((target == 0).sum()), "n": target.size}
+    sizes = [
+        {"stratum": stratum, "variant": variant, "value": int(members.sum()), "n": len(members)}
+        for (stratum, variant), members in groups.items()
+    ]
+    yield pd.DataFrame([*sizes, ties]).assign(metric="count")
+    of_all = constant_answers(target)[0]
+    for (stratum, variant), members in groups.items():
+        of_group = np.where(members[:, None], target, 0).astype(np.int8)
+        if of_group.any():
+            answers = {None: constant_answers(of_group)[0]} | ({"all_patients": of_all} if stratum else {})
+            for reference, answer in answers.items():
+                share = resampled.mean([right_of(answer[:, :, None], of_group, of_group != 0)])
+                yield share.assign(metric="majority", stratum=stratum, variant=variant, reference=reference)

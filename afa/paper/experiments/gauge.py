@@ -1,0 +1,258 @@
+"""The closure against the true gauge: duels read out with both pairs of class models (tab:m1agree, tab:m1acc).
+
+The true gauge holds the models of the two entities of a duel; `maxent` is the paper's name for the closure, whose two
+models are made from the difference alone. Orders of observation are random, the same as for sign convergence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.duels import all_pairs
+from afa.engine.gauges import COUNTS, READINGS, gauge_paths
+from afa.engine.rounds import right_by_kind
+from afa.evaluate.accuracy import Part, Resampled, Signs, by_t
+from afa.evaluate.inputs import labels_of, rounds_up_to
+from afa.evaluate.long_tables import duel_rows, rows_of
+from afa.evaluate.resampling import Moments, percentiles
+from afa.evaluate.summary import count_rows, summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.model.orders import random_orders
+from afa.paper.experiments.base import Rounds, Section, Seeds, Stage
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Inference
+
+
+class Settings(Section):
+    """The closure of a duel against its true gauge (supp:maxent-vs-truegauge)."""
+
+    seeds: Seeds = (0,)
+    """random orders along which a duel's closure is compared with its true gauge"""
+    rounds: Rounds = (10, 50, 100, 150, 200)
+    """t of the correlations between the two, beside 0 and M"""
+
+
+STAGE = Stage(
+    settings=("gauge", "inference"),
+    section=Settings,
+    sharded=True,
+    duels=True,
+    tables={
+        "agreement": "patient seed t method agree duels cohort bundle",
+        "rounds": (
+            "patient seed t method reference target right duels right_first duels_first right_prior_wrong"
+            " duels_prior_wrong cohort bundle"
+        ),
+        "scalars": (
+            "patient seed t entity_a entity_b two_elbo_true two_elbo_maxent stack_a_true stack_a_maxent cohort bundle"
+        ),
+        "targets": "patient entity_a entity_b likelihood clinical conclusive cohort bundle",
+        "solves": "patient t model solves iterations capped ascended cohort bundle",
+    },
+    rows={
+        "gauge_agreement": "do the closure and the true gauge decide alike?",
+        "gauge_correlation": "how their scores correlate, within duels and pooled over them",
+        "gauge_accuracy": "the accuracy of each",
+    },
+    single=("scalars",),
+)
+TRACKS = ("two_elbo", "stack_a")
+LEAST_PATIENTS = 30
+BOTH = "maxent_vs_true"
+QUARTILES = {"pair_q25": 25, "pair_q50": 50, "pair_q75": 75}
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    *,
+    gauge: Settings,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Read every duel of the chosen patients in both gauges, one random order per seed.
+
+    Returns
+    -------
+    agreement, by (patient, seed, method, t): `agree`, duels on which the two gauges decide alike, of `duels`. Two
+    ties agree; a tie against a decision is one half.
+
+    rounds, by (patient, seed, method, reference, target, t): `right`, duels called right, a tie counting one half, of
+    `duels` with a winner; the same over those that the first entity wins (`_first`) and those that this method and
+    gauge has wrong before any observation (`_prior_wrong`). `reference` is the gauge, empty for `wald`. The target
+    `likelihood` is the sign of D at full observation; `clinical` the entity whose label alone is positive, over
+    conclusive pairs only, and without rows where the cohort has no such pair.
+
+    scalars, by (patient, seed, entity_a, entity_b, t): `two_elbo_*` in nats, `stack_a_*` in [-1, 1], in each gauge.
+
+    targets, by (patient, entity_a, entity_b): `likelihood` and `clinical`, +1 for a, -1 for b, 0 where neither wins;
+    `clinical` is missing where a label is. `conclusive`: in the whole cohort at least 30 patients have exactly one of
+    the two labels (S12).
+
+    solves, by (patient, model, t): what the solves of that round took, over all seeds.
+
+    """
+    rounds = rounds_up_to(gauge.rounds, len(bundle.features))
+    names, chosen = [cohort.patients[p] for p in patients], list(patients)
+    orders = random_orders(bundle.features, names, gauge.seeds)
+    solver = Solver(**dict(inference))
+    paths = gauge_paths(bundle, cohort.values[chosen], orders, rounds, solver=solver, threads=threads)
+    labels = clinical_winners(bundle, cohort)
+    conclusive = (np.abs(labels) == 1).sum(axis=0) >= LEAST_PATIENTS
+    winning: dict[str, NDArray[np.int8]] = {"likelihood": paths.signs["wald", ""][:, 0, -1]}
+    if conclusive.any():
+        winning["clinical"] = np.where(conclusive, np.nan_to_num(labels[chosen]), 0.0).astype(np.int8)
+    by_round = rows_of(patient=names, seed=gauge.seeds, t=range(orders.shape[2] + 1))
+    agreement = []
+    for method in TRACKS:
+        true, closed = paths.signs[method, "true"], paths.signs[method, "maxent"]
+        apart = np.abs(true - closed).sum(axis=3, dtype=np.int64)
+        agree, duels = (true.shape[3] - apart / 2).ravel(), np.int32(true.shape[3])
+        agreement.append(by_round.assign(method=method, agree=agree, duels=duels))
+    right = []
+    for (target, winners), (method, reference) in product(winning.items(), READINGS):
+        signs = paths.signs[method, reference]
+        counts = right_by_kind(signs, winners, signs[:, :, 0])
+        right.append(by_round.assign(method=method, reference=reference, target=target, **counts))
+    scalars = {f"{method}_{reference}": values.ravel() for (method, reference), values in paths.scalars.items()}
+    clinical = pd.array(labels[chosen].ravel(), dtype="Float64").astype("Int8")
+    solves = []
+    for model, kinds in paths.counts.items():
+        sums = dict(zip(COUNTS, kinds.sum(axis=2).reshape(len(COUNTS), -1), strict=True))
+        solves.append(rows_of(patient=names, t=range(orders.shape[2] + 1)).assign(model=model, **sums))
+    return {
+        "agreement": pd.concat(agreement, ignore_index=True),
+        "rounds": pd.concat(right, ignore_index=True),
+        "scalars": duel_rows(bundle.entities, patient=names, seed=gauge.seeds, t=rounds).assign(**scalars),
+        "targets": duel_rows(bundle.entities, patient=names).assign(
+            likelihood=winning["likelihood"].ravel(), clinical=clinical, conclusive=np.tile(conclusive, len(names))
+        ),
+        "solves": pd.concat(solves, ignore_index=True),
+    }
+
+
+def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
+    """(n_patients, Q) +1 or -1 where label a or b alone is positive, 0 where both or neither is, NaN where unknown."""
+    labels, (a, b) = labels_of(bundle, cohort), all_pairs(len(bundle.entities)).T
+    return labels[:, a] - labels[:, b]
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows of the tables of `gauge`, all patients together.
+
+    `gauge_agreement`: `rate` by method and t, over (pair, patient, seed).
+
+    `gauge_correlation`: `correlation` by method and t. The headline is the mean over pairs of Pearson's r within a pair
+    over (patient, seed), n the pairs where it is defined: where one of the two scalars does not vary it is not, and at
+    t = 0 it never is. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min`, `pair_max` are over those pairs (no interval
+    for the extremes, which resampling does not estimate); the variant `pooled` is over all pairs at once, n the tuples.
+
+    `gauge_accuracy`: by method, gauge (`reference`), target and t `accuracy`, also in the stratum `prior_wrong`, tuples
+    that this method and gauge has wrong before any observation, and `balanced_accuracy` over the two sides of a duel;
+    `gap`, the accuracy of the closure less that of the true gauge, resampled together. By target: `majority`, the best
+    constant answer per pair; `prevalence`, the share that the first entity wins; counts of what is left out. Clinical
+    rows are over conclusive pairs alone; where there is none, the counts say so and nothing else is given.
+    """
+    patients = list(tables["targets"]["patient"].unique())
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="gauge")
+    agreement = []
+    for method, table in tables["agreement"].groupby("method", sort=False):
+        share = resampled.share(table, "agree", "duels")
+        agreement.append(share.assign(metric="rate", method=method, reference=BOTH))
+    parts = {
+        "gauge_agreement": agreement,
+        "gauge_correlation": _correlations(tables["scalars"], patients, resampled),
+        "gauge_accuracy": [
+            *_accuracies(tables["rounds"], resampled),
+            *_constants(tables["targets"], patients, resampled),
+        ],
+    }
+    setting = {"allocation": "random", "schedule": "every", "start": "uniform"}
+    made = [summary_rows(name, list(rows), **setting) for name, rows in parts.items()]
+    return pd.concat(made, ignore_index=True)
+
+
+def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+    columns = ["entity_a", "entity_b"]
+    for (t, table), method in product(scalars.groupby("t"), TRACKS):
+        names = [f"{method}_{gauge}" for gauge in ("true", "maxent")]
+        wide = table.pivot(index=["patient", "seed"], columns=columns, values=names).loc[list(patients)]
+        x, y = (wide[name].to_numpy(float).reshape(len(patients), -1, wide[name].shape[1]) for name in names)
+        label: dict[str, Any] = {"metric": "correlation", "method": method, "reference": BOTH, "t": int(str(t))}
+        yield _within_pairs(Moments.of(x, y), resampled).assign(**label)
+        flat = (len(patients), -1, 1)
+        pooled = resampled.statistic(Moments.of(x.reshape(flat), y.reshape(flat)).only, x.size)
+        yield pooled.assign(variant="pooled", **label)
+
+
+def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
+    """The mean over pairs of the correlation within a pair, and how pairs are spread about it."""
+    plain = moments.correlation(np.ones((1, len(moments.n))))[0]
+    defined = ~np.isnan(plain)
+    spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))
+    ends = (plain[defined].min(), plain[defined].max()) if defined.any() else (np.nan, np.nan)
+    extremes = pd.DataFrame({"quantity": ["pair_min", "pair_max"], "value": ends, "n": int(defined.sum())})
+    spread["quantity"] = pd.Series([None, *QUARTILES], dtype="object")
+    return pd.concat([spread, extremes], ignore_index=True)
+
+
+def _mean_and_quartiles(values: Floats) -> Floats:
+    """(R, 4) of each row of (R, Q), over the pairs known in it; NaN where none is."""
+    found, known = np.full((len(values), 1 + len(QUARTILES)), np.nan), ~np.isnan(values).all(axis=1)
+    if known.any():
+        quartiles = percentiles(values[known].T, list(QUARTILES.values()))
+        found[known] = np.vstack([np.nanmean(values[known], axis=1), quartiles]).T
+    return found
+
+
+def _accuracies(rounds: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
+    for target, of_target in rounds.groupby("target", sort=False):
+        every: dict[tuple[str, str], Part] = {}
+        for (method, reference), table in of_target.groupby(["method", "reference"], sort=False):
+            every[str(method), str(reference)] = resampled.part(table, "right", "duels")
+            label = {"method": str(method), "reference": str(reference) or None, "target": str(target)}
+            for rows in resampled.of_duels(table):
+                if "stratum" not in rows or rows["n"].any():
+                    yield rows.assign(**label)
+        for method in [name for name, reference in every if reference == "true"]:
+            gap = by_t(resampled.gap([every[method, "maxent"]], [every[method, "true"]]))
+            yield gap.assign(metric="gap", method=method, reference=BOTH, target=str(target))
+
+
+def _constants(targets: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """Constant answers and what is left out, by target."""
+    likelihood, clinical, conclusive = (
+        targets.pivot(index="patient", columns=["entity_a", "entity_b"], values=column).loc[list(patients)]
+        for column in ("likelihood", "clinical", "conclusive")
+    )
+    labels = clinical.astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+    known, unlabelled = conclusive.to_numpy(bool)[0], np.isnan(labels).all(axis=0)
+    winners: dict[str, Signs] = {
+        "likelihood": likelihood.to_numpy(np.int8),
+        "clinical": np.where(known, np.nan_to_num(labels), 0).astype(np.int8),
+    }
+    ties = {"tied_at_full_observation": ((winners["likelihood"] == 0).sum(), labels.size)}
+    left_out = {
+        "pairs_conclusive": (known.sum(), len(known)),
+        "pairs_inconclusive": ((~known & ~unlabelled).sum(), len(known)),
+        "pairs_without_labels": (unlabelled.sum(), len(known)),
+        "tuples": ((winners["clinical"] != 0).sum(), labels.size),
+        "tuples_inconclusive": ((np.abs(labels[:, ~known]) == 1).sum(), labels.size),
+    }
+    yield count_rows(ties).assign(target="likelihood")
+    yield count_rows(left_out).assign(target="clinical")
+    for target, winner in winners.items():
+        if winner.any():
+            for rows in resampled.constant(winner):
+                yield rows.assign(target=target)

@@ -1,0 +1,330 @@
+"""Scores against the labels that patients really have, by reference of the encoding and by closure.
+
+Two readings of an elicited model are held against the paper's, each on its own and both together: values encoded
+against the cohort instead of the controls, and couplings shared by both classes instead of a contrast between them.
+Every label is a binary task of its own entity. Nothing here is chosen by labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from afa.cohort.cohort import Cohort, with_code
+from afa.errors import BundleError, Fault
+from afa.evaluate.accuracy import Resampled, accuracies, ranking
+from afa.evaluate.inputs import Reference, explicit_references, note
+from afa.evaluate.label_tasks import GREEDY, RANDOM, Task, by_model, followed, label_null, settings_of, tasks_of
+from afa.evaluate.long_tables import groups, joined
+from afa.evaluate.resampling import interval, mean_and_each
+from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.paper.experiments.base import Section, Seeds, Stage
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Inference
+
+
+class Settings(Section):
+    """Scores against the cohort's labels by reference and coupling, beside chance; nothing here is chosen by labels."""
+
+    seeds: Seeds = (0, 1, 2)
+    """random orders along which scores are held against the cohort's labels"""
+    percents: tuple[Annotated[int, Field(gt=0, lt=100)], ...] = Field((5, 10, 25, 50), min_length=1)
+    """shares of an entity's support at which that is done, beside 0 and 100"""
+    thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.5, 0.25, 1.0), min_length=1)
+    """as `encoding.threshold`; the first is the headline, the others show how much it matters"""
+    strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.9, 0.5), min_length=1)
+    """as `closure.strength`, likewise"""
+    permutations: int = Field(20, ge=1)
+    """bundles with shuffled genes, followed as the real one; p is never below 1 / (1 + their number)"""
+    whole_permutations: int = Field(1000, ge=1)
+    """the same at full observation"""
+
+
+COLUMNS = {
+    "labels": "patient entity label cohort bundle",
+    "left_out": "entity cohort bundle",
+    "controls": "reference coupling entity allocation seed control t observed raw calibrated cohort bundle",
+    "null": (
+        "reference coupling entity allocation t permutation auroc balanced_accuracy balanced_accuracy_calibrated"
+        " cohort bundle"
+    ),
+    "scores": "reference coupling variant entity allocation seed patient t observed raw calibrated label cohort bundle",
+    "tasks": (
+        "reference coupling variant entity threshold strength support contraction factor positive negative shift"
+        " cohort bundle"
+    ),
+    "whole": "reference coupling patient entity score cohort bundle",
+}
+STAGE = Stage(
+    inputs=("bundle", "cohort", "by_cohort"),
+    settings=("labels", "inference"),
+    scopes=True,
+    section=Settings,
+    labels=True,
+    tables=COLUMNS,
+    rows={
+        "labels": "how well do scores tell patients with a label from those without, by reference of the "
+        "encoding and by closure?",
+        "controls": "how often are healthy controls told that they have nothing? Where values are encoded against "
+        "controls",
+        "specificity": "does an entity's score follow its own label more than the scores of the others do?",
+        "null": "`labels` with the genes of the bundle shuffled: what any lists of these sizes and signs come to",
+    },
+)
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    by_cohort: Path,
+    *,
+    labels: Settings,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """All that the labels of a cohort say of the scores, by reference and coupling.
+
+    The settings fixed beforehand take every seed and greedy CMI, the grid around them the first seed alone.
+
+    cohort : the cohort of the run; where it is encoded against controls or by ranges that is a reference of its own.
+    by_cohort : a file of `afa cohort by-cohort`, the same patients encoded against themselves at several thresholds;
+    the first of the settings is the headline, as is the first of the strengths. A bundle with features of two values is
+    read as `explicit` alone, on the cohort of the run.
+
+    Returns `scores`, by (setting, entity, allocation, seed, patient, t): `observed` features of the support; `raw`,
+    F_1 - F_0 in nats, whose sign is the paper's decision; `calibrated`, the same less `shift`, the posterior log-odds;
+    `label`. t is 0, each of the percents, and 100: per cent of the support.
+
+    `controls`: the same of healthy controls, each encoded without itself, of every entity, under the settings fixed
+    beforehand whose values are encoded as the cohort's own are: there the right answer is no (F9). No controls, no
+    rows.
+
+    `tasks`, by (setting, entity): `threshold` and `strength`; size of the `support`; `contraction`, beta L^2 of the
+    elicited couplings; `factor`, what shared ones are multiplied by; labels by class; `shift`, F_1 - F_0 at no
+    observation less the prior.
+
+    `whole`: S of every entity at full observation, by (reference, coupling, patient, entity), in nats, of the settings
+    fixed beforehand; no inference in it. `null` of `label_null`. `labels`, by (patient, entity), of the labels that are
+    used; and `left_out`, those of which one class has no patient.
+
+    Raises
+    ------
+    CohortError : the file has other patients or features. BundleError : no setting is left.
+
+    """
+    own: Reference = (cohort.provenance.get("encoding") or {}).get("reference", "controls")
+    cohorts: dict[float | None, Cohort] = {at: with_code(cohort, by_cohort, at) for at in labels.thresholds}
+    if own != "cohort":
+        cohorts[None] = cohort
+    references: list[Reference] = [own, "cohort"] if own != "cohort" else ["cohort"]
+    explicit, closed = explicit_references(bundle), bundle.ternary
+    readable = references if closed else [own]
+    settings = settings_of(readable, labels.thresholds, labels.strengths, explicit, closed=closed)
+    if not settings:
+        expected, step = "probabilities of its values", "encode it as the bundle says"
+        raise BundleError(Fault(f"cohort {cohort.name}", "features of two values", expected, step))
+    solver = Solver(**dict(inference))
+    tasks, left_out = tasks_of(bundle, cohorts, settings)
+    fixed = [setting for setting in settings if not setting.variant]
+
+    def scored(tasks: Sequence[Task]) -> list[pd.DataFrame]:
+        return by_model(tasks, lambda own: followed(own, labels.percents, labels.seeds, solver), threads)
+
+    scores = scored(tasks)
+    apart = [setting for setting in fixed if setting.reference != "cohort"]
+    healthy = scored([task for setting in apart for task in Task.of_controls(setting, bundle, cohort)])
+    found = {
+        "scores": scores,
+        "controls": [part.rename(columns={"patient": "control"}) for part in healthy],
+        "whole": [setting.at_full_observation(bundle, cohorts[setting.threshold]) for setting in fixed],
+        "null": label_null(
+            [task for task in tasks if not task.setting.variant],
+            labels.percents,
+            labels.seeds[0],
+            labels.permutations,
+            labels.whole_permutations,
+            solver,
+            threads,
+        ),
+        "labels": [
+            pd.DataFrame({"patient": task.patients, "entity": entity, "label": task.positive.astype(np.int8)})
+            for entity, task in {task.entity: task for task in tasks}.items()
+        ],
+    }
+    tables = {name: joined(parts, COLUMNS[name].split()[:-2]) for name, parts in found.items()}
+    rows = [task.row(part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
+    tables["tasks"] = pd.DataFrame(rows, columns=COLUMNS["tasks"].split()[:-2])
+    tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
+    if not len(cohort.controls):
+        note("no controls are held against the scores: none is encoded in this cohort")
+    for entity in left_out:
+        note(f"label {entity} is left out: all patients have the same")
+    return tables
+
+
+HELD = {
+    "auroc": ("auroc", "two_elbo"),
+    "balanced_accuracy": ("balanced_accuracy", "two_elbo"),
+    "balanced_accuracy_calibrated": ("balanced_accuracy", "posterior"),
+}
+"""Metric and method of each column of the null."""
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
+
+    The headline rows are means over the labels; rows with an `entity` one label; variants `threshold`, `strength` and
+    `threshold_at_strength_...`, with the number as level, the grid around what was fixed. The sign of `two_elbo` is the
+    paper's decision, `posterior` the side of one half that the probability is on; AUROC and average precision are the
+    same for both.
+    """
+    labels = tables["labels"]
+    sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
+    used, left_out = labels["entity"].nunique(), len(tables["left_out"])
+    counts = count_rows({"labels": (used, used + left_out), "labels_of_one_class": (left_out, used + left_out)})
+    rows = [(counts, {}), *_beside(labels, sample), *_metrics(tables["scores"], sample)]
+    found = [summary_rows("labels", labelled(rows).assign(target="clinical"))]
+    if len(tables["controls"]):
+        found.append(summary_rows("controls", _controls(tables["controls"], bootstrap)))
+    if len(tables["tasks"]):
+        specificity = _specificity(tables["whole"], labels, sample)
+        found.append(summary_rows("specificity", specificity.assign(target="clinical", method="wald", t=100)))
+        null = _null(tables["null"], tables["scores"], bootstrap.confidence)
+        found.append(summary_rows("null", null.assign(target="clinical", start="uniform")))
+    return pd.concat(found, ignore_index=True)
+
+
+def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
+    """Prevalence of each label, and the share that the better constant answer has right."""
+    prevalence, sizes = dict[str, Floats](), dict[str, int]()
+    for name, part in groups(labels, "entity"):
+        weights = sample.drawn(part["patient"])
+        prevalence[name] = weights @ part["label"].to_numpy(dtype=float) / weights.sum(axis=1)
+        sizes[name] = len(part)
+    majority = {name: share if share[0] >= 0.5 else 1 - share for name, share in prevalence.items()}
+    shown = {"prevalence": prevalence, "majority": majority} if sizes else {}
+    return [
+        (mean_and_each(values, sizes, confidence=sample.confidence), {"metric": metric})
+        for metric, values in shown.items()
+    ]
+
+
+def _named(variant: str) -> tuple[str, float]:
+    """`variant` and `level` in the summary of a setting of the grid around what was fixed.
+
+    >>> _named("threshold=1 strength=0.5")
+    ('threshold_at_strength_0.5', 1.0)
+    """
+    first, _, other = variant.partition(" ")
+    name, _, level = first.partition("=")
+    return f"{name}_at_{other.replace('=', '_')}" if other else name, float(level)
+
+
+def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
+    """Every metric by setting, order and t: runs of one order are averaged, then labels."""
+    by = ["reference", "coupling", "variant", "allocation", "t"]
+    for (reference, coupling, variant, allocation, t), part in groups(scores, *by):
+        by_entity = dict(groups(part, "entity"))
+        found: dict[tuple[str, str], dict[str, Floats]] = {}
+        for name, own in by_entity.items():
+            each = [measured(run, sample.drawn(run["patient"])) for _, run in groups(own, "seed")]
+            for column in each[0]:
+                found.setdefault(column, {})[name] = np.mean([values[column] for values in each], axis=0)
+        sizes = {name: len(own) for name, own in by_entity.items()}
+        for (metric, method), values in found.items():
+            lines = mean_and_each(values, sizes, confidence=sample.confidence)
+            if variant:
+                name, level = _named(variant)
+                lines = lines[lines["entity"].isna()].assign(variant=name, level=level)
+            keys = {"metric": metric, "method": method, "reference": reference, "coupling": coupling}
+            order = {"allocation": allocation, "gain": "cmi" if allocation == GREEDY else None, "start": "uniform"}
+            yield lines, {**keys, **order, "t": t}
+
+
+def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Specificity among the healthy, by setting, order and t: the mean over entities, and each entity."""
+    held = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
+    sample = Resampled.of(held["patient"].unique(), **dict(bootstrap), purpose="labels")
+    rows = labelled(_metrics(held, sample))
+    return rows[rows["metric"] == "specificity"]
+
+
+def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
+    """By (metric, method): the value of some rows of `scores` under each row of the weights."""
+    positive = run["label"].to_numpy() == 1
+    area, precision = ranking(run["raw"].to_numpy(), positive, weights)
+    found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
+    for method, column in (("two_elbo", "raw"), ("posterior", "calibrated")):
+        decided = accuracies(run[column].to_numpy(), positive, weights)
+        found |= {(metric, method): shares for metric, shares in decided._asdict().items()}
+    return found
+
+
+def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
+    """AUROC of an entity's own score against its label, beside those of the other entities, at full observation.
+
+    `auroc`: of the own score; variant `best_other`: of the best of the others, chosen on these same patients; variant
+    `mean_of_others`. `gap`: the own less the mean of the others. `rank`: of the own, 1 the best of `n`.
+    """
+    tables = []
+    for (reference, coupling), part in groups(whole, "reference", "coupling"):
+        scores = part.pivot(index="patient", columns="entity", values="score")
+        found: dict[tuple[str, str | None], dict[str, Floats]] = {}
+        for name, known in groups(labels, "entity"):
+            drawn = sample.drawn(known["patient"])
+            positive = known["label"].to_numpy() == 1
+            table = scores.loc[list(known["patient"])]
+            areas = {entity: ranking(table[entity].to_numpy(), positive, drawn)[0] for entity in table}
+            own = areas.pop(name)
+            others = np.array(list(areas.values())) if areas else np.full((1, len(own)), np.nan)
+            values = {
+                ("auroc", None): own,
+                ("auroc", "best_other"): others[int(np.argmax(others[:, 0]))],
+                ("auroc", "mean_of_others"): others.mean(axis=0),
+                ("gap", None): own - others.mean(axis=0),
+                ("rank", None): 1 + (others > own).sum(axis=0) + (others == own).sum(axis=0) / 2,
+            }
+            for column, value in values.items():
+                found.setdefault(column, {})[name] = value
+        for (metric, variant), by_label in found.items():
+            lines = mean_and_each(by_label, dict.fromkeys(by_label, 0), confidence=sample.confidence)
+            lines = lines.assign(n=scores.shape[1], variant=variant)
+            tables.append(lines.assign(metric=metric, reference=reference, coupling=coupling))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
+    """What shuffled bundles come to, and how often they come to as much as the real one does on the same order.
+
+    value, low, high : mean and quantiles over permutations. `p_value`, with its metric as `quantity`:
+    (1 + shuffled bundles that are no worse) / (1 + all of them).
+    """
+    first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
+    chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]
+    keys, tables = ["reference", "coupling", "allocation", "t"], []
+    by_key = dict(groups(chosen, *keys))
+    for key, part in groups(null, *keys):
+        labels = dict(zip(keys, key, strict=True)) | {"gain": "cmi" if key[2] == GREEDY else None}
+        own = {entity: measured(run, np.ones((1, len(run)))) for entity, run in groups(by_key[key], "entity")}
+        wide = part.pivot(index="permutation", columns="entity", values=list(HELD))
+        for column, (metric, method) in HELD.items():
+            real = {name: float(values[metric, method][0]) for name, values in own.items()}
+            by_label = wide.loc[:, [(column, name) for name in real]].to_numpy()
+            every = np.column_stack([by_label.mean(axis=1), by_label])
+            low, high = interval(every, confidence=confidence)
+            reached = every >= np.append(np.mean(list(real.values())), list(real.values())) - 1e-12
+            spread = {"value": every.mean(axis=0), "low": low, "high": high, "metric": metric}
+            chance = {"value": (1 + reached.sum(axis=0)) / (1 + len(every)), "metric": "p_value"}
+            for rows, quantity in ((spread, None), (chance, metric)):
+                table = pd.DataFrame({"entity": [None, *real], **rows}).assign(quantity=quantity, **labels)
+                tables.append(table.assign(n=len(every), method=method))
+    return pd.concat(tables, ignore_index=True)

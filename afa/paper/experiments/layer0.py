@@ -1,0 +1,298 @@
+"""Layer 0 on a bundle and a cohort: how much each rule removes, and how much of that full observation contradicts.
+
+And what it gains for the first choices. Both sides of this lift are followed with all entities, and read out by
+`linearity` over all duels: they differ in the order in which features come, and in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.paths import first_signs
+from afa.evaluate.accuracy import Part, Resampled, by_t, right_of
+from afa.evaluate.inputs import each_in_threads, final_differences, top_k_size
+from afa.evaluate.long_tables import rows_of
+from afa.evaluate.summary import Labelled, labelled, summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.paper.experiments.base import LAYER0, Stage
+from afa.planner.cluster import paper_clusters, parameters
+from afa.planner.layer0 import (
+    CRITERIA,
+    RULES,
+    SOUND,
+    Partition,
+    centroid_certificates,
+    completion_bounds,
+    partition,
+    sound_certificates,
+)
+from afa.scores.copeland import ranking
+from afa.scores.preference import tie_of
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Inference, Layer0
+
+STAGE = Stage(
+    settings=("layer0.clusters", "top_k", "inference"),
+    duels=True,
+    tables={
+        **LAYER0,
+        "layer0": (
+            "cohort bundle n_clusters paper criterion rule entities needed most_dominators clusters_out"
+            " entities_out contradicted"
+        ),
+    },
+    rows={
+        "layer0_bundle": "what Layer 0 removes on the bundle, how many certificates are false, and what it adds to "
+        "`greedy`"
+    },
+)
+METHOD = {"f1": "wald", "f2": "stack_a", "sound": "wald"}
+ELIMINATION = ["criterion", "rule"]
+FOLLOWED = {
+    "method": "linearity",
+    "guide": "linearity",
+    "gain": "cmi",
+    "allocation": "greedy",
+    "schedule": "every",
+    "target": "likelihood",
+    "start": "uniform",
+}
+"""How the acquisition behind `gap` and `accuracy` was done and read out."""
+ROUNDS = 10
+Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
+"""By number of clusters, criterion and rule, the names of the entities that Layer 0 eliminates."""
+
+
+def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
+    """Layer 0 at each of these numbers of clusters and at the paper's, checked on every patient.
+
+    Numbers above that of the entities are left out. A variant is (criterion, rule): `f1` and `f2` with the paper's
+    centroid score, each by `n_minus_k` and by `k` dominating entities, and `sound` by `k`. Returns four tables, each
+    with the columns `cohort` and `bundle`.
+
+    `layer0`, by (n_clusters, criterion, rule): whether that is the `paper`'s number; `entities` in all; `needed`
+    dominating ones and the `most_dominators` that any entity has; `clusters_out`, `entities_out`; `contradicted`,
+    certificates that some patient's full observation contradicts.
+
+    `patients`, by (n_clusters, criterion, rule, patient): `certificates`, entities said to be out of the top-k, and
+    `false_certificates`, those of them in it; `duels`, dominations of entities that have a winner at full observation,
+    and `false_duels`, those that the other one wins.
+
+    `clusters`, by (n_clusters, cluster), the cluster named by its first member: `members`, their number; `radius` and
+    `spread`, the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged` of the centroid;
+    `contraction`; `eligible_f2` and `lipschitz_f2` (missing where not eligible); of all clusters together `gap`, the
+    smallest l1 distance between centroids, `separation`, the gap over the largest radius, and `within` and `between`,
+    the two sides of the activation condition. Distances are in nats, as potentials are.
+
+    `lift` is that of `layer0_lift`, for the entities that each variant removes at each number of clusters.
+    """
+    n, k, solver = len(bundle.entities), top_k_size(bundle, top_k), Solver(**dict(inference))
+    counts = sorted({count for count in (*layer0.clusters, paper_clusters(n)) if count <= n})
+    tables = layer0_tables(bundle, cohort, counts, k=k, solver=solver)
+    tables["layer0"]["paper"] = tables["layer0"]["n_clusters"] == paper_clusters(n)
+    return tables
+
+
+def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
+    """(P, N) whether an entity is among the k best of each patient by Copeland (decisions.md S6), energy (P, N)."""
+    tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
+    best = [ranking(scores[:, None] - scores[None, :], bundle.entities, tie=tie)[:k] for scores in energy]
+    return np.array([np.isin(bundle.entities, names) for names in best])
+
+
+def layer0_tables(
+    bundle: Bundle, cohort: Cohort, counts: Sequence[int], *, k: int, solver: Solver, threads: int | None = 1
+) -> dict[str, pd.DataFrame]:
+    """The tables of `run` at exactly these numbers of clusters, without its column `paper`.
+
+    Raises `PlannerError` where k is not below the number of entities.
+    """
+    entities, energy = parameters(bundle), bundle.energies(cohort.values)
+    top, tie = top_k(bundle, energy, k), tie_of([bundle.mrf(entity) for entity in bundle.entities])
+    sound = sound_certificates(entities, k, bounds=completion_bounds(bundle))
+    variants, patients, clusters = [], [], []
+    removed: dict[tuple[int, str, str], tuple[str, ...]] = {}
+    for count in counts:
+        parted = partition(entities, count, solver=solver)
+        clusters.append(_cluster_table(parted))
+        of_centroids = [
+            (criterion, rule, centroid_certificates(parted, k, criterion=criterion, rule=rule))
+            for criterion, rule in product(CRITERIA, RULES)
+        ]
+        for criterion, rule, certificates in (*of_centroids, (SOUND, "k", sound)):
+            keys: dict[str, Any] = {"n_clusters": count, "criterion": criterion, "rule": rule}
+            out, (better, worse) = certificates.out, np.nonzero(certificates.beats)
+            lead = energy[:, better] - energy[:, worse]
+            of_all = {
+                "entities": len(out),
+                "needed": certificates.needed,
+                "most_dominators": int(certificates.dominators.max()),
+                "clusters_out": int(certificates.clusters_out(parted.label).sum()),
+                "entities_out": int(out.sum()),
+                "contradicted": int((top.any(axis=0) & out).sum()),
+            }
+            of_patients = {
+                "patient": cohort.patients,
+                "certificates": int(out.sum()),
+                "false_certificates": (top & out).sum(axis=1),
+                "duels": (np.abs(lead) > tie).sum(axis=1),
+                "false_duels": (lead < -tie).sum(axis=1),
+            }
+            variants.append(keys | of_all)
+            patients.append(pd.DataFrame(of_patients).assign(**keys))
+            removed[count, criterion, rule] = certificates.eliminated
+    tables = {
+        "layer0": pd.DataFrame(variants),
+        "patients": pd.concat(patients, ignore_index=True),
+        "clusters": pd.concat(clusters, ignore_index=True),
+        "lift": layer0_lift(bundle, cohort, removed, solver=solver, threads=threads),
+    }
+    return {name: table.assign(cohort=cohort.name, bundle=bundle.name) for name, table in tables.items()}
+
+
+def _cluster_table(parted: Partition) -> pd.DataFrame:
+    within, between = parted.activation
+    alike = ("radius", "spread", "score", "converged", "contraction")
+    table = pd.DataFrame({name: [getattr(cluster, name) for cluster in parted.clusters] for name in alike})
+    constants = pd.Series([cluster.lipschitz("f2") for cluster in parted.clusters], dtype="float64")
+    return table.assign(
+        n_clusters=len(table),
+        cluster=[cluster.members[0] for cluster in parted.clusters],
+        members=[len(cluster.members) for cluster in parted.clusters],
+        eligible_f2=constants.notna(),
+        lipschitz_f2=constants,
+        gap=parted.gap,
+        separation=parted.separation,
+        within=within,
+        between=between,
+    )
+
+
+def layer0_lift(
+    bundle: Bundle,
+    cohort: Cohort,
+    removed: Removed,
+    *,
+    rounds: int = ROUNDS,
+    solver: Solver | None = None,
+    threads: int | None = 1,
+) -> pd.DataFrame:
+    """Right calls of all duels after t = 0 to `rounds` observations, with the entities removed and with all.
+
+    removed : by number of clusters, criterion and rule the names of the entities that Layer 0 eliminates.
+    Returns by (n_clusters, criterion, rule, patient, t): `right`, calls in the order that `greedy` chooses for the
+    entities left, a tie counting one half, `right_greedy`, in the order that it chooses for all, and `duels` with a
+    winner at full observation (decisions.md S11).
+    """
+    rounds = min(rounds, len(bundle.features))
+    target = np.sign(final_differences(bundle, cohort.values)).astype(np.int8)
+
+    def calls_without(names: tuple[str, ...]) -> Part:
+        left = [name for name in bundle.entities if name not in names]
+        looked_at = bundle.restrict_entities(left) if names else bundle
+        signs = first_signs(bundle, looked_at, cohort.values, rounds, solver=solver)
+        return right_of(np.moveaxis(signs, 1, 2), target, np.ones(target.shape, dtype=np.bool_))
+
+    distinct = list(dict.fromkeys([(), *removed.values()]))
+    found = dict(zip(distinct, each_in_threads(calls_without, distinct, threads), strict=True))
+    everyone, _ = found[()]
+    tables = []
+    for (n_clusters, criterion, rule), names in removed.items():
+        right, duels = found[names]
+        table = rows_of(patient=cohort.patients, t=range(rounds + 1))
+        keys: dict[str, Any] = {"n_clusters": n_clusters, "criterion": criterion, "rule": rule}
+        counts = {"right": right.ravel(), "right_greedy": everyone.ravel(), "duels": duels.ravel().astype(np.int64)}
+        tables.append(table.assign(**keys, **counts))
+    return pd.concat(tables, ignore_index=True)
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `layer0_bundle` of the tables: the paper's number of clusters, then each.
+
+    The headline is the paper's number of clusters; the variant `clusters` is the sweep, `level` their number.
+    `reference` is criterion and rule. By these: `count`, clusters removed of `n`, and `entities`; `rate`, share of the
+    certificates of all patients that are false; `harmed`, patients who lose an entity of their top-k; `contradicted`,
+    certificates that some patient contradicts; `duels`, dominations that the other side wins. Per number of clusters
+    `rate` of `f2_eligible`, the largest `contraction`, and in `nats` the two sides of separation and of activation.
+    By t also the `accuracy` of `greedy` on all duels, which knows no clusters, and the `gap` to it of `greedy` on the
+    entities that criterion and rule leave.
+    """
+    layer0 = tables["layer0"]
+    resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_bundle")
+    paper = layer0.loc[layer0["paper"], "n_clusters"].iloc[0]
+    sweep = [(count, {"variant": "clusters", "level": count}) for count in dict.fromkeys(layer0["n_clusters"])]
+    rows: list[Labelled] = []
+    for count, label in [(paper, {}), *sweep]:
+        chosen = where(tables, "n_clusters", count)
+        rows += [(table, label) for table in (*removal(chosen, resampled), geometry(chosen["clusters"]))]
+    rows.append((greedy_accuracy(where(tables, "n_clusters", paper)["lift"], resampled), {}))
+    return summary_rows("layer0_bundle", labelled(rows))
+
+
+def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dict[str, pd.DataFrame]:
+    return {name: tables[name][tables[name][column] == value] for name in ("layer0", "patients", "clusters", "lift")}
+
+
+def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
+    """What is removed, what of that is wrong, and what it adds to `greedy` by t; intervals over patients."""
+    summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
+    total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
+    contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)
+    for metric, quantity, value, n in (
+        ("count", None, total["clusters_out"], total["n_clusters"]),
+        ("count", "entities", total["entities_out"], total["entities"]),
+        ("rate", "contradicted", contradicted, total["entities_out"]),
+    ):
+        yield named(total[ELIMINATION].assign(metric=metric, quantity=quantity, value=value, n=n))
+    patients = tables["patients"].assign(harmed=tables["patients"]["false_certificates"] > 0, one=1)
+    for (criterion, rule), each in patients.groupby(ELIMINATION, sort=False):
+        for quantity, false, of in (
+            (None, "false_certificates", "certificates"),
+            ("harmed", "harmed", "one"),
+            ("duels", "false_duels", "duels"),
+        ):
+            share = resampled.share(each, false, of, by=None).assign(metric="rate", quantity=quantity)
+            yield named(share.assign(criterion=str(criterion), rule=str(rule)))
+    for (criterion, rule), each in tables["lift"].groupby(ELIMINATION, sort=False):
+        gap = resampled.gap(_calls(each, "right", resampled), _calls(each, "right_greedy", resampled))
+        yield by_t(gap).assign(metric="gap", reference=f"{criterion}_{rule}", **FOLLOWED)
+
+
+def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
+    """What both conditions of Layer 0 rest on: contraction for `f2`, and distances within and between clusters."""
+    rows = [
+        ("rate", "f2_eligible", clusters["eligible_f2"].mean()),
+        ("contraction", None, clusters["contraction"].max()),
+        ("nats", "centroid_gap", clusters["gap"].iloc[0]),
+        ("nats", "largest_radius", clusters["radius"].max()),
+        ("nats", "within", clusters["within"].iloc[0]),
+        ("nats", "between", clusters["between"].iloc[0]),
+    ]
+    return pd.DataFrame(rows, columns=["metric", "quantity", "value"]).assign(n=len(clusters))
+
+
+def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
+    """Sign accuracy of `greedy` by t, which is the same beside every criterion and rule."""
+    one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
+    return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
+
+
+def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
+    """Of each configuration the right calls and the duels, (P, T) each."""
+    return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
+
+
+def named(rows: pd.DataFrame) -> pd.DataFrame:
+    """`method` and `reference` in the place of criterion and rule."""
+    reference = rows["criterion"].str.cat(rows["rule"], sep="_")
+    return rows.assign(method=rows["criterion"].map(METHOD), reference=reference).drop(columns=ELIMINATION)

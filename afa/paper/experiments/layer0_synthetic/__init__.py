@@ -1,0 +1,97 @@
+"""Layer 0 on synthetic entities, and what it adds to `greedy` there (tab:layer0_synthetic)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from afa.evaluate.accuracy import Resampled
+from afa.evaluate.summary import Labelled, labelled, summary_rows
+from afa.inference.meanfield import Solver
+from afa.paper.experiments import layer0 as on_bundle
+from afa.paper.experiments.base import LAYER0, Stage
+from afa.paper.experiments.layer0_synthetic.portfolio import (
+    Configuration,
+    load_portfolio,
+    simulated_bundle,
+    simulated_cohort,
+)
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Inference, Layer0
+
+STAGE = Stage(
+    inputs=("portfolio",),
+    settings=("layer0.simulated", "inference"),
+    tables={
+        "clusters": LAYER0["clusters"],
+        "configurations": "bundle letter story entities features patients printed_separation",
+        "layer0": LAYER0["layer0"],
+        "lift": LAYER0["lift"],
+        "patients": LAYER0["patients"],
+    },
+    rows={"layer0_synthetic": "the same on synthetic entities"},
+)
+K = 5
+"""Size of the top set."""
+
+
+def run(
+    portfolio: Path, *, layer0: Layer0, inference: Inference, threads: int | None = None
+) -> dict[str, pd.DataFrame]:
+    """The tables of `layer0_portfolio`; portfolio : a file such as `config/portfolio.yaml`."""
+    solver = Solver(**dict(inference))
+    return layer0_portfolio(load_portfolio(portfolio), n_patients=layer0.simulated, solver=solver, threads=threads)
+
+
+def layer0_portfolio(
+    configurations: Sequence[Configuration], *, n_patients: int, solver: Solver, threads: int | None = None
+) -> dict[str, pd.DataFrame]:
+    """Layer 0 on synthetic entities, each configuration in as many clusters as it was made of (tab:layer0_synthetic).
+
+    The tables of `layer0_tables` for the top 5, `bundle` and `cohort` being the configuration's name, and
+    `configurations`, by `bundle`: `letter`, `story`, `entities`, `features`, `patients`, the `printed_separation` that
+    the spread was solved for.
+    """
+    parts: list[dict[str, pd.DataFrame]] = []
+    for config in configurations:
+        bundle = simulated_bundle(config)
+        cohort = simulated_cohort(config, bundle, n_patients)
+        tables = on_bundle.layer0_tables(bundle, cohort, [len(config.sizes)], k=K, solver=solver, threads=threads)
+        made = {
+            "bundle": config.name,
+            "letter": config.letter,
+            "story": config.story,
+            "entities": len(bundle.entities),
+            "features": len(bundle.features),
+            "patients": n_patients,
+            "printed_separation": config.separation,
+        }
+        tables["configurations"] = pd.DataFrame([made])
+        parts.append(tables)
+    return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `layer0_synthetic` of the tables of `layer0_portfolio`: all configurations, then each.
+
+    As `layer0_bundle`, `stratum` being the configuration; the headline adds up all of them, and `configurations` counts
+    those in which something is removed. By t also the `accuracy` of `greedy` on all duels, and the `gap` to it of
+    `greedy` on the entities that are left; the headline is a mean over configurations.
+    """
+    layer0 = tables["layer0"]
+    resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")
+    firing = layer0.assign(fired=layer0["clusters_out"] > 0).groupby(on_bundle.ELIMINATION, sort=False)["fired"]
+    fired = firing.agg(value="sum", n="size").reset_index().assign(metric="count", quantity="configurations")
+    rows: list[Labelled] = [(on_bundle.named(fired), {})]
+    configs = {config: on_bundle.where(tables, "bundle", config) for config in dict.fromkeys(layer0["bundle"])}
+    for config, chosen in {None: tables, **configs}.items():
+        label = {"stratum": config}
+        rows += [(table, label) for table in on_bundle.removal(chosen, resampled)]
+        if config is not None:
+            rows.append((on_bundle.geometry(chosen["clusters"]), label))
+        rows.append((on_bundle.greedy_accuracy(chosen["lift"], resampled), label))
+    return summary_rows("layer0_synthetic", labelled(rows))

@@ -1,0 +1,348 @@
+"""Synthetic entities and patients for Layer 0: six generative stories, each a documented simulator.
+
+A story makes the potentials of clustered entities, which have no priors; patients are exact draws from these models.
+The numbers of each configuration stand in `config/portfolio.yaml`, whose head says what they are and how they were
+fixed; each story has a class of its own, whose fields are the numbers that it uses (tab:layer0_synthetic).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationInfo
+
+from afa.cohort.cohort import Cohort
+from afa.errors import ConfigError, Fault
+from afa.inference.exact import sample
+from afa.io.yamlfile import check_model, read_mapping
+from afa.model.bundle import Bundle
+from afa.model.bundle.format import Potentials
+from afa.model.bundle.model import packed_couplings
+from afa.model.mrf import Floats
+from afa.model.orders import generator_of
+from afa.paper.experiments.base import Name
+from afa.planner.cluster import parameters
+
+
+def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
+    """Checks a value against that of an earlier field, where that one is right."""
+
+    def check(value: Any, others: ValidationInfo) -> Any:
+        if key in others.data and not holds(value, others.data[key]):
+            raise ValueError(should)
+        return value
+
+    return AfterValidator(check)
+
+
+AmongEntities = _against("sizes", lambda n, sizes: n <= sum(sizes), "no more than the entities of all clusters")
+AmongMarkers = _against("markers", operator.le, "no more than the markers")
+OfEveryCluster = _against("sizes", lambda supports, sizes: len(supports) == len(sizes), "one number for each cluster")
+Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
+Several = Annotated[int, Field(ge=2)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Configuration(BaseModel):
+    """What all stories have.
+
+    name, letter, story : as the paper prints them. separation : its printed separation ratio. sizes : entities of each
+    cluster. effect : unary potential in nats. spread : scale of what sets entities apart from their cluster, in nats.
+    n_true, loyalty : true entities of a patient, and the probability that each after the first is of the first one's
+    cluster.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: Name
+    letter: str = Field(pattern=r"^[A-Z]$")
+    story: str
+    separation: PositiveFloat
+    sizes: Sizes
+    effect: PositiveFloat
+    spread: PositiveFloat
+    n_true: Annotated[PositiveInt, AmongEntities]
+    loyalty: Share
+
+    @property
+    def home(self) -> NDArray[np.int64]:
+        """(N,) the cluster that each entity was made in."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes).astype(np.int64)
+
+
+class Graded(Configuration):
+    """Clusters of different strength. potency : of the weakest and the strongest, as multiples of `effect`."""
+
+    potency: tuple[PositiveFloat, PositiveFloat]
+
+    @property
+    def potencies(self) -> Floats:
+        """(C,) multiples of `effect`, evenly between the two."""
+        return np.linspace(*self.potency, len(self.sizes))
+
+
+class Coupled(Configuration):
+    """Features on rings. coupling, reach : potential in nats between features at most `reach` apart on a ring."""
+
+    coupling: PositiveFloat
+    reach: PositiveInt
+
+
+class Blocks(Graded, Coupled):
+    """block : features of a cluster's own."""
+
+    block: Several
+
+
+class SharedBlocks(Blocks):
+    """shared : features that all clusters share or, in two orders, those of both orders together."""
+
+    shared: PositiveInt
+
+
+class StrainIdentification(Graded):
+    """markers : features, all of every cluster. private : markers at which an entity departs from its cluster."""
+
+    markers: PositiveInt
+    private: Annotated[PositiveInt, AmongMarkers]
+
+
+class Composition(Graded, Coupled):
+    """features : of all components. spread : here the share of an entity that is not of its own component."""
+
+    features: Several
+    spread: Share
+
+
+class BlobAndOutliers(Coupled):
+    """supports : features of each cluster, the blob first. positive_share : of the potentials, how many are above 0."""
+
+    supports: Annotated[tuple[Several, ...], OfEveryCluster]
+    positive_share: Share
+
+
+def load_portfolio(path: str | Path) -> tuple[Configuration, ...]:
+    """Read and check a portfolio, its configurations in the file's order; all faults at once, as a `ConfigError`."""
+    configurations, faults = [], list[Fault]()
+    for name, entry in read_mapping(path).items():
+        try:
+            configurations.append(_configuration(name, entry, f"{path}, {name}"))
+        except ConfigError as error:
+            faults += error.faults
+    if faults:
+        raise ConfigError(faults)
+    return tuple(configurations)
+
+
+def _configuration(name: str, entry: Any, where: str) -> Configuration:
+    if not isinstance(entry, dict):
+        found = "nothing" if entry is None else f"a {type(entry).__name__}"
+        raise ConfigError(Fault(where, found, "the keys of a configuration", "write them below its name"))
+    if "name" in entry:
+        raise ConfigError(Fault(f"{where}, key name", "a second name", "the one above", "remove it"))
+    story = entry.get("story")
+    if not isinstance(story, str) or story not in STORIES:
+        raise ConfigError(Fault(f"{where}, key story", repr(story)[:80], " or ".join(STORIES), "choose one of these"))
+    return check_model({"name": name, **entry}, STORIES[story][0], where)
+
+
+N_PATIENTS = 200
+Edges = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Potentials of N entities on common edges: unary (N, M), edges (E, 2), the lower feature first, weight (N, E)."""
+
+    unary: Floats
+    edges: Edges
+    weight: Floats
+
+
+def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
+    """Families of drugs: targets of their own, a stress response common to all, off-target effects anywhere.
+
+    A family moves `block` targets by its potency, in signs of its own, and all families move the `shared` stress
+    features by half the effect. Each drug adds normal off-target effects to all features.
+    """
+    centre = _own_blocks(config, draw, shared=config.shared)
+    coherent = np.sign(centre)
+    centre[:, -config.shared :] = 0.5 * config.effect * draw.choice([-1.0, 1.0], config.shared)
+    off_target = config.spread * draw.standard_normal((len(config.home), centre.shape[1]))
+    return _coupled(config, centre[config.home] + off_target, coherent)
+
+
+def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
+    """Gene sets enriched in one pathway module each: strong effects on the module, slight differences inside it.
+
+    The members of a module differ by uniform amounts on the module's own features alone; couplings are weak.
+    """
+    centre = _own_blocks(config, draw)
+    own = (centre != 0)[config.home]
+    differences = config.spread * draw.uniform(-1, 1, own.shape) * own
+    return _coupled(config, centre[config.home] + differences, np.sign(centre))
+
+
+def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> Model:
+    """Lineages of strains: one allele at every marker, and a few private markers where a strain departs from it.
+
+    Markers are independent. Each strain weakens or strengthens its lineage's effect at `private` markers of its own.
+    """
+    alleles = draw.choice([-1.0, 1.0], (len(config.sizes), config.markers))
+    unary = (config.effect * config.potencies[:, None] * alleles)[config.home]
+    for strain in range(len(unary)):
+        private = draw.choice(config.markers, config.private, replace=False)
+        unary[strain, private] += config.spread * draw.choice([-1.0, 1.0], config.private)
+    return Model(unary, np.empty((0, 2), dtype=np.int64), np.empty((len(unary), 0)))
+
+
+def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
+    """Families in two orders: siblings share the features of their order and have a block of their own.
+
+    The first half of the families (rounded up) is of the first order. Entities differ by normal amounts on all features
+    that their family uses. The features of both orders are the last `shared`, one half each.
+    """
+    centre = _own_blocks(config, draw, shared=config.shared)
+    coherent = np.sign(centre)
+    order_of = (np.arange(len(config.sizes)) >= (len(config.sizes) + 1) // 2).astype(int)
+    of_order = np.array_split(np.arange(centre.shape[1] - config.shared, centre.shape[1]), 2)
+    signs = draw.choice([-1.0, 1.0], centre.shape[1])
+    for family, order in enumerate(order_of):
+        centre[family, of_order[order]] = config.effect * signs[of_order[order]]
+    used = (centre != 0)[config.home]
+    unary = centre[config.home] + config.spread * draw.standard_normal(used.shape) * used
+    return _coupled(config, unary, coherent)
+
+
+def composition(config: Composition, draw: np.random.Generator) -> Model:
+    """Mixtures of common components, each dense on all features: entities lie in a simplex, not in clusters.
+
+    An entity takes the share 1 - spread from the component of its group and divides the rest over all components by a
+    flat Dirichlet draw. Components have normal potentials, and couplings along a ring of their own strength.
+    """
+    n_components = len(config.sizes)
+    components = config.effect * config.potencies[:, None] * draw.standard_normal((n_components, config.features))
+    edges = _ring(np.arange(config.features), config.reach)
+    strengths = config.coupling * draw.uniform(-1, 1, (n_components, len(edges)))
+    rest = draw.dirichlet(np.ones(n_components), len(config.home))
+    share = (1 - config.spread) * np.eye(n_components)[config.home] + config.spread * rest
+    return Model(share @ components, edges, share @ strengths)
+
+
+def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
+    """The geometry said to defeat Layer 0 on IBD: one large blob and single outliers, potentials as elicited.
+
+    The first cluster is the blob: all on one support with potentials of +-`effect`, mostly positive, and each feature
+    coupled to those at most `reach` away by +-`coupling`, mostly positive; members differ by normal amounts on all of
+    these. Every outlier has a support of its own, made likewise.
+    """
+    starts = np.concatenate([[0], np.cumsum(config.supports)])
+    blocks = [np.arange(first, last) for first, last in pairwise(starts)]
+    rings = [_ring(block, config.reach) for block in blocks]
+    edges = np.concatenate(rings)
+    owner = np.repeat(np.arange(len(rings)), [len(ring) for ring in rings])
+    unary = np.zeros((len(config.home), starts[-1]))
+    weight = np.zeros((len(config.home), len(edges)))
+    for cluster, block in enumerate(blocks):
+        members = config.home == cluster
+        unary[np.ix_(members, block)] = config.effect * _signs(len(block), config.positive_share, draw)
+        held = np.flatnonzero(owner == cluster)
+        weight[np.ix_(members, held)] = config.coupling * _signs(len(held), config.positive_share, draw)
+    blob = (config.home == 0)[:, None]
+    unary += config.spread * draw.standard_normal(unary.shape) * (blob & (unary != 0))
+    weight += config.spread * draw.standard_normal(weight.shape) * (blob & (weight != 0))
+    return Model(unary, edges, weight)
+
+
+STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator], Model]]] = {
+    "drug-family": (SharedBlocks, drug_family),
+    "pathway-enrich": (Blocks, pathway_enrichment),
+    "strain-id": (StrainIdentification, strain_identification),
+    "hierarchical": (SharedBlocks, hierarchy),
+    "compositional": (Composition, composition),
+    "adversarial": (BlobAndOutliers, blob_and_outliers),
+}
+"""By the story's name in the paper: what a configuration has, and what it makes."""
+
+
+def simulated_bundle(config: Configuration) -> Bundle:
+    """The entities of a configuration, named by cluster and number; the same each time, whatever else is made."""
+    model = STORIES[config.story][1](config, generator_of("portfolio", config.name, "entities"))
+    n, m = model.unary.shape
+    entity, edge = np.nonzero(model.weight)
+    packed = packed_couplings(Potentials(entity, model.edges[edge], model.weight[entity, edge]), n)
+    number = np.concatenate([np.arange(size) for size in config.sizes])
+    entities = tuple(f"c{cluster + 1}_{i + 1:02d}" for cluster, i in zip(config.home, number, strict=True))
+    features = tuple(f"f{j + 1:03d}" for j in range(m))
+    return Bundle(config.name, "1", entities, features, model.unary, packed, np.zeros(n))
+
+
+def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
+    """Patients with `n_true` true entities each; profiles are exact draws, labels say which entities are true.
+
+    The first true entity is any with equal probability; each further one is of its cluster with probability `loyalty`
+    (while that has another), else any other. The profile is drawn from p(x) ~ exp(mean of S_v(x) over the true v).
+    """
+    draw = generator_of("portfolio", config.name, "patients")
+    entities = parameters(bundle)
+    vectors = entities.values.toarray()
+    labels = np.zeros((n_patients, len(bundle.entities)), dtype=np.int8)
+    for true in labels:
+        true[_true_entities(config, draw)] = 1
+    values = np.empty((n_patients, len(bundle.features)), dtype=np.int8)
+    sets, set_of = np.unique(labels, axis=0, return_inverse=True)
+    for number, true in enumerate(sets):
+        model = entities.model(vectors[true == 1].mean(axis=0))
+        alike = set_of.ravel() == number
+        values[alike] = sample(model, None, int(alike.sum()), generator=draw)
+    patients = tuple(f"p{p + 1:03d}" for p in range(n_patients))
+    table = pd.DataFrame(labels, index=list(patients), columns=list(bundle.entities))
+    return Cohort(config.name, bundle.features, patients, values, table)
+
+
+def _true_entities(config: Configuration, draw: np.random.Generator) -> list[int]:
+    home = config.home
+    true = [int(draw.integers(len(home)))]
+    while len(true) < config.n_true:
+        others = np.setdiff1d(np.arange(len(home)), true)
+        own = others[home[others] == home[true[0]]]
+        loyal = draw.random() < config.loyalty and len(own) > 0
+        true.append(int(draw.choice(own if loyal else others)))
+    return true
+
+
+def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -> Floats:
+    """(C, M) centres with the effect of each cluster's potency on a block of its own, in random signs."""
+    n_clusters = len(config.sizes)
+    centre = np.zeros((n_clusters, n_clusters * config.block + shared))
+    for cluster, potency in enumerate(config.potencies):
+        block = slice(cluster * config.block, (cluster + 1) * config.block)
+        centre[cluster, block] = config.effect * potency * draw.choice([-1.0, 1.0], config.block)
+    return centre
+
+
+def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
+    """Couplings around each block that favour the cluster's own signs, `coherent` (C, M); none on other blocks."""
+    blocks = np.arange(len(config.sizes) * config.block).reshape(len(config.sizes), config.block)
+    edges = np.concatenate([_ring(block, config.reach) for block in blocks])
+    weight = config.coupling * coherent[:, edges[:, 0]] * coherent[:, edges[:, 1]]
+    return Model(unary, edges, weight[config.home])
+
+
+def _ring(block: NDArray[np.int64], reach: int) -> Edges:
+    """Pairs of features at most `reach` apart on a ring, (E, 2), sorted, each once."""
+    apart = range(1, min(reach, len(block) - 1) + 1)
+    pairs = [np.column_stack([block, np.roll(block, -distance)]) for distance in apart]
+    return np.unique(np.sort(np.concatenate(pairs), axis=1), axis=0).astype(np.int64)
+
+
+def _signs(n: int, positive_share: float, draw: np.random.Generator) -> Floats:
+    return np.asarray(draw.choice([1.0, -1.0], n, p=[positive_share, 1 - positive_share]))

@@ -1,0 +1,291 @@
+"""Layer 1 among duels: when each bracket calls each pair, by random and by informed orders (tab:layer1_informed).
+
+A call is checked against full observation (decisions.md B4). One wrong call of a rigorous bracket stops the stage;
+those of the heuristic brackets are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
+from afa.engine.rounds import (
+    CALLED,
+    TIED,
+    TO_ITS_END,
+    TO_THE_END,
+    WRONG,
+    CallPaths,
+    held_by_either,
+    own_order_calls,
+    shared_order_calls,
+)
+from afa.errors import Fault, SanityError
+from afa.evaluate.accuracy import Resampled, by_t
+from afa.evaluate.inputs import final_differences
+from afa.evaluate.long_tables import joined, rows_of
+from afa.evaluate.summary import summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.model.orders import random_orders
+from afa.paper.experiments.base import Section, Seeds, Stage
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Inference
+
+
+class Settings(Section):
+    """Duels resolved along random and informed orders (tab:layer1_informed)."""
+
+    seeds: Seeds = (0,)
+    """random orders along which resolved duels are counted"""
+
+
+STAGE = Stage(
+    settings=("layer1", "inference"),
+    section=Settings,
+    sharded=True,
+    duels=True,
+    tables={
+        "calls": "patient allocation seed bracket t called wrong tied cohort bundle",
+        "left_open": "patient allocation bracket magnitude duels never never_support cohort bundle",
+        "pairs": "patient duels tied cohort bundle",
+        "steps": "patient allocation seed bracket step called cohort bundle",
+    },
+    rows={"bracket_rate": "how many duels each bracket has called, and how many wrongly"},
+)
+ALLOCATIONS = ("random", "informed", "informed_pair")
+METHOD = {"l1_tight": "wald", "l1_paper": "wald", "hanson_wright": "stack_a", "kl": "kl", "kl_written": "kl"}
+QUANTILES = (0.1, 0.5, 0.9)
+SHOWN_FAULTS = 5
+
+
+class Runs(NamedTuple):
+    """All orders of one kind: `seeds` names them, None where there is one order for all seeds."""
+
+    allocation: str
+    seeds: Sequence[int | None]
+    calls: CallPaths
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    *,
+    layer1: Settings,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Follow the chosen patients through one random order per seed and two informed ones.
+
+    `informed` is one order for all pairs, `informed_pair` each pair's own.
+
+    Returns four tables.
+
+    `calls`, by (patient, allocation, seed, bracket, t): `called`, of the duels with a winner at full observation;
+    `wrong`, of these against the winner; `tied`, duels called that are tied at full observation.
+
+    `steps`, by (patient, allocation, seed, bracket, step): `called` after so many features of a duel's own two
+    supports; a duel that has fewer stays at its end.
+
+    `pairs`, by patient: `duels` with a winner, and `tied`.
+
+    `left_open`, by (patient, allocation, bracket, magnitude), over the duels of all orders whose abs(D(x)) is
+    `magnitude`, in nats to two significant digits, 0 a tie: their number `duels`; `never` called before full
+    observation; `never_support`, never before the last feature of their own two supports.
+
+    Raises
+    ------
+    SanityError : a rigorous bracket called a duel against full observation, or one that is tied there.
+
+    """
+    names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
+    differences = final_differences(bundle, values)
+    winners = np.sign(differences).astype(np.int8)
+    informed = np.tile(informed_order(bundle), (len(names), 1, 1))
+
+    def follow(calls_along: Callable[..., CallPaths], orders: NDArray[np.int64]) -> CallPaths:
+        solver = Solver(**dict(inference))
+        return calls_along(bundle, values, orders, winners, solver=solver, threads=threads)
+
+    runs = [
+        Runs("random", layer1.seeds, follow(shared_order_calls, random_orders(bundle.features, names, layer1.seeds))),
+        Runs("informed", [None], follow(shared_order_calls, informed)),
+        Runs("informed_pair", [None], follow(own_order_calls, informed_pair_orders(bundle))),
+    ]
+    if faults := list(_faults(runs, bundle, names, differences)):
+        raise SanityError(faults[:SHOWN_FAULTS])
+    decided = np.count_nonzero(winners, axis=1).astype(np.int32)
+    calls = np.concatenate([one.calls.counts for one in runs], axis=1).transpose(0, 1, 3, 2, 4)
+    steps = np.concatenate([one.calls.steps for one in runs], axis=1).transpose(0, 1, 3, 2)
+    kinds = {"called": CALLED, "wrong": WRONG, "tied": TIED}
+    return {
+        "calls": _keys(runs, names, calls.shape[3], "t").assign(
+            **{name: calls[..., kind].ravel() for name, kind in kinds.items()}
+        ),
+        "steps": _keys(runs, names, steps.shape[3], "step").assign(called=steps.ravel()),
+        "pairs": pd.DataFrame({"patient": names, "duels": decided, "tied": np.int32(winners.shape[1]) - decided}),
+        "left_open": _left_open(runs, names, differences),
+    }
+
+
+def informed_order(bundle: Bundle) -> NDArray[np.int64]:
+    """(M,) features by descending sum over pairs of abs(alpha_a - alpha_b), then by name (decisions.md A9)."""
+    weight = np.sum([np.abs(bundle.unary[a] - bundle.unary[b]) for a, b in all_pairs(len(bundle.entities))], axis=0)
+    # sums of the same terms in another order must not part features that are level
+    weight = np.array([float(f"{total:.12g}") for total in weight])
+    order = sorted(range(len(weight)), key=lambda j: (-weight[j], bundle.features[j]))
+    return np.array(order, dtype=np.int64)
+
+
+def informed_pair_orders(bundle: Bundle) -> NDArray[np.int64]:
+    """(Q, M) features by descending abs(alpha_a - alpha_b), then those of the two supports, then by name."""
+    a, b = all_pairs(len(bundle.entities)).T
+    weight, supported = np.abs(bundle.unary[a] - bundle.unary[b]), held_by_either(bundle)
+    by_name = np.argsort(np.argsort(np.array(bundle.features, dtype=object), kind="stable"), kind="stable")
+    return np.lexsort((np.broadcast_to(by_name, weight.shape), ~supported, -weight), axis=-1)
+
+
+def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differences: Floats) -> Iterator[Fault]:
+    pairs = all_pairs(len(bundle.entities))
+    for one in runs:
+        for p, s in np.argwhere(one.calls.first[..., 0] >= 0):
+            t, place, bracket, call = (int(number) for number in one.calls.first[p, s])
+            a, b = (bundle.entities[v] for v in pairs[place])
+            seed = "" if one.seeds[s] is None else f", seed {one.seeds[s]}"
+            where = f"layer 1, patient {names[p]}, pair {a} and {b}, {one.allocation} order{seed}, t = {t}"
+            found = f"a call for {a if call > 0 else b} by {BRACKETS[bracket]}"
+            step = "report this with the bundle: a rigorous bracket that is wrong once is a fault of the program"
+            yield Fault(where, found, f"the sign of D = {differences[p, place]:.12g} at full observation", step)
+
+
+def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
+    """Rows by patient, order, bracket and time, so that tables of parts of the patients follow on each other."""
+    orders = pd.DataFrame(
+        [(one.allocation, seed) for one in runs for seed in one.seeds], columns=["allocation", "seed"]
+    )
+    times = {time: np.arange(n_times, dtype=np.int32)}
+    table = rows_of(patient=names, order=orders.index, bracket=BRACKETS, **times)
+    of_rows = orders.astype({"seed": "Int64"}).take(table.pop("order").to_numpy()).reset_index(drop=True)
+    return pd.concat([table.pop("patient"), of_rows, table], axis=1)
+
+
+def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) -> pd.DataFrame:
+    parts = []
+    for p, name in enumerate(names):
+        magnitudes, level = two_digits(np.abs(differences[p]))
+        of_level = np.equal.outer(np.arange(len(magnitudes)), level).astype(np.int32)
+        for one in runs:
+            duels = np.int32(len(one.seeds)) * of_level.sum(axis=1, dtype=np.int32)
+            still_open = np.einsum("lq,qbk->kbl", of_level, one.calls.open[p].sum(axis=0, dtype=np.int32))
+            table = rows_of(patient=[name], allocation=[one.allocation], bracket=BRACKETS, magnitude=magnitudes)
+            counts = {"never": still_open[TO_THE_END].ravel(), "never_support": still_open[TO_ITS_END].ravel()}
+            parts.append(table.assign(duels=np.tile(duels, len(BRACKETS)), **counts))
+    return joined(parts, STAGE.tables["left_open"].split()[:-2])
+
+
+def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """The distinct numbers, each rounded to two significant digits, ascending; and which of these each number is.
+
+    >>> levels, place = two_digits(np.array([4.0, 0.0, 3.96, 12.34]))
+    >>> levels.tolist(), place.tolist()
+    ([0.0, 4.0, 12.0], [1, 0, 1, 2])
+    """
+    rounded = np.array([float(f"{number:.2g}") for number in numbers])
+    levels, places = np.unique(rounded, return_inverse=True)
+    return levels, places
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `bracket_rate` of the tables, all patients together; `reference` is the bracket.
+
+    `rate` by t: share of the duels with a winner that are called; `wrong`, share of these calls that full observation
+    contradicts; stratum `tied`, share of the tied duels that are called; variant `support`, where t counts features of
+    a duel's own two supports. `gap`: the headline and `support` less those of the random order.
+
+    `rate` without t: of all duels those `never` called before full observation or, variant `support`, before the last
+    feature of the two supports; in the stratum `never` the share of the `tied`; and once `structural_ties`, share of
+    all duels with D(x) = 0. `nats`: quantiles of abs(D(x)) in the strata `never`, of duels never called before full
+    observation, and `called`, of the others. `count`: `wrong` and tied calls of the rigorous brackets, over all t.
+    """
+    pairs = tables["pairs"].assign(every=tables["pairs"]["duels"] + tables["pairs"]["tied"])
+    sample = Resampled.of(pairs["patient"], **dict(bootstrap), purpose="layer1")
+    among = pairs[["patient", "duels", "tied"]].rename(columns={"tied": "ties"})
+    rounds, steps = (_by_order(tables[name].merge(among, on="patient")) for name in ("calls", "steps"))
+    left_open = _by_order(tables["left_open"])
+    rows: list[pd.DataFrame] = []
+    for allocation in ALLOCATIONS:
+        for bracket in BRACKETS:
+            found = [
+                *_rates(rounds, steps, allocation, bracket, sample),
+                *_open_rows(left_open[allocation, bracket], sample),
+            ]
+            rows += [table.assign(method=METHOD[bracket], reference=bracket, allocation=allocation) for table in found]
+    ties = sample.share(pairs, "tied", "every", by=None)
+    rows.append(ties.assign(metric="rate", quantity="structural_ties"))
+    return summary_rows("bracket_rate", rows, schedule="every", start="uniform", target="likelihood")
+
+
+Orders = Mapping[tuple[str, str], pd.DataFrame]
+"""Rows of a table by allocation and bracket."""
+
+
+def _by_order(table: pd.DataFrame) -> Orders:
+    groups = table.groupby(["allocation", "bracket"], sort=False)
+    return {(str(allocation), str(bracket)): part for (allocation, bracket), part in groups}
+
+
+def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
+    """Rates by t, what they are above those of the random order, and the faults of a rigorous bracket."""
+    for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
+        own, by_chance = (sample.part(tables[of, bracket], "called", "duels", by=time) for of in (allocation, "random"))
+        yield by_t(sample.mean([own])).assign(metric="rate", variant=variant)
+        if allocation != "random":
+            yield by_t(sample.gap([own], [by_chance])).assign(metric="gap", variant=variant)
+    table = rounds[allocation, bracket]
+    yield sample.share(table, "wrong", "called").assign(metric="rate", quantity="wrong")
+    yield sample.share(table, "tied", "ties").assign(metric="rate", stratum="tied")
+    if bracket in RIGOROUS:
+        wrong, made = table["wrong"] + table["tied"], table["called"] + table["tied"]
+        yield pd.DataFrame([{"metric": "count", "quantity": "wrong", "value": wrong.sum(), "n": int(made.sum())}])
+
+
+def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]:
+    """Shares of the duels that are called late or at the end only, and how large abs(D(x)) is among them."""
+    tied = table["magnitude"] == 0
+    counted = table.assign(tied=table["never"].where(tied, 0), called=table["duels"] - table["never"])
+    for label, some, of in (
+        ({"quantity": "never"}, "never", "duels"),
+        ({"quantity": "never", "variant": "support"}, "never_support", "duels"),
+        ({"stratum": "never", "quantity": "tied"}, "tied", "never"),
+    ):
+        yield sample.share(counted, some, of, by=None).assign(metric="rate", **label)
+    magnitudes = np.array(sorted(table["magnitude"].unique()), dtype=np.float64)
+    of_strata = sample.sums(counted, "never", "called", by="magnitude")
+    for stratum, counts in zip(("never", "called"), of_strata, strict=True):
+        for share in QUANTILES if counts.any() else ():
+
+            def quantile_of(weights: Floats, counts: Floats = counts, share: float = share) -> Floats:
+                return quantile(weights @ counts, magnitudes, share)
+
+            row = sample.statistic(quantile_of, int(counts.sum()))
+            yield row.assign(metric="nats", stratum=stratum, quantity=f"q{round(100 * share)}")
+
+
+def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
+    """(R,) the least level, of ascending levels (K,), up to which a share of counts (R, K) lies; NaN without counts.
+
+    >>> quantile(np.array([[1.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), np.array([0.0, 4.0, 8.0]), 0.5).tolist()
+    [4.0, 8.0]
+    """
+    up_to = np.cumsum(counts, axis=1)
+    place = (up_to < share * up_to[:, -1:]).sum(axis=1)
+    return np.where(up_to[:, -1] > 0, levels[np.minimum(place, len(levels) - 1)], np.nan)

@@ -1,0 +1,181 @@
+"""The acceptance tests (supp:sanity): what must hold in every run; one that fails stops the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from afa.cohort.cohort import Cohort
+from afa.evaluate.accuracy import Resampled, share_of
+from afa.evaluate.summary import summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.paper.experiments.base import Section, Seeds, Stage
+from afa.paper.sanity import Subject, paths, run_gates, scores, synthetic_subjects
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Inference
+
+
+class Settings(Section):
+    """The acceptance tests (supp:sanity)."""
+
+    seeds: Seeds = (0,)
+    """random orders along which brackets and solves are checked"""
+
+
+STAGE = Stage(
+    settings=("sanity", "inference"),
+    section=Settings,
+    duels=True,
+    tables={
+        "bracket_patients": "population patient bracket decided called wrong tied_called cohort bundle",
+        "brackets": "population t bracket decided called wrong tied_called cohort bundle",
+        "contraction": "model entity opponent contraction ternary cohort bundle",
+        "convergence": "model t entity solves iterations capped finished cohort bundle",
+        "gates": "name input cases failures perturbed_failures cohort bundle",
+        "gauge_change": "subject score t states changed mean_change max_change input cohort bundle",
+        "nonconvergence": "model patient entity solves capped persistent cohort bundle",
+    },
+    rows={"sanity": "numbers that must come out as they are known"},
+)
+
+GATES = (scores.FULL_OBSERVATION, scores.GAUGE, paths.MEAN_FIELD, paths.SOUNDNESS, scores.COPELAND)
+SCORES = ("two_elbo", "stack_a")
+SHARES = {"called": "decided", "wrong": "called"}
+"""Counts of a bracket's calls, and those that each is a share of."""
+
+
+def run(
+    bundle: Bundle, cohort: Cohort, *, sanity: Settings, inference: Inference, threads: int | None = None
+) -> dict[str, pd.DataFrame]:
+    """Check everything on a bundle and a cohort.
+
+    Random orders are those of `seeds`; brackets and solves are followed along all, other checks along the first. The
+    columns of the tables are described where they are made: `gates` (`run_gates`), `brackets` (`bracket_table`),
+    `bracket_patients` (`bracket_patients_table`), `convergence` (`convergence_table`), `nonconvergence`
+    (`nonconvergence_table`), `contraction` (`contraction_table`), `gauge_change` (`gauge_change`).
+
+    Raises
+    ------
+    SanityError : names each check that failed, and the first case that broke it.
+
+    """
+    own = Subject(bundle, cohort.patients, cohort.values, sanity.seeds, Solver(**dict(inference)), threads)
+    synthetic = synthetic_subjects(threads=threads)
+    subjects = [("run", own), *(("synthetic", one) for one in synthetic)]
+    changes = [scores.gauge_change(one).assign(input=name) for name, one in subjects]
+    return {
+        "gates": run_gates(GATES, own, synthetic),
+        "brackets": paths.bracket_table(own),
+        "bracket_patients": paths.bracket_patients_table(own),
+        "convergence": paths.convergence_table(own),
+        "nonconvergence": paths.nonconvergence_table(own),
+        "contraction": paths.contraction_table(bundle),
+        "gauge_change": pd.concat(changes, ignore_index=True),
+    }
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `sanity` of the tables; the quantity names the check.
+
+    `count`: failures of all gates (n cases, no quantity) and of each; duels tied in the end that a bracket calls;
+    patients and entities that persistently do not converge. `rate`: by bracket and population the share called of
+    those with a winner, and the share wrong of those called, over all t with an interval over patients and by t
+    without; solves that reached the cap; decisions that a gauge changes. `iterations`: damped sweeps per solve.
+    `contraction`: the median and the largest beta L^2. `nats`: mean change of `two_elbo` under a gauge.
+    """
+    rows = [
+        _gates(tables["gates"]),
+        _brackets(tables["bracket_patients"], bootstrap),
+        _brackets_by_round(tables["brackets"]),
+        _solves(tables["convergence"], tables["nonconvergence"]),
+        _contraction(tables["contraction"]),
+        _gauge(tables["gauge_change"]),
+    ]
+    whole = pd.concat([part for part in rows if len(part)], ignore_index=True)
+    return summary_rows("sanity", whole.assign(t=pd.to_numeric(whole["t"])))
+
+
+def _gates(gates: pd.DataFrame) -> pd.DataFrame:
+    by_name = gates.groupby("name", sort=False)[["failures", "cases"]].sum().reset_index()
+    whole = pd.DataFrame({"name": [None], "failures": [gates["failures"].sum()], "cases": [gates["cases"].sum()]})
+    table = pd.concat([whole.astype({"name": object}), by_name], ignore_index=True)
+    called = {"name": "quantity", "failures": "value", "cases": "n"}
+    return table.rename(columns=called).assign(metric="count")
+
+
+def _brackets(patients: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
+    resampled = Resampled.of(patients["patient"].unique(), **dict(bootstrap), purpose="sanity")
+    tables = []
+    for (population, bracket), table in patients.groupby(["population", "bracket"], sort=False):
+        of = {"stratum": str(population), "reference": str(bracket)}
+        for name, whole in SHARES.items():
+            share = resampled.share(table, name, whole, by=None)
+            tables.append(share.assign(metric="rate", quantity=name, **of))
+        tied = int(table["tied_called"].sum())
+        row = {"metric": "count", "quantity": "tied_called", "value": tied, "n": tied}
+        tables.append(pd.DataFrame([{**of, **row}]))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _brackets_by_round(brackets: pd.DataFrame) -> pd.DataFrame:
+    of = brackets[["population", "bracket", "t"]].rename(columns={"population": "stratum", "bracket": "reference"})
+    parts = []
+    for share, whole in SHARES.items():
+        value, total = share_of(brackets[share].to_numpy(float), brackets[whole].to_numpy()), brackets[whole]
+        parts.append(of.assign(metric="rate", quantity=share, value=value, n=total)[total > 0])
+    return pd.concat(parts, ignore_index=True)
+
+
+def _solves(convergence: pd.DataFrame, nonconvergence: pd.DataFrame) -> pd.DataFrame:
+    rows: list[dict[str, object]] = []
+    for model, table in convergence.groupby("model", sort=False):
+        for t, part in ((None, table), (0, table[table["t"] == 0])):
+            solves = int(part["solves"].sum())
+            key = {"stratum": model, "t": t, "n": solves}
+            sweeps, capped = part["iterations"].sum(), part["capped"].sum()
+            rows += [
+                {**key, "metric": "iterations", "value": _share(sweeps, solves)},
+                {**key, "metric": "rate", "quantity": "capped", "value": _share(capped, solves)},
+            ]
+        cases = nonconvergence[nonconvergence["model"] == model]
+        key = {"stratum": model, "metric": "count", "quantity": "persistent_nonconvergence"}
+        rows.append({**key, "value": cases["persistent"].sum(), "n": len(cases)})
+    return pd.DataFrame(rows)
+
+
+def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
+    rows = [
+        (model, len(values), *cells)
+        for model, values in contraction.groupby("model", sort=False)["contraction"]
+        for cells in (
+            ("contraction", "median", None, values.median()),
+            ("contraction", "largest", None, values.max()),
+            ("rate", "contraction_below", 1, (values < 1).mean()),
+            ("rate", "contraction_below", 1.5, (values < 1.5).mean()),
+        )
+    ]
+    return pd.DataFrame(rows, columns=["stratum", "n", "metric", "quantity", "level", "value"])
+
+
+def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
+    """Of the run's own bundle, by t and over all t."""
+    own = changes[changes["input"] == "run"]
+    over_all = own.assign(total=own["mean_change"] * own["states"], t=None).groupby("score", sort=False)
+    sums = over_all[["states", "changed", "total"]].sum().reset_index()
+    whole = sums.assign(mean_change=sums["total"] / sums["states"], t=None)
+    table = pd.concat([whole.astype({"t": object}), own.astype({"t": object})], ignore_index=True)
+    is_score = table["score"].isin(SCORES)
+    keys = table[["t"]].assign(quantity="gauge_change", n=table["states"])
+    keys = keys.assign(method=table["score"].where(is_score, None), reference=table["score"].mask(is_score, None))
+    rates = keys.assign(metric="rate", value=table["changed"] / table["states"])
+    in_nats = table["score"] == "two_elbo"
+    nats = keys.assign(metric="nats", value=table["mean_change"])[in_nats]
+    return pd.concat([rates, nats], ignore_index=True)
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else float("nan")

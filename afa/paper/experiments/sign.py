@@ -1,0 +1,155 @@
+"""Sign convergence under random observation order: how soon each score calls every duel (tab:m2_random_sign).
+
+The target of a duel is the sign of D_ab at full observation; a duel tied there has no target and is left out
+(S11). A score of exactly 0 is half right (S5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from afa.cohort.cohort import Cohort
+from afa.engine.course import SCORES
+from afa.engine.paths import SignPaths, sign_paths
+from afa.engine.rounds import right_by_kind
+from afa.evaluate.accuracy import Part, Resampled
+from afa.evaluate.long_tables import duel_rows, rows_of
+from afa.evaluate.summary import count_rows, summary_rows
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.orders import random_orders
+from afa.paper.experiments.base import Stage
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Inference, RandomOrder
+
+STAGE = Stage(
+    settings=("random_order", "inference"),
+    sharded=True,
+    duels=True,
+    tables={
+        "rounds": (
+            "patient seed t method right duels right_first duels_first right_prior_wrong duels_prior_wrong"
+            " solves iterations capped ascended cohort bundle start"
+        ),
+        "duels": "patient entity_a entity_b winner",
+        "orders": "patient method different compared",
+    },
+    rows={
+        "sign_accuracy_random": "how soon does a score call each duel as at full observation, features coming in"
+        " random order?"
+    },
+)
+
+INFERENCE_METHODS = ("linearity", "two_elbo", "stack_a")
+SOLVES = ("solves", "iterations", "capped", "ascended")
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    patients: Sequence[int],
+    *,
+    random_order: RandomOrder,
+    inference: Inference,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Follow the chosen patients through one random order per seed.
+
+    Of the first start of the solves (M6) all scores are read; of the others those that need inference.
+
+    Returns
+    -------
+    rounds, by (patient, seed, method, t): `right`, duels called right, a tie counting one half, of `duels` with a
+    winner; the same over duels that the first entity wins (`right_first`, `duels_first`) and over duels that
+    `linearity` calls wrong before any observation (`right_prior_wrong`, `duels_prior_wrong`); and what the solves of
+    that round took.
+
+    duels, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
+
+    orders, by (patient, method), of the scores that depend on the order (S4): how many of `compared` calls at full
+    observation, by two orders each, are `different`.
+
+    """
+    names = [cohort.patients[p] for p in patients]
+    orders = random_orders(bundle.features, names, random_order.seeds)
+    rounds, tables = list[pd.DataFrame](), dict[str, pd.DataFrame]()
+    for start in random_order.starts:
+        values, solver = cohort.values[list(patients)], Solver(**dict(inference))
+        paths = sign_paths(bundle, values, orders, solver=solver, start=start, threads=threads)
+        methods = INFERENCE_METHODS if rounds else SCORES
+        index = rows_of(patient=names, seed=random_order.seeds, t=range(orders.shape[2] + 1))
+        winners = paths.signs["wald"][:, 0, -1]
+        for method in methods:
+            right = right_by_kind(paths.signs[method], winners, paths.signs["linearity"][:, :, 0])
+            solves = {name: getattr(paths, name).ravel() if method == "linearity" else np.int32(0) for name in SOLVES}
+            rounds.append(index.assign(method=method, start=start, **right, **solves))
+        if not tables:
+            duels = duel_rows(bundle.entities, patient=names).assign(winner=winners.ravel())
+            tables = {"duels": duels, "orders": _orders(paths, names)}
+    return {"rounds": pd.concat(rounds, ignore_index=True), **tables}
+
+
+def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
+    """Calls that two orders of the same observations make differently, over all pairs of orders and duels."""
+    tables = []
+    for method in ("kl", "kl_nonzero"):
+        final = paths.signs[method][:, :, -1]
+        pairs = list(combinations(range(final.shape[1]), 2))
+        different = sum(((final[:, a] != final[:, b]).sum(axis=1) for a, b in pairs), np.zeros(len(names), dtype=int))
+        table = {"patient": list(names), "method": method, "different": different}
+        tables.append(pd.DataFrame(table | {"compared": len(pairs) * final.shape[2]}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
+    """Summary rows `sign_accuracy_random`, all patients together.
+
+    Per method and t: accuracy, balanced accuracy over the two sides of a duel (in bundle order), and accuracy in
+    the stratum `prior_wrong`, the duels that the bundle alone calls wrong; the variant `reversed` asks the score
+    for (b, a) and turns its sign round. Once: `majority`, the accuracy of the best constant answer per duel;
+    `prevalence`, the share of duels the first entity wins; `count` of tied duels. At full observation `rate` of
+    `other_order`: calls that another order of the same observations makes otherwise. Per start `iterations`, sweeps
+    per solve: at each t, without t over all rounds but the first, and for each start but the first the difference to
+    it, its name in `reference`.
+    """
+    rounds, duels, orders = (tables[name] for name in ("rounds", "duels", "orders"))
+    patients = list(rounds["patient"].unique())
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="sign_convergence")
+    rows: list[pd.DataFrame] = []
+    for (start, name), each in rounds.groupby(["start", "method"], sort=False):
+        method = str(name).removesuffix("_reversed")
+        label = {"method": method, "start": str(start), "variant": None if method == name else "reversed"}
+        rows += [table.assign(**label) for table in resampled.of_duels(each)]
+    winners = duels.pivot(index="patient", columns=["entity_a", "entity_b"], values="winner").loc[patients].to_numpy()
+    ties = count_rows({"tied_at_full_observation": ((winners == 0).sum(), (winners != 0).sum())})
+    rows += [*resampled.constant(winners), ties]
+    for name, table in orders.groupby("method", sort=False):
+        share = resampled.share(table, "different", "compared", by=None)
+        rows.append(share.assign(metric="rate", quantity="other_order", method=str(name), t=int(rounds["t"].max())))
+    whole = [*(table.assign(target="likelihood") for table in rows), _sweeps(rounds, resampled)]
+    return summary_rows("sign_accuracy_random", whole, allocation="random", schedule="every")
+
+
+def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
+    """Damped sweeps per mean-field solve by start (decisions.md M6), all entities' solves together.
+
+    Every start solves the same states. Before any observation there is nothing to go on from: the first round is the
+    same for all of them, and only the later ones tell them apart. Where nothing is solved there is no row.
+    """
+    tables: list[pd.DataFrame] = []
+    later: dict[str, Part] = {}
+    for start, each in rounds.groupby("start", sort=False):
+        later[str(start)] = resampled.part(each[each["t"] > 0], "iterations", "solves", by=None)
+        whole = resampled.share(each, "iterations", "solves"), resampled.mean([later[str(start)]])
+        tables += [table.assign(start=str(start)) for table in whole]
+    first, *others = later
+    for start in others:
+        tables.append(resampled.gap([later[start]], [later[first]]).assign(start=start, reference=first))
+    every = pd.concat(tables, ignore_index=True)
+    return every[every["n"] > 0].assign(metric="iterations")

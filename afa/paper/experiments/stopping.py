@@ -1,0 +1,313 @@
+"""Where each rule of stopping ends an acquisition, and what the answer is worth there (`afa.planner.Stop`).
+
+Every patient of a cohort is followed to full observation, in the top-k setting and as a binary task of each entity; a
+rule stops at the first round at which it holds. What is answered then is held against what full observation answers.
+The engine follows them, but for the top k under `explicit`: there the planners themselves do, a patient at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.cohort.cohort import Cohort
+from afa.engine.paths import Watched, WatchedTask, watch, watch_task
+from afa.engine.rounds import full_observation
+from afa.engine.tasks import task_of
+from afa.errors import ConfigError, Fault, SanityError
+from afa.evaluate.accuracy import Part, Resampled
+from afa.evaluate.inputs import closures_beside, note, top_k_size
+from afa.evaluate.long_tables import Complete, Tables, axis_among, axis_of, by_patient, groups, read_table
+from afa.evaluate.resampling import first_where, quartiles_of_rounds
+from afa.evaluate.simulate.walks import Setting, Way, planned, planned_truth, planner_of
+from afa.evaluate.summary import count_rows, summary_rows
+from afa.evaluate.topk import Targets
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.orders import random_orders
+from afa.paper.experiments.base import Stage
+from afa.planner import TopKPlanner
+
+if TYPE_CHECKING:
+    from afa.paper.experiments import settings
+
+STAGE = Stage(
+    inputs=("bundle", "cohort", "allocation"),
+    settings=("stopping", "top_k", "inference", "closure"),
+    scopes=True,
+    sharded=True,
+    duels=True,
+    tables={
+        "tasks": (
+            "cohort bundle patient coupling entity allocation gain stopping level t stopped decision likelihood"
+            " clinical"
+        ),
+        "top_k": "cohort bundle patient allocation gain stopping level t stopped members wrong",
+    },
+    rows={
+        "stopping": "how early does each rule of stopping end, and how often is the answer then not that of full "
+        "observation?"
+    },
+)
+
+
+RANDOM, GREEDY = "random", "greedy"
+STORED = {"gain": "cmi", "schedule": "every"}
+"""The cells of the allocation grid whose orders are followed again: the gain and the schedule of a planner."""
+ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
+"""How a planner goes under `explicit`."""
+
+
+def run(
+    bundle: Bundle,
+    cohort: Cohort,
+    allocation: Tables,
+    patients: Sequence[int],
+    *,
+    stopping: settings.Stopping,
+    top_k: int,
+    inference: settings.Inference,
+    closure: settings.Closure,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
+
+    allocation : tables of that stage, whose orders are followed again in the top-k setting. A random order is followed
+    beside them, and beside that of `greedy` in the binary tasks. The tasks are stopped under the run's closure and,
+    where the bundle says how often, every other; the top k under the run's own. The grid's orders are those of
+    directions: under `explicit` planners choose by how often instead.
+
+    Returns two tables, by (patient, allocation, gain, stopping, level), of tasks also by coupling and entity. `t`: the
+    round of the stop; `stopped`: whether it lies before full observation. `level`: the probability that is asked for, 1
+    where `certain`; the largest gain that may be left, in nats; the budget as a share of all features, each at a cost
+    of 1.
+
+    `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, any of
+    those that tie for the last places being right.
+
+    `tasks`: `decision` at the stop, `likelihood` at full observation, the signs of the score; `clinical`, the label.
+
+    Raises
+    ------
+    ConfigError : as of `stored_orders`. SanityError : full observation contradicts an answer that was certain.
+
+    """
+    names, values, solver = (
+        [cohort.patients[p] for p in patients],
+        cohort.values[list(patients)],
+        Solver(**dict(inference)),
+    )
+    k, everyone, last_round = top_k_size(bundle, top_k), np.arange(len(names)), values.shape[1]
+    random = random_orders(bundle.features, names, [stopping.seed])[:, 0]
+    unlabelled = np.full((len(names), len(bundle.entities)), np.nan)
+    explicit, duels = closure.coupling == "explicit", bundle.contrasts()
+    rules = [rule for rule in stopping.rules if rule != RANDOM]
+    orders: Mapping[str, NDArray[np.int64] | None] = dict.fromkeys(rules)
+    setting = Setting(k=k, coupling="explicit" if explicit else None, costs="equal", solver=solver)
+    asked = ASKED if explicit else ASKED._replace(score="linearity")
+    if explicit:
+        truth = planned_truth(values, [planner_of(bundle, asked, setting) for _ in names])
+    else:
+        truth = full_observation(duels, values, solver=solver)
+        orders = stored_orders(allocation.folder, bundle, names, rules) if rules else {}
+    targets = Targets.of(truth, unlabelled, k, 0)
+    parts: dict[str, list[pd.DataFrame]] = {"top_k": [], "tasks": []}
+
+    def add(table: str, rule: str, halt: Halt, rounds: NDArray[np.int64], **columns: Any) -> None:
+        keys = {"patient": names, "allocation": rule, "gain": "" if rule == RANDOM else STORED["gain"]}
+        stopped = pd.DataFrame({**keys, "stopping": halt[0], "level": halt[1], "t": rounds.astype(np.int16)})
+        parts[table].append(stopped.assign(stopped=rounds < last_round, **columns))
+
+    for rule, order in {**orders, RANDOM: random}.items():
+        if explicit or order is None:
+            way = asked._replace(allocation=rule)
+            planners = [planner_of(bundle, way, setting, patient=name, seed=stopping.seed) for name in names]
+            watched = watch_planners(planners, values, order)
+        else:
+            watched = watch(duels, values, order, k=k, solver=solver, threads=threads)
+        for halt, rounds in stops(stopping, watched):
+            answer = watched.inside[everyone, rounds]
+            tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any of these is right
+            wrong = k - (answer & targets.sure).sum(axis=1) - tied
+            add("top_k", rule, halt, rounds, members=np.int16(k), wrong=wrong.astype(np.int16))
+    for coupling, entity in product(closures_beside(bundle, cohort, closure.coupling), bundle.entities):
+        task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
+        clinical = cohort.labels.reindex(columns=[entity])[entity].astype("Int8").array[list(patients)]
+        for rule, order in ((GREEDY, None), (RANDOM, random)):
+            seen = watch_task(task, values, order, threads=threads)
+            answers = {"likelihood": seen.decision[:, -1], "clinical": clinical, "coupling": coupling, "entity": entity}
+            for halt, rounds in stops(stopping, seen):
+                add("tasks", rule, halt, rounds, decision=seen.decision[everyone, rounds], **answers)
+    tables = {name: by_patient(rows, names) for name, rows in parts.items()}
+    check_certain(tables)
+    return tables
+
+
+Halt = tuple[str, float]
+"""A rule of stopping, by the name of its option of `afa.planner.Stop`, and its level."""
+
+
+def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
+    """Each rule with the first round at which it holds, (P,); M where none before the last does."""
+    n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
+    yield ("certain", 1.0), first_where(watched.certain[:, :-1])
+    probabilities = {"probability": watched.probability}
+    if isinstance(watched, Watched):  # of one task it is the same as the probability
+        probabilities["posterior"] = watched.posterior
+    for name, probability in probabilities.items():
+        for level in levels.probabilities:
+            yield (name, level), first_where(probability[:, :-1] >= level)
+    for level in levels.gains:
+        yield ("gain", level), first_where(watched.gain[:, :-1] <= level)
+    for level in levels.budgets:
+        yield ("budget", level), np.full(n_patients, int(level * last_round * (1 + 1e-12)), dtype=np.int64)
+
+
+def watch_planners(
+    planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
+) -> Watched:
+    """Follow P patients, values (P, M), by a planner each, along orders (P, M) or as the planners choose."""
+
+    def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
+        posterior = planner.settled_probability()
+        inside = np.isin(planner.bundle.entities, planner.top_k())
+        certain, probability = planner.certified(), planner.boundary_probability()
+        return inside, certain, probability, posterior, planner.largest_gain()
+
+    return Watched(*planned(planners, values, read, orders)[1:])
+
+
+def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
+    """A `SanityError` where full observation contradicts an answer that was certain."""
+    for name, table in tables.items():
+        certain = table[(table["stopping"] == "certain") & table["stopped"]]
+        differs = certain["wrong"] > 0 if name == "top_k" else certain["decision"] != certain["likelihood"]
+        if differs.any():
+            case = certain[differs].iloc[0]
+            keys = [key for key in ("patient", "coupling", "entity", "allocation") if key in table]
+            where = ", ".join(f"{key} {case[key]}" for key in keys)
+            found = f"an answer certain at t = {case['t']} that full observation contradicts"
+            step = "this is a fault of the program: report the bundle and this patient"
+            raise SanityError(Fault(f"stopping, {name}, {where}", found, "none", step))
+
+
+def stored_orders(
+    folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]
+) -> dict[str, NDArray[np.int64]]:
+    """By rule, (P, M) features in the order of the table `choices` of the allocation stage, for P patients by name.
+
+    A rule that the table does not have with `cmi` and the schedule `every` is left out, which is noted.
+
+    Raises
+    ------
+    ConfigError : there is no such table, or a rule lacks a patient or a round in it.
+
+    """
+    column = {feature: j for j, feature in enumerate(bundle.features)}
+    kept = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
+    choices = read_table(folder, "choices", columns=["patient", "allocation", "t", "feature"], filters=kept)
+    choices = choices[choices["patient"].isin(list(names))]
+    orders = {}
+    for rule in rules:
+        of_rule = choices[choices["allocation"] == rule]
+        if of_rule.empty and names:
+            note(f"{rule} is left out: the allocation grid does not have it with {STORED['gain']} at every round")
+            continue
+        of_rule = of_rule.assign(feature=of_rule["feature"].map(column))
+        wide = of_rule.pivot(index="patient", columns="t", values="feature")
+        order = wide.reindex(list(names)).to_numpy(dtype=np.float64)
+        every = np.arange(len(bundle.features))
+        if order.shape != (len(names), len(every)) or (np.sort(order, axis=1) != every).any():
+            where = f"{folder / 'choices.parquet'}, rule {rule}"
+            expected = f"all {len(every)} features of each of {len(names)} patients"
+            raise ConfigError(Fault(where, "other choices", expected, "run the allocation stage again"))
+        orders[rule] = np.ascontiguousarray(order, dtype=np.int64)
+    return orders
+
+
+def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
+    """Summary rows `stopping`, all patients together.
+
+    By method (`linearity`: the top k, `two_elbo`: the binary tasks, by closure in `coupling`), allocation and rule of
+    stopping (`reference`, and `level`, which `certain` lacks): `rate`, of those stopped before full observation the
+    share whose answer differs from it (a decision of 0 is half wrong, tasks tied at full observation are left out);
+    quantities `stopped`, the share of all that stop; `nominal`, the error that the level stands for; `members`, the
+    wrong share of the top k. `count`, quartiles of the features used, all of them where nothing stops. Tasks with a
+    label: `balanced_accuracy` of those stopped, at the stop and, variant `full_observation`, of the same ones there.
+    Once: counts of ties and of labels.
+    """
+    patients = [str(name) for name in pd.unique(tables["tasks"]["patient"])]
+    resampled = Resampled.of(patients, **dict(bootstrap), purpose="stopping")
+    rows: list[pd.DataFrame] = []
+    for name, keys in (("top_k", ["allocation", "gain"]), ("tasks", ["coupling", "allocation", "gain"])):
+        last_round = int(tables[name]["t"].max())
+        for key, part in groups(tables[name], *keys):
+            rows += _rows_of(name, part, dict(zip(keys, key, strict=True)), last_round, resampled)
+    return summary_rows("stopping", rows, schedule="every", start="uniform")
+
+
+def _rows_of(
+    name: str, part: pd.DataFrame, keys: Mapping[str, str], last_round: int, resampled: Resampled
+) -> Iterator[pd.DataFrame]:
+    """The rows of one order in one table, by arrays (P, E, rules): the top k is one entity, which has no name."""
+    binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
+    method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]
+    axes = {"patient": axis_among(part["patient"], list(resampled.units))}
+    axes |= {"entity": axis_of(part, ["entity"])} if binary else {}
+    whole = Complete.of(f"table {', '.join([name, *words])}", part, {**axes, "rule": rule})
+    rules = pd.DataFrame(rule.labels, columns=["reference", "level"]).assign(method=method, guide=method, **keys)
+    rules["level"] = rules["level"].astype(float).where(rules["reference"] != "certain")
+    rules["gain"] = keys["gain"] or None
+
+    def column(each: str) -> NDArray[np.float32]:
+        return whole.column(each, may_miss=each == "clinical").reshape(len(resampled.units), -1, len(rules))
+
+    def labelled(table: pd.DataFrame) -> pd.DataFrame:
+        return table.join(rules)[table["n"] > 0]
+
+    def shares(*parts: Part) -> pd.DataFrame:
+        return labelled(resampled.mean(list(parts)))
+
+    stopped = column("stopped") > 0
+    if binary:
+        decision, truth, label = column("decision"), column("likelihood"), 2 * column("clinical") - 1
+        if keys["allocation"] == GREEDY:  # the same along every order
+            tied, known = truth[..., 0] == 0, ~np.isnan(label[..., 0])
+            counts = ("tied_at_full_observation", "likelihood", tied), ("labelled", "clinical", known)
+            for quantity, target, mask in counts:
+                rows = count_rows({quantity: (mask.sum(), mask.size)})
+                yield rows.assign(target=target, method=method, coupling=keys["coupling"])
+        error = _share(0.5 * (1 - decision * truth), stopped & (truth != 0))
+    else:
+        error = _share(column("wrong") > 0, stopped)
+    yield shares(error).assign(metric="rate", target="likelihood")
+    if not binary:
+        wrong, members = (_share(column(each), stopped)[0] for each in ("wrong", "members"))
+        yield shares((wrong, members)).assign(metric="rate", quantity="members", target="likelihood")
+    yield shares(_share(stopped, np.ones_like(stopped))).assign(metric="rate", quantity="stopped")
+    nominal = (1 - rules["level"].fillna(1.0)).where(rules["reference"].isin(["certain", "probability"]))
+    cases = error[1].sum(axis=0).astype(np.int64)
+    table = labelled(pd.DataFrame({"value": nominal, "n": cases})).dropna(subset="value")
+    yield table.assign(metric="rate", quantity="nominal", target="likelihood")
+    rounds, t, weights = np.arange(last_round + 1), column("t"), resampled.every
+    for i in range(len(rules)):
+        by_then = (t[..., i, None] <= rounds).sum(axis=1).astype(np.float64)
+        every = np.full(by_then.shape, float(t.shape[1]))
+        table = quartiles_of_rounds(by_then, every, weights, confidence=resampled.confidence)
+        yield table.join(rules.iloc[[i] * len(table)].reset_index(drop=True)).assign(metric="count")
+    for variant, answer in ((None, decision), ("full_observation", truth)) if binary else ():
+        sides = [_share(0.5 * (1 + answer * side), stopped & (label == side)) for side in (1, -1)]
+        if all(total.any() for _, total in sides):
+            yield shares(*sides).assign(metric="balanced_accuracy", variant=variant, target="clinical")
+
+
+def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
+    """(P, rules) sums over entities of what is right, and of cases, from arrays (P, E, rules)."""
+    sums = np.where(among, right, 0).sum(axis=1, dtype=np.float64)
+    return sums, among.sum(axis=1).astype(np.float64)

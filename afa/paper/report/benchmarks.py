@@ -1,0 +1,164 @@
+"""Time and memory of a run: what Snakemake measured of every job, the sums by rule, and those that are stored.
+
+By stored runs the workflow asks a cluster for memory and time, more on each attempt, and says at its start how long
+such a run takes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from afa.cohort.cohort import load_cohort
+from afa.errors import Fault, ReportError
+from afa.io.files import write_csv
+
+JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
+STORED_COLUMNS = ["rule", "jobs", "seconds", "longest_seconds", "max_rss_mb", "patients"]
+
+WORKFLOW_MB = 600
+"""Beside what is measured: a job on a cluster is a Snakemake that starts a Snakemake that starts the command."""
+MARGIN = 1.5
+"""Of memory, for cohorts and bundles that are larger than the stored ones."""
+STEP_MB = 250
+SLOWER = 10
+"""Of time, for slower machines and larger cohorts: what is asked for and not used costs a place in the queue only."""
+LEAST_MINUTES = 10
+
+
+def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
+    """One row per job of `folder`, a run's `benchmarks`, by rule and job, with the columns of `JOB_COLUMNS`.
+
+    A job is the wildcards of its rule, `f_target/3-of-4`, and empty where there are none. seconds : wall time.
+    max_rss_mb : largest resident set, MiB; missing where a job ended before it could be read. cpu_seconds : what the
+    job's shell wrote of it and its children beside Snakemake's file; without that Snakemake's samples, or missing.
+    shards : files of another number of shards are of an earlier run under the same name, and left out.
+
+    Raises
+    ------
+    ReportError : no such folder, or a file that is no benchmark.
+
+    """
+    if not folder.is_dir():
+        raise ReportError(Fault(str(folder), "no such folder", "a run's benchmarks", "run the workflow first"))
+    rows = [_measured(path, path.relative_to(folder)) for path in sorted(folder.rglob("*.tsv"))]
+    kinds = dict.fromkeys(JOB_COLUMNS[:2], "str") | dict.fromkeys(JOB_COLUMNS[2:], "float64")
+    jobs = pd.DataFrame(rows, columns=JOB_COLUMNS).astype(kinds)
+    parts = jobs["job"].str.extract(r"(?:^|/)\d+-of-(\d+)$", expand=False)
+    if shards is not None:
+        jobs = jobs[parts.isna() | (parts == str(shards))]
+    return jobs.sort_values(["rule", "job"], ignore_index=True)
+
+
+def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `read_jobs` summed by rule, the one with the longest total first.
+
+    seconds, cpu_seconds : sums over the rule's jobs. longest_seconds, max_rss_mb : of its longest and its largest job.
+    """
+    rules = jobs.groupby("rule").agg(
+        jobs=("job", "size"),
+        seconds=("seconds", "sum"),
+        longest_seconds=("seconds", "max"),
+        cpu_seconds=("cpu_seconds", "sum"),
+        max_rss_mb=("max_rss_mb", "max"),
+    )
+    return rules.reset_index().sort_values(["seconds", "rule"], ascending=[False, True], ignore_index=True)
+
+
+def store_run(run: Path, path: str | Path) -> None:
+    """Write time and memory of a run by rule, with the columns of `STORED_COLUMNS`, rules by name.
+
+    run : folder of a finished run, `results/<run>`. patients : of its cohort, the same in all rows.
+
+    Raises
+    ------
+    ReportError : no run, or one without a measured job. CohortError : the run has no cohort.
+
+    """
+    try:
+        shards = json.loads((run / "config.json").read_text(encoding="utf-8"))["shards"]
+    except (OSError, ValueError, KeyError) as error:
+        fault = Fault(str(run / "config.json"), f"no settings of a run ({error!r})", "a finished run", "run it first")
+        raise ReportError(fault) from None
+    rules = by_rule(read_jobs(run / "benchmarks", shards=shards))
+    if rules.empty:
+        raise ReportError(Fault(str(run / "benchmarks"), "no measured job", "a finished run", "run it first"))
+    table = rules.assign(patients=len(load_cohort(run / "cohort").patients)).sort_values("rule")
+    write_csv(table[STORED_COLUMNS], path, float_format="%.1f")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run took: a row a rule, with the columns of `STORED_COLUMNS` but its patients."""
+
+    cohort: str
+    patients: int
+    rules: pd.DataFrame
+
+
+def read_stored(folder: str | Path) -> list[StoredRun]:
+    """The runs that `store_run` wrote into a folder, `<cohort>.csv` each; a `ReportError` names another file."""
+    runs = []
+    for path in sorted(Path(folder).glob("*.csv")):
+        try:
+            table = pd.read_csv(path, comment="#")
+            rules = table[STORED_COLUMNS[:-1]].astype(dict.fromkeys(STORED_COLUMNS[2:-1], "float64"))
+            patients = int(table["patients"].iloc[0])
+        except (KeyError, ValueError, IndexError) as error:
+            step = "write it again from a run: afa benchmarks results/<run> --out this file"
+            fault = Fault(str(path), f"no stored run ({error!r})", f"columns {', '.join(STORED_COLUMNS)}", step)
+            raise ReportError(fault) from None
+        runs.append(StoredRun(path.stem, patients, rules))
+    return runs
+
+
+@dataclass(frozen=True)
+class Need:
+    """What the largest and the longest job of a rule took."""
+
+    max_rss_mb: float
+    longest_seconds: float
+
+    def mem_mb(self, attempt: int) -> int:
+        """Memory to ask for at the n-th attempt, from 1, in MB: each asks for twice as much as the one before."""
+        asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
+        return STEP_MB * math.ceil(asked / STEP_MB)
+
+    def runtime(self, attempt: int) -> int:
+        """Wall time to ask for at the n-th attempt, from 1, in minutes: each asks for twice as much."""
+        return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
+
+
+UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)
+"""Of a rule that no stored run has."""
+
+
+def read_needs(folder: str | Path) -> dict[str, Need]:
+    """What each rule needs by the largest of all runs stored in `folder`; a `ReportError` as of `read_stored`."""
+    runs = read_stored(folder)
+    if not runs:
+        return {}
+    largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
+    # nothing is measured of a job of some milliseconds
+    return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
+
+
+def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
+    """What stands in a file of Snakemake's, which writes NA or - for what it could not read; and of which job it is."""
+    rule, *job = inside.with_suffix("").parts
+    try:
+        last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]
+        seconds, memory, processor = (float(last[name]) for name in ("s", "max_rss", "cpu_time"))
+        if (times := path.with_suffix(".times")).exists():  # user and system time of the shell and of its children
+            parts = [part.removesuffix("s").split("m") for part in times.read_text(encoding="ascii").split()]
+            if len(parts) != 4:
+                raise ValueError(f"times are {parts!r}")
+            processor = sum(60 * int(minutes) + float(rest) for minutes, rest in parts)
+    except (IndexError, KeyError, ValueError) as error:
+        expected = "columns s, max_rss and cpu_time"
+        raise ReportError(Fault(str(path), f"no measurement ({error})", expected, "remove it, or run again")) from None
+    return rule, "/".join(job), seconds, memory, processor

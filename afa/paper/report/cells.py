@@ -1,0 +1,83 @@
+"""Helpers that every figure notebook calls: one finds the folder of the run, one shows the caption of the figure.
+
+A caption stands in its notebook alone: as the first argument of `show_caption`, in a cell tagged `caption`. The
+notebook shows it filled in, the report takes it from there, and the workflow hands it to Snakemake's own report.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from afa.errors import Fault, ReportError
+from afa.evaluate.method_names import in_words
+
+if TYPE_CHECKING:
+    from afa.cohort.cohort import Cohort
+
+TAG = "caption"
+FIELDS = ("cohort", "confidence")
+"""What a caption can have in braces: the name of the run's cohort, and the confidence of its intervals."""
+
+
+def located(path: str | Path) -> Path:
+    """Return the folder that a notebook names, such as `../results/demo`: the notebook may run in the folder above.
+
+    Jupyter runs a notebook in its own folder, papermill and most editors in the project's.
+    """
+    folder = Path(path)
+    above = Path(*folder.parts[1:]) if folder.parts[:1] == ("..",) else folder
+    for place in (folder, above):
+        if place.is_dir():
+            return place
+    step = "make the run (make reproduce), or set `run` and `paper` in the cell tagged `parameters`"
+    raise ReportError(Fault(str(path), f"no such folder, seen from {Path.cwd()}", "a finished run", step))
+
+
+def caption_of(notebook: str | Path) -> str:
+    """Return the caption in a notebook, its fields in braces not filled in; "" where there is no such file.
+
+    Raises
+    ------
+    ReportError : no cell is tagged `caption`, or it does not end with `show_caption("...", run, patients)`.
+
+    """
+    path = Path(notebook)
+    if not path.is_file():
+        return ""
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if TAG in cell["metadata"].get("tags", [])]
+        call = ast.parse(code[0]).body[-1].value  # type: ignore[attr-defined]
+        words = ast.literal_eval(call.args[0])
+        fill_caption(words, "", 0.95)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, SyntaxError) as error:
+        expected = 'a cell tagged `caption` with show_caption("...", run, patients)'
+        found = f"no caption ({type(error).__name__}: {error})"
+        raise ReportError(Fault(str(path), found, expected, "write it below the figure")) from None
+    return " ".join(words.split())
+
+
+def fill_caption(words: str, cohort: str, confidence: float) -> str:
+    """Return the caption with its fields filled in.
+
+    >>> fill_caption("Bands are {confidence} over patients of {cohort}.", "demo", 0.95)
+    'Bands are 95 % over patients of demo.'
+    """
+    return in_words(words).format(cohort=cohort, confidence=f"{100 * confidence:g} %")
+
+
+def show_caption(words: str, run: str | Path, patients: Cohort, confidence: float | str = "") -> None:
+    """Show a caption of Markdown below its figure, with its fields filled in: see `FIELDS`.
+
+    confidence : of the intervals; the workflow gives it, and by hand it is read from the settings of the run.
+    """
+    from IPython.display import Markdown, display  # noqa: PLC0415 (the workflow reads captions, and shows none)
+
+    if "{confidence}" in words and not confidence:
+        settings = json.loads((Path(run) / "config.json").read_text(encoding="utf-8"))
+        confidence = settings["bootstrap"]["confidence"]
+    filled = fill_caption(" ".join(words.split()), patients.name, float(confidence or 0))
+    display(Markdown(filled))  # type: ignore[no-untyped-call]

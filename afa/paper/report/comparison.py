@@ -1,0 +1,261 @@
+"""The paper and this run side by side: one line per printed cell and per claim, each with a verdict and its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from afa.cohort.cohort import Cohort
+from afa.errors import ConfigError, Fault
+from afa.evaluate.long_tables import write_parquet
+from afa.io.files import atomic_folder, write_csv
+from afa.io.spreadsheet import marked_table
+from afa.paper.report import verdicts
+from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
+from afa.paper.report.verdicts import Answer, Answers, CellRule, Number, Printed, Relation, Verdict
+
+CELL, NUMBER = "cell", "number"
+NUMERIC = ("paper_n", "ours", "low", "high", "n", "difference")
+COLUMNS = [
+    *("kind", "id", "table", "row", "column", "claim", "unit", "paper", *NUMERIC),
+    *("verdict", "size", "also", "reason", "note", "by_definition", "see", "where"),
+]
+UNITS = {"%": "percent", "pp": verdicts.DIFFERENCE, "share": "share", "count": "count", "": ""}
+"""Units of the claims, as those of the cells are named."""
+NO_LINE = "this summary has no line for it"
+ANSWERED = {"not_comparable": verdicts.NOT_COMPARABLE, "not_run": verdicts.NOT_RUN}
+ANSWERED |= dict.fromkeys(("decision", "background"), verdicts.NOTHING)
+JUDGED = CellRule(table="", answer="judged")
+"""Of a cell that no rule covers."""
+
+SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
+"""Metrics that are shares; `gap` is a difference of two."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Looks readings up in one run: shares in percent, their differences in percentage points.
+
+    cohort, simulated : its name, and whether its patients are. facts : numbers of it that claims ask for: `patients`,
+    `features`, `labelled` (entities with a column of labels) and `zeros` (share of the values).
+    """
+
+    summary: Lines
+    answers: Answers
+    cohort: str
+    simulated: bool
+    facts: Mapping[str, float]
+
+    @classmethod
+    def of(cls, summary: pd.DataFrame, answers: Answers, cohort: Cohort) -> Reader:
+        """Of all rows of a run and its cohort."""
+        facts = {
+            "patients": len(cohort.patients),
+            "features": len(cohort.features),
+            "labelled": cohort.labels.shape[1],
+            "zeros": float(np.mean(cohort.values == 0)),
+        }
+        simulated = cohort.provenance.get("origin") == "simulated"
+        return cls(Lines(summary), answers, cohort.name, simulated, facts)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.facts["features"])
+
+    def fact(self, name: str, unit: str) -> Number:
+        """A fact of the cohort; a share in percent."""
+        value = self.facts[name]
+        return Number(100 * value, unit="percent") if unit == "share" else Number(value)
+
+    def line(self, reading: str, *, complement: bool = False) -> Number | None:
+        """The number of a reading; None where the summary has no such line, or one without a number."""
+        line = self.summary.find(self._where(reading))
+        if line is None or pd.isna(line["value"]):
+            return None
+        unit = verdicts.DIFFERENCE if line["metric"] == "gap" else "percent" if line["metric"] in SHARES else ""
+        value, low, high, n = (float(line[name]) for name in ("value", "low", "high", "n"))
+        found = Number(value, low, high, unit, n)
+        found = found.complement() if complement else found
+        return found.scaled(100) if unit else found
+
+    def missing(self, reading: str) -> str:
+        """Why a reading has no number."""
+        table = self._where(reading)["table"]
+        is_there = (self.summary.rows["table"] == table).any()
+        return f"no number for {reading}" if is_there else f"no table {table} in this run"
+
+    def relation(self, text: str) -> Relation | str:
+        """A relation with its numbers as people read them; what is missing where one is."""
+        left, operator, right = verdicts.relation_of(text)
+        if (found := self.line(left)) is None:
+            return self.missing(left)
+        if verdicts.is_number(right):
+            other = Number(float(right) * (100 if found.unit else 1))
+            return Relation(found, operator, other, f"{text}: {found} against {verdicts.number(other.value)}", found)
+        if (read := self.line(right)) is None:
+            return self.missing(right)
+        unit = verdicts.DIFFERENCE if found.unit else ""
+        difference = Number(found.value - read.value, unit=unit, n=min(found.n, read.n))
+        return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
+
+    def _where(self, reading: str) -> dict[str, Any]:
+        keys = self.answers.keys(reading)
+        return {**keys, "t": self.n_features} if keys.get("t") == verdicts.END else keys
+
+
+def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Every printed cell, table by table, and then every claim, with the columns of `COLUMNS`.
+
+    reader : of all rows of the run. printed : the paper's tables and `claims`, by file name, all values as text.
+    `difference` is ours less the paper's, and empty where the two do not compare.
+    """
+    lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
+    cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
+    lines += [_claim(claim, reader, cells) for claim in printed["claims"].itertuples()]
+    table = pd.DataFrame(lines, columns=COLUMNS)
+    if reader.simulated:  # no number of ours says anything of patients, whatever it comes to
+        has_number = table["ours"].notna() & (table["verdict"] != verdicts.NOT_RUN)
+        said = verdicts.SIMULATED, "", f"cohort {reader.cohort} is simulated"
+        table.loc[has_number, ["verdict", "size", "reason"]] = said
+    table["by_definition"] = table["by_definition"].eq(other=True)
+    text = [name for name in COLUMNS if name not in (*NUMERIC, "by_definition")]
+    table[text] = table[text].fillna("").astype("str")
+    return table.astype(dict.fromkeys(NUMERIC, "float64"))
+
+
+def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Lines by direction and by size: one row per printed table and one for the claims of either kind.
+
+    A difference is counted in one column of each; a level has a size alone, a statement a direction alone.
+    """
+    source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
+    directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
+    names = [*verdicts.DIRECTIONS, *verdicts.SIZES, *verdicts.UNJUDGED]
+    counts = directions.drop(columns="", errors="ignore").join(sizes.drop(columns="", errors="ignore"))
+    counts = counts.reindex(index=source.unique(), columns=names, fill_value=0)
+    return counts.rename_axis("source").rename_axis(None, axis="columns").reset_index()
+
+
+def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame) -> None:
+    """Write `comparison` as CSV too, its counts, `verdicts`, and `screen` as Parquet; all appear when complete.
+
+    screen : the table of `afa.paper.report.screen.screen_table`.
+    """
+    tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen}
+    with atomic_folder(folder, ["comparison.csv", *(f"{name}.parquet" for name in tables)]) as temporary:
+        for name, table in tables.items():
+            write_parquet(table, temporary / f"{name}.parquet")
+        write_csv(marked_table(comparison), temporary / "comparison.csv", float_format="%.10g")
+
+
+def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
+    """The paper's tables and claims as they were transcribed, every value as text; a `ConfigError` where one lacks."""
+    lacking = [name for name in (*TABLES, "claims") if not (folder / f"{name}.csv").is_file()]
+    if lacking:
+        raise ConfigError(Fault(str(folder), f"no {', '.join(lacking)}", "the paper's tables", "pass resources/paper"))
+    return {name: pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False) for name in (*TABLES, "claims")}
+
+
+def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
+    """One line per printed number of a table; what is added to it at t = 0 is not the paper's and left out."""
+    patients = reader.answers.patients.get(name)
+    texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
+    table = paper_table(name, printed, reader.summary, n_features=reader.n_features).dropna(subset=["paper"])
+    for cell in table.to_dict("records"):
+        unit, _, why = (cell["unit"] if isinstance(cell["unit"], str) else "").partition(", not comparable: ")
+        text = str(texts[cell["row"], cell["column"]])
+        ours = None if pd.isna(cell["ours"]) else Number(cell["ours"], cell["low"], cell["high"], unit, cell["n"])
+        rule = next((r for r in reader.answers.cells if r.covers(name, cell["row"], cell["column"])), JUDGED)
+        note = reader.answers.reason(rule.why)
+        if rule.answer in ANSWERED:
+            verdict, note = Verdict(ANSWERED[rule.answer], reason=note), ""
+        elif ours is None:
+            verdict = Verdict(verdicts.NOT_RUN, reason=NO_LINE)
+        elif why:
+            verdict = Verdict(verdicts.NOT_COMPARABLE, reason=why)
+        elif rule.definition:
+            verdict = Verdict(verdicts.IDENTITY, reason=note)
+        else:
+            verdict = verdicts.judge(Printed(text, unit, patients), ours, reader.facts["patients"])
+        line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
+        line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
+        yield _beside(line, text, verdict, ours, patients)
+
+
+def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The line of one claim, a row of `claims.csv`: judged by what its answer reads, unless that says why not."""
+    answer, unit = reader.answers.claims[claim.id], UNITS[claim.unit]
+    where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)
+    line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
+    line |= {"unit": unit, "see": " ".join(answer.see), "by_definition": answer.definition, "where": where}
+    cell = cells[answer.cell] if answer.cell else None
+    patients = reader.answers.patients.get(cell["table"]) if cell else answer.patients
+    if answer.holds:
+        verdict, ours = _statement(answer, reader, unit, has_number=claim.kind == NUMBER)
+    elif where:
+        verdict, ours = _number(answer, Printed(claim.value, unit, patients, answer.bound), reader, cell)
+    else:
+        verdict, ours = Verdict(verdicts.NOTHING), None
+    reason = reader.answers.reason(answer.why)
+    if answer.answer in ANSWERED:
+        verdict = Verdict(ANSWERED[answer.answer], reason=reason)
+    elif answer.definition and verdict.direction != verdicts.NOT_RUN:
+        verdict = Verdict(verdicts.IDENTITY, reason=reason)
+    else:
+        line |= {"note": reason}
+    return _beside(line, claim.value, verdict, ours, None if answer.holds or not claim.value else patients)
+
+
+def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
+    """Unit : of the claim, in which what is read is shown where the claim has a number, or where a part is missing."""
+    relations = [reader.relation(text) for text in answer.holds]
+    whole = [relation for relation in relations if not isinstance(relation, str)]
+    missing = [relation for relation in relations if isinstance(relation, str)]
+    first = None if isinstance(relations[0], str) else relations[0].shown
+    if first is not None and (missing or has_number):
+        first = replace(first, unit=unit)
+    if missing:
+        return Verdict(verdicts.NOT_RUN, reason="; ".join(dict.fromkeys(missing))), first
+    return verdicts.judge_statement(whole), first
+
+
+def _number(
+    answer: Answer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
+) -> tuple[Verdict, Number | None]:
+    """Cell : the line of the printed cell that answers the claim, if one does."""
+    if cell is not None:
+        missing = NO_LINE
+        found = None if cell["ours"] is None else Number(*(cell[name] for name in ("ours", "low", "high", "unit", "n")))
+        if found is not None and found.unit == "share":
+            found = replace(found.scaled(100), unit="percent")
+    elif answer.line is not None:
+        found, missing = reader.line(answer.line, complement=answer.complement), reader.missing(answer.line)
+    else:
+        found, missing = reader.fact(answer.fact or "", printed.unit), ""
+    if found is None:
+        return Verdict(verdicts.NOT_RUN, reason=missing), None
+    if not printed.text:
+        return Verdict(verdicts.NOTHING), found
+    ours = found.in_unit(printed.unit)
+    if cell is not None and cell["verdict"] in verdicts.UNJUDGED:
+        return Verdict(cell["verdict"], reason=cell["reason"]), ours
+    return verdicts.judge(printed, ours, reader.facts["patients"]), ours
+
+
+def _beside(
+    line: dict[str, Any], paper: str, verdict: Verdict, ours: Number | None, patients: int | None
+) -> dict[str, Any]:
+    """The line with both numbers, their difference where they compare, and the verdict."""
+    line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
+    line |= {"size": verdict.size, "reason": verdict.reason}
+    if ours is None:
+        return {**line, "ours": None}
+    unjudged = verdict.direction in (verdicts.NOT_COMPARABLE, verdicts.NOT_RUN, verdicts.NOTHING) or not paper
+    difference = np.nan if unjudged else ours.value - Printed(paper, "").value
+    shown = {"unit": ours.unit, "ours": ours.value, "low": ours.low, "high": ours.high, "n": ours.n}
+    return {**line, **shown, "difference": difference}

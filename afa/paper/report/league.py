@@ -1,0 +1,241 @@
+"""The league's page: one table, one figure, and what to know of each field beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from afa.errors import Fault, ReportError
+from afa.evaluate.entrants import HEADLINE
+from afa.evaluate.figures import new_figure, save_figure
+from afa.evaluate.long_tables import read_table
+from afa.evaluate.page_parts import page
+from afa.io.files import atomic_folder, write_csv
+from afa.paper.experiments.league import FIXED, PLANNER, RANDOM
+
+NOT_FETCHED = "not_fetched.txt"
+"""In the folder of a field whose table is not there: a line that says where it is to be had."""
+TABLES = ("curves", "leads", "null", "trained", "reliability", "facts")
+PAGE_FILES = ("league.html", "league.svg", *(f"{name}.csv" for name in ("league", *TABLES)))
+"""What the page of the league consists of."""
+SHOWN = (3, 5)
+"""Features observed at which the page shows a field, beside all."""
+NAMES = {
+    "auroc": "AUROC",
+    "first_place": "first place",
+    "balanced_accuracy": "balanced accuracy",
+    "average_precision": "average precision",
+    "by_class": "first place, mean over conditions",
+}
+LEGEND = 6.5
+"""Inches that the figure's legend takes in one line."""
+LINES = {
+    PLANNER: ("#0072B2", "-", "chosen for each patient"),
+    FIXED: ("#009E73", "--", "one order for all"),
+    RANDOM: ("#555555", ":", "at random"),
+}
+
+
+def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row for each main question of the fields: its facts, and the main metric at 3, 5 and all features.
+
+    Columns `<what>_<t>`, t being 3, 5 or all: `planner`, `random` and `fixed` orders; `lead` of the planner's order
+    over random ones with its interval; `null`, shuffled knowledge, and the top of its range; `worth`.
+    """
+    rows = []
+    facts = tables["facts"][tables["facts"]["main"].astype(bool)] if tables else pd.DataFrame()
+    for fact in facts.to_dict("records"):
+        own = {name: of_task(tables[name], fact) for name in TABLES}
+        metric = "first_place" if "first_place" in set(own["curves"]["metric"]) else "auroc"
+        row: dict[Any, Any] = {**fact, "metric": metric}
+        for place, t in {**{str(t): t for t in SHOWN}, "all": fact["features"]}.items():
+            for allocation in (PLANNER, RANDOM, FIXED):
+                row[f"{allocation}_{place}"] = _one(own["curves"], HEADLINE, allocation, metric, t)["value"]
+            lead = _one(own["leads"], HEADLINE, f"{PLANNER} less {RANDOM}", metric, t)
+            null = _one(own["null"], "shuffled", PLANNER, metric, t)
+            row |= {
+                f"lead_{place}{end}": lead[name] for end, name in (("", "value"), ("_low", "low"), ("_high", "high"))
+            }
+            row |= {f"null_{place}": null["value"], f"null_{place}_high": null["high"]}
+            row[f"worth_{place}"] = worth(own["trained"], metric, t)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
+    """Labelled patients that the best classifier needs to do as well as the bundle, on the same other patients."""
+    at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
+    if at.empty:
+        return "not measured"
+    means = at.groupby(["size", "model"])["value"].mean().unstack()
+    sizes = list(means.index)
+    reached = means.drop(columns=HEADLINE).max(axis=1) >= means[HEADLINE]
+    if not reached.any():
+        return f"more than {sizes[-1]}"
+    first = int(np.argmax(reached.to_numpy()))
+    return f"{sizes[first - 1]} to {sizes[first]}" if first else f"at most {sizes[0]}"
+
+
+def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
+    """By field, task, model and t: stated less observed, and their mean distance by tenths of what is stated."""
+    keys, n = ["field", "task", "model", "t"], reliability["n"]
+    gap = n * (reliability["stated"] - reliability["observed"])
+    sums = reliability[keys].assign(n=n, stated_less_observed=gap, mean_distance=gap.abs())
+    sums = sums.groupby(keys, sort=False).sum()
+    return sums.drop(columns="n").div(sums["n"], axis=0).reset_index()
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """What a report shows first of a field, by what `afa league field` made of it; nothing without a question.
+
+    `said`: a paragraph for each question; `picture`; and what `league_tables.html` is made of.
+    """
+    tables = read_fields([folder])
+    rows = league_rows(tables)
+    if rows.empty:
+        return {}
+    return _shown(tables, rows, 1) | {"said": [said(row) for row in rows.to_dict("records")]}
+
+
+def said(row: Mapping[Any, Any]) -> str:
+    """What a few features tell, in words, of a row of `league_rows`.
+
+    >>> row = {"task": "a", "field": "f", "metric": "auroc", "features": 8, "followed": 90, "planner_3": 0.8,
+    ...        "random_3": 0.7, "lead_3": 0.1, "lead_3_low": -0.01, "lead_3_high": 0.2, "planner_all": 0.85,
+    ...        "null_3": 0.5, "worth_3": "10 to 20"}
+    >>> print(said(row))  # doctest: +NORMALIZE_WHITESPACE
+    f: a, 90 patients. After 3 of 8 features, chosen without a label, AUROC is 0.80; after 3 at random 0.70, and
+    with all 0.85. The lead over random order is 0.10 [-0.01, 0.20], which can be chance. With the knowledge shuffled
+    among the features it is 0.50. The best of three classifiers needs 10 to 20 labelled patients to do as well.
+    """
+    name = NAMES[row["metric"]]
+    what = f"the right one is in {name} for a share of" if row["metric"] == "first_place" else f"{name} is"
+    t = next((t for t in SHOWN if t < row["features"]), None)
+    head = f"{_title(row)}, {row['followed']:,} patients."
+    if t is None:
+        return f"{head} With all {row['features']} features {what} {row['planner_all']:.2f}."
+    chance = ", which can be chance" if row[f"lead_{t}_low"] <= 0 else ""
+    trained = f" The best of three classifiers needs {row[f'worth_{t}']} labelled patients to do as well."
+    return (
+        f"{head} After {t} of {row['features']} features, chosen without a label, {what} {row[f'planner_{t}']:.2f};"
+        f" after {t} at random {row[f'random_{t}']:.2f}, and with all {row['planner_all']:.2f}."
+        f" The lead over random order is {row[f'lead_{t}']:.2f}"
+        f" [{row[f'lead_{t}_low']:.2f}, {row[f'lead_{t}_high']:.2f}]{chance}."
+        f" With the knowledge shuffled among the features it is {row[f'null_{t}']:.2f}."
+        f"{'' if row[f'worth_{t}'] == 'not measured' else trained}"
+    )
+
+
+def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
+    """The tables of some fields, each as one; none where no field asks a question that labels answer."""
+    asked = [path for path in folders if (path / f"{TABLES[0]}.parquet").is_file()]
+    return {name: pd.concat([read_table(path, name) for path in asked], ignore_index=True) for name in TABLES if asked}
+
+
+def _shown(
+    tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = ""
+) -> dict[str, Any]:
+    """The picture, and what `league_tables.html` is made of."""
+    return {
+        "picture": Markup(draw(tables, rows, n_fields, path) if tables else ""),  # noqa: S704 (our own figure)
+        "rows": rows.to_dict("records"),
+        "readings": _models(tables, rows),
+        "calibration": calibration(tables["reliability"]).to_dict("records") if tables else [],
+        "names": NAMES,
+        "places": [*map(str, SHOWN), "all"],
+    }
+
+
+def write_league(fields: Sequence[Path], out: str | Path) -> None:
+    """Write the tables, the figure and the page, `league.html`, of what `afa league field` made of each field.
+
+    A field without its table is listed as not fetched, and the figure says over how many fields it is.
+    """
+    absent = {}
+    for path in fields:
+        if (path / NOT_FETCHED).is_file():
+            absent[path.name] = (path / NOT_FETCHED).read_text(encoding="utf-8").strip()
+        elif not (path / "facts.parquet").is_file():
+            found, expected = "neither facts.parquet nor " + NOT_FETCHED, "what `afa league field` wrote"
+            raise ReportError(Fault(str(path), found, expected, "name its folder"))
+    tables = read_fields([path for path in fields if path.name not in absent])
+    rows = league_rows(tables)
+    with atomic_folder(out, PAGE_FILES, "league.html") as made:
+        for name, table in {"league": rows, **tables}.items():
+            write_csv(table, made / f"{name}.csv", float_format="%.6g")
+        shown = _shown(tables, rows, len(fields), made / "league.svg")
+        text = page("league.html", **shown, said=said, absent=absent, n_fields=len(fields))
+        (made / "league.html").write_text(text, encoding="utf-8")
+
+
+def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
+    """A panel for each question: the main metric by features observed, of every order, and of shuffled knowledge.
+
+    The figure as SVG; with a path it is written too.
+    """
+    columns = min(4, len(rows))
+    height = -(-len(rows) // columns)
+    wide = max(2.5 * columns, LEGEND)
+    figure, panels = new_figure(wide, 2.2 * height + 0.5, columns, height)
+    for axes, row in zip(panels, rows.to_dict("records"), strict=False):
+        own = of_task(tables["curves"], row)
+        own = own[(own["model"] == HEADLINE) & (own["metric"] == row["metric"])]
+        null = of_task(tables["null"], row)
+        null = null[null["metric"] == row["metric"]].sort_values("t")
+        places = range(len(null))
+        axes.fill_between(places, null["low"], null["high"], color="#dddddd", label="shuffled knowledge")
+        for allocation, (colour, line, label) in LINES.items():
+            part = own[own["allocation"] == allocation].sort_values("t")
+            axes.plot(places, part["value"], line, color=colour, label=label, marker="o", markersize=2.5)
+            if allocation == PLANNER:
+                axes.fill_between(places, part["low"], part["high"], color=colour, alpha=0.15, linewidth=0)
+        axes.set_xticks(places, [str(t) for t in null["t"]])
+        axes.set_title(f"{_title(row)}\nn = {row['followed']:,}", fontsize=8)
+        axes.set_ylabel(NAMES[row["metric"]], fontsize=8)
+        axes.tick_params(labelsize=7)
+        axes.set_ylim(0.0 if row["metric"] == "first_place" else 0.4, 1.02)
+    for axes in panels[len(rows) :]:
+        axes.set_visible(False)
+    present = rows["field"].nunique()
+    over = "" if present == n_fields else f" ({present} of {n_fields} fields: the tables of the others are not fetched)"
+    figure.supxlabel(f"features observed{over}", fontsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
+    return save_figure(figure, path).svg()
+
+
+def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
+    """The rows of one question of one field."""
+    own: pd.DataFrame = table[(table["field"] == fact["field"]) & (table["task"] == fact["task"])]
+    return own
+
+
+def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Every reading of every field in the planner's order, and by other rules, by each metric, at 3, 5 and all."""
+    found = []
+    for row in rows.to_dict("records"):
+        own = of_task(tables["curves"], row)
+        own = own[~own["allocation"].isin([RANDOM, FIXED]) & own["t"].isin([*SHOWN, row["features"]])]
+        for (model, rule, metric), part in own.groupby(["model", "allocation", "metric"], sort=False):
+            name = model if rule == PLANNER else f"{model}, order by `{rule}`"
+            values = zip(["all" if t == row["features"] else str(t) for t in part["t"]], part["value"], strict=True)
+            head = {"field": row["field"], "task": row["task"], "model": name, "metric": NAMES[str(metric)]}
+            found.append({**head, "n": int(part["n"].iloc[0]), "values": dict(values)})
+    return found
+
+
+def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
+    """The one row of these keys; missing numbers where t is beyond the features."""
+    keys = (table["model"] == model) & (table["allocation"] == allocation)
+    own = table[keys & (table["metric"] == metric) & (table["t"] == t)]
+    return own.iloc[0].to_dict() if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)
+
+
+def _title(row: Mapping[Any, Any]) -> str:
+    own = str(row["field"]).replace("_", " ")
+    return own if row["task"] in ("which", row["field"]) else f"{own}: {row['task'].replace('_', ' ')}"

@@ -1,0 +1,163 @@
+"""Running a figure notebook by papermill, in a kernel of its own, and reading what it made."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+# nbformat imports jsonschema, which loads this package wherever it is installed (with JupyterLab it is) to check
+# internationalised addresses. No notebook has any, and loading it compiles a grammar for two seconds.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+import nbformat  # noqa: E402
+import papermill  # noqa: E402
+from nbclient.exceptions import DeadKernelError  # noqa: E402
+from nbformat import NotebookNode  # noqa: E402
+from papermill.exceptions import PapermillExecutionError  # noqa: E402
+from traitlets.config import Config  # noqa: E402
+
+from afa.errors import Fault, ReportError  # noqa: E402
+from afa.io.files import atomic_file  # noqa: E402
+
+FIGURE = "figure"
+"""The parameter that says where a notebook keeps its figure: a path without ending."""
+FORMS = (".pdf", ".svg")
+"""The forms in which `afa.evaluate.figures.save_figure` keeps the figure of a notebook."""
+ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>|&gt;)")
+KERNEL_SETTINGS = """\
+c = get_config()
+c.HistoryManager.enabled = False
+c.InteractiveShellApp.ignore_cwd = True  # the package of this environment, not a folder `afa` of the working directory
+"""
+START_SECONDS = 600
+"""How long a kernel may take to start: on a busy node or a slow file system Python alone takes a minute."""
+
+
+def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
+    """Run the notebook `source` by papermill, and write it as it ran to `target`, with the same bytes each time.
+
+    What differs between two runs is not kept: times, addresses of objects, and what cells write to standard error,
+    which goes to this process's. The kernel reads no settings of the user and listens on no network port.
+
+    Parameters
+    ----------
+    source : a notebook; papermill puts its parameters after the cell that is tagged `parameters`.
+    target : where the notebook is written; nothing is written, and no figure stays, where a cell fails.
+    parameters : values by name; each must have a default in the cell tagged `parameters`.
+
+    Raises
+    ------
+    ReportError : no notebook, an unknown parameter, or a cell that fails.
+
+    """
+    notebook = read_notebook(source)
+    known = papermill.inspect_notebook(notebook)
+    if unknown := sorted(set(parameters) - set(known)):
+        found, expected = f"no parameter {', '.join(unknown)}", ", ".join(known) or "a cell tagged `parameters`"
+        raise ReportError(Fault(str(source), found, expected, "name one of these, or add its default to that cell"))
+    try:
+        ran = _executed(notebook, str(source), parameters)
+    except BaseException:
+        for form in FORMS if parameters.get(FIGURE) else ():
+            Path(f"{parameters[FIGURE]}{form}").unlink(missing_ok=True)
+        raise
+    with atomic_file(target) as temporary:
+        nbformat.write(_lasting(ran, notebook), temporary)
+
+
+def read_notebook(path: str | Path) -> NotebookNode:
+    """Return the notebook at `path`; a `ReportError` where the file is none."""
+    try:
+        notebook: NotebookNode = nbformat.read(path, as_version=4)
+    except (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError) as error:
+        words = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ReportError(Fault(str(path), f"no notebook ({words})", "a Jupyter notebook", "correct it")) from None
+    return notebook
+
+
+def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]) -> NotebookNode:
+    """Return a copy of the notebook with its parameters injected and the outputs of its cells."""
+    step = f"open the notebook and run it with these parameters: {dict(parameters)}"
+    try:
+        with _kernel_of_its_own() as config:
+            ran: NotebookNode = papermill.execute_notebook(
+                notebook,
+                None,
+                dict(parameters),
+                kernel_name="python3",
+                language="python",
+                progress_bar=sys.stderr.isatty(),
+                stderr_file=sys.stderr,
+                start_timeout=START_SECONDS,
+                coalesce_streams=True,
+                record_timing=False,
+                config=config,
+            )
+    except PapermillExecutionError as error:
+        place, found = _place(error, injected=bool(parameters)), f"{error.ename}: {error.evalue}"
+        raise ReportError(Fault(f"{source}, {place}", found, "a cell that runs", step)) from None
+    except (DeadKernelError, RuntimeError) as error:
+        expected = "a kernel that runs to the last cell: it may have been killed for want of memory"
+        raise ReportError(Fault(source, f"{type(error).__name__}: {error}", expected, step)) from None
+    # papermill takes `exit()` in a cell for the end of the notebook.
+    if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in ran.cells):
+        raise ReportError(Fault(source, "a cell that leaves Python", "cells that all run", step))
+    return ran
+
+
+def _place(error: PapermillExecutionError, *, injected: bool) -> str:
+    """Where a cell failed: its number as Jupyter counts when the notebook is run by hand, and the line of the error."""
+    lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _plain("\n".join(error.traceback))))
+    number = (error.exec_count or 0) - injected
+    return f"code cell {number}" + (f", line {lines[-1]}" if lines else "")
+
+
+def _plain(text: str) -> str:
+    """The text without the colours of a terminal."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@contextmanager
+def _kernel_of_its_own() -> Iterator[Config]:
+    """Settings of a kernel that reads and leaves nothing in the user's home, and that is reached by a file.
+
+    Kernels that start at once can be given the same network port, and other users of a node see those.
+    """
+    with tempfile.TemporaryDirectory(prefix="afa-") as folder:
+        profile = Path(folder, "profile_default")
+        profile.mkdir()
+        (profile / "ipython_kernel_config.py").write_text(KERNEL_SETTINGS, encoding="utf-8")
+        places = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+        settings = dict.fromkeys(places, folder) | {"JUPYTER_NO_CONFIG": "1", "JUPYTER_PATH": ""}
+        before = {name: os.environ.get(name) for name in settings}
+        os.environ.update(settings)
+        try:
+            yield Config({"KernelManager": {"transport": "ipc", "connection_file": str(Path(folder, "k.json"))}})
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _lasting(ran: NotebookNode, source: NotebookNode) -> NotebookNode:
+    """Return the notebook that ran without what differs between two runs."""
+    kept = {name: ran.metadata.papermill[name] for name in ("parameters", "version") if name in ran.metadata.papermill}
+    ran.metadata = source.metadata | {"papermill": kept}
+    for cell in ran.cells:
+        cell.metadata.pop("papermill", None)
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.id = "injected-parameters"
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            for output in cell.outputs:
+                texts = output if output.output_type == "stream" else output.data
+                for form in {"text", "text/plain", "text/html"} & set(texts):
+                    texts[form] = ADDRESS.sub("", texts[form])
+    return ran

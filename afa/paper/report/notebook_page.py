@@ -1,0 +1,59 @@
+"""What the report takes of a notebook that ran: its page without code and figure, and its caption."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+from nbformat import NotebookNode
+
+from afa.errors import Fault, ReportError
+from afa.evaluate.page_parts import page
+from afa.paper.report.cells import TAG
+from afa.paper.report.notebook import read_notebook
+
+if TYPE_CHECKING:
+    from nbconvert.exporters.html import HTMLExporter
+
+SVG = "image/svg+xml"
+MARKDOWN = "text/markdown"
+
+
+def notebook_page(path: Path) -> str:
+    """Return a notebook that ran as one HTML page: texts and results without code, figure and caption."""
+    notebook = read_notebook(path)
+    notebook.cells = [cell for cell in notebook.cells if not _is_caption(cell)]
+    for cell in notebook.cells:
+        cell.outputs = [output for output in cell.get("outputs", []) if SVG not in output.get("data", {})]
+    body, _ = _exporter().from_notebook_node(notebook)
+    return page("notebook.html", title=path.stem, body=Markup(body))  # noqa: S704 (escaped by nbconvert)
+
+
+@cache
+def _exporter() -> HTMLExporter:
+    """Return what makes HTML of a notebook; its templates are compiled once."""
+    from nbconvert.exporters.html import HTMLExporter  # noqa: PLC0415 (slow to load)
+
+    return HTMLExporter(  # type: ignore[no-untyped-call]
+        template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
+        exclude_input=True,
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+        exclude_anchor_links=True,
+    )
+
+
+def notebook_caption(path: Path) -> str:
+    """Return the caption that a notebook showed when it ran, in Markdown; a `ReportError` where it showed none."""
+    outputs = [output for cell in read_notebook(path).cells if _is_caption(cell) for output in cell.get("outputs", [])]
+    found = [output.data[MARKDOWN] for output in outputs if MARKDOWN in output.get("data", {})]
+    if not found:
+        expected = "a notebook that ran, with `show_caption` in a cell tagged `caption`"
+        raise ReportError(Fault(str(path), "no caption", expected, "run the workflow"))
+    return str(found[0])
+
+
+def _is_caption(cell: NotebookNode) -> bool:
+    return TAG in cell.metadata.get("tags", [])

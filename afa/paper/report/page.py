@@ -1,0 +1,187 @@
+"""The report page: one HTML file with everything that a reader needs, and nothing fetched.
+
+It is made of what a run left behind, and of the project's own texts; it computes no number. Pages inside it, the
+notebooks and the explorer, travel packed, as base64 of gzip.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from afa import __version__
+from afa.cohort.cohort import load_cohort
+from afa.errors import Fault, ReportError
+from afa.evaluate.long_tables import read_table
+from afa.evaluate.page_parts import MARKDOWN, document, items, packed, page
+from afa.evaluate.summary import read_summary
+from afa.io.files import sha256_of
+from afa.model.bundle import load_bundle
+from afa.paper.report.benchmarks import by_rule, read_jobs
+from afa.paper.report.notebook_page import notebook_caption, notebook_page
+from afa.paper.report.screen import basis, load_carried
+from afa.paper.report.sections import counted, figure, findings, language_model, paper_shapes, sentences, title_of
+from afa.paper.report.verdicts import NOTHING, verdict_words
+
+SHORT = 12
+"""Digits of a digest that are shown; all of them stand in `provenance.json`."""
+LEADS = {"Past the paper": "past_the_paper.md"}
+"""Pages of `docs` that open a chapter."""
+
+
+def report_page(
+    run: Path, parts: Mapping[str, str], paper: Path, docs: Path, left_out: Mapping[str, str], field: Path | None = None
+) -> str:
+    """The page of a finished run, as HTML.
+
+    parts : figures by the name of their notebook, in their order, each with its place: `CHAPTER: TITLE`. paper, docs :
+    folders of the project's own texts, the paper's tables and the documentation. left_out : what this run does not
+    have, by name, and why. field : what `afa league field` made of the cohort's.
+
+    Raises
+    ------
+    ReportError : something that the page is made of is not there.
+
+    """
+    # pages of `docs` that open a chapter speak of the paper's cohorts, and open no other's
+    chapters = () if "comparison" in left_out else {place.partition(": ")[0] for place in parts.values()}
+    leads = {chapter: docs / name for chapter, name in LEADS.items() if chapter in chapters}
+    _check_complete(run, [*parts], [docs / "decisions.md", docs / "errata.md", *leads.values()], left_out)
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    cohort = load_cohort(run / "cohort")
+    summary = read_summary(run / "summary.csv")
+    decisions, errata = document(docs / "decisions.md"), document(docs / "errata.md")
+    measured: dict[str, Any] = {}
+    if field is not None:
+        from afa.paper.report.league import (  # noqa: PLC0415 (slow to load, and few runs are of a field)
+            measured as measured_in,
+        )
+
+        measured = measured_in(field)
+    return page(
+        "report.html",
+        run=run.name,
+        cohort=cohort,
+        bundle=load_bundle(run / "bundle"),
+        **_compared(run, paper, left_out, cohort.name),
+        left_out=left_out,
+        measured=measured,
+        **_figures(run, parts, provenance["jobs"], findings(summary)),
+        models=language_model(summary),
+        leads={chapter: Markup(document(path)) for chapter, path in leads.items()},  # noqa: S704
+        decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
+        errata=Markup(errata),  # noqa: S704
+        items=items(decisions) | items(errata),
+        rules=by_rule(read_jobs(run / "benchmarks", shards=config["shards"])),
+        config=json.dumps(config, indent=1),
+        confidence=config["bootstrap"]["confidence"],
+        environment=provenance["environment"],
+        made_with=provenance["made_with"],
+        finished=max((job["ended"] for job in provenance["jobs"]), default=""),
+        digests={
+            "settings (config.json)": sha256_of(run / "config.json"),
+            "cohort, features": sha256_of(run / "cohort" / "features.parquet"),
+            "cohort, labels": sha256_of(run / "cohort" / "labels.parquet"),
+            "summary.csv": sha256_of(run / "summary.csv"),
+            "the paper's claims (claims.csv)": sha256_of(paper / "claims.csv"),
+        },
+        short=SHORT,
+        explorer="" if "allocation" in left_out else packed((run / "explorer.html").read_bytes()),
+    )
+
+
+def run_readme(run: Path) -> str:
+    """What lies in the folder of a run, as Markdown."""
+    cohort, bundle = load_cohort(run / "cohort"), load_bundle(run / "bundle")
+    return page("run.md", run=run.name, cohort=cohort, bundle=bundle, version=__version__)
+
+
+def _figures(
+    run: Path,
+    parts: Mapping[str, str],
+    jobs: Sequence[Mapping[str, Any]],
+    said: Mapping[str, str],
+) -> dict[str, Any]:
+    """Figures with what each was made of: those with a finding, `main`, and the appendix by chapter, in their order."""
+    main: list[dict[str, Any]] = []
+    chapters: dict[str, list[dict[str, Any]]] = {}
+    for name, place in parts.items():
+        chapter, _, title = place.partition(": ")
+        notebook = run / "notebooks" / f"{name}.ipynb"
+        rules: dict[str, list[Mapping[str, Any]]] = {}
+        for job in upstream(f"results/{run.name}/notebooks/{name}.ipynb", jobs):
+            rules.setdefault(job["rule"], []).append(job)
+        figure = {
+            "name": name,
+            "title": title,
+            "image": base64.b64encode((run / "figures" / f"{name}.svg").read_bytes()).decode("ascii"),
+            "caption": Markup(MARKDOWN.render(notebook_caption(notebook))),  # noqa: S704 (escaped by the renderer)
+            "notebook": packed(notebook_page(notebook).encode()),
+            "behind": [
+                {
+                    "rule": rule,
+                    "count": len(made),
+                    "command": made[0]["command"],
+                    "ended": max(job["ended"] for job in made),
+                    "code": " ".join(dict.fromkeys(made[-1]["code"])),
+                }
+                for rule, made in rules.items()
+            ],
+        }
+        if name in said:
+            main.append(figure | {"finding": said[name]})
+        else:
+            chapters.setdefault(chapter, []).append(figure)
+    return {"main": main, "chapters": chapters}
+
+
+def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The jobs, of a provenance file, that `output` depends on, its own last; a file of a folder may be named."""
+    jobs = list(jobs)
+    wanted, found = {output}, []
+    for job in reversed(jobs):
+        if any(_within(path, name) or _within(name, path) for path in job["outputs"] for name in wanted):
+            wanted |= set(job["inputs"])
+            found.append(job)
+    return found[::-1]
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: str) -> dict[str, Any]:
+    """What came of the paper's statements; nothing where the run is not compared with it."""
+    if "comparison" in left_out:
+        return {"lines": []}
+    comparison, counts, screen = (read_table(run / "comparison", name) for name in ("comparison", "verdicts", "screen"))
+    carried = [each for each in load_carried(paper / "carried") if each.cohort != cohort]
+    return {
+        "lines": comparison[comparison["verdict"] != NOTHING].to_dict("records"),
+        "words": verdict_words,
+        "shapes": paper_shapes(comparison),
+        "counted": list(counted(counts)),
+        "sentences": sentences(screen),
+        "effects": screen.to_dict("records"),
+        "carried": carried,
+        "settings": basis(json.loads((run / "config.json").read_text(encoding="utf-8"))) if carried else "",
+        "figure": figure(screen, carried, cohort),
+        "figure_title": title_of(screen),
+    }
+
+
+def _check_complete(run: Path, parts: Sequence[str], texts: Sequence[Path], left_out: Mapping[str, str]) -> None:
+    names = ["config.json", "provenance.json", "summary.csv", "benchmarks"]
+    names += [] if "allocation" in left_out else ["explorer.html"]
+    if "comparison" not in left_out:
+        names += [f"comparison/{name}.parquet" for name in ("comparison", "verdicts", "screen")]
+    names += [name for part in parts for name in (f"notebooks/{part}.ipynb", f"figures/{part}.svg")]
+    lacking = [path for path in (*(run / name for name in names), *texts) if not path.exists()]
+    if lacking:
+        raise ReportError([Fault(str(path), "nothing", "a part of the report", "run the workflow") for path in lacking])

@@ -1,0 +1,297 @@
+"""The paper's tables with this run's numbers beside: one line per printed cell, and at t = 0, which it leaves out.
+
+Each printed cell is named by its row and column (`resources/paper`); a table here maps that name to the line of the
+summary that answers it. A cell that no stage of this run answers keeps the paper's number and has no value of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from afa.cohort.cohort import Cohort
+from afa.errors import Fault, ReportError
+from afa.evaluate.figures import PRIORITY, RANDOM
+
+PAPER_FEATURES = 216
+COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference", "also"]
+METHODS = {"wald": "wald", "two_elbo": "two_elbo", "stack-A": "stack_a", "linearity": "linearity", "kl": "kl"}
+MODELS = {"MRF-LLM": "mrf_llm", "RAG-LLM": "rag_llm"}
+F_TARGET = {"wald": "two_elbo", "two_elbo": "two_elbo", "stack_a": "stack_a"}
+START = "uniform"
+EVERY: dict[str, Any] = {"schedule": "every", "start": START}
+TEXT_COLUMNS = ("Sim", "Story")
+"""Printed columns that tell more about a row and hold no number."""
+ALLOCATIONS = {"random": RANDOM, "greedy": "greedy", "clustered": "clustered", "ours": PRIORITY}
+GAINS = {"wald_magnitude": "wald_magnitude", "wald_mag": "wald_magnitude", "cmi": "cmi", "F-target": "f_target"}
+GAIN_COLUMNS, GAIN_ROUND = ("wald_magnitude", "cmi"), 150
+"""Printed columns of a table that has no t in its columns, and the round that it shows."""
+BRACKETS, LAYER_ONE_ROUND = {"L1": "l1_paper", "HW": "hanson_wright", "KL": "kl"}, 100
+"""Brackets of the other such table, and its round; the KL bracket as written calls every pair, the printed one few."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where a printed cell's answer stands in the summary: the values of its key columns, those not named being empty.
+
+    scale : 100 where the paper prints percent or points. over : the line to divide by, for a cell that is a ratio of
+    two; it then has no interval. unless : a line whose value says, if not 0, that the two are not comparable.
+    constant : a line whose value says, if 1, that one answer is right of everybody, so that being right says nothing.
+    also : other readings that the paper's text admits, by what they are: key columns that differ.
+    """
+
+    where: Mapping[str, Any]
+    scale: float = 1.0
+    unit: str = "share"
+    over: Mapping[str, Any] | None = None
+    unless: Mapping[str, Any] | None = None
+    constant: Mapping[str, Any] | None = None
+    also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Lines:
+    """A summary with an index of its lines: to be made once, where many are looked up.
+
+    rows : the summary, or a part of it. Two lines with the same keys are a `ReportError`.
+    """
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self.rows = rows
+        self._keys = list(rows.columns[: list(rows.columns).index("value")])
+        named = rows[self._keys].astype(object).where(rows[self._keys].notna(), None)
+        self._places = {keys: place for place, keys in enumerate(zip(*(named[key] for key in named), strict=True))}
+        if len(self._places) < len(rows):
+            twice = rows[rows.duplicated(self._keys)].iloc[0][self._keys].dropna().to_dict()
+            raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
+
+    def find(self, where: Mapping[str, Any]) -> pd.Series | None:
+        """The one line with these keys, all keys not named being empty; None where there is none."""
+        place = self._places.get(tuple(where.get(key) for key in self._keys))
+        return None if place is None else self.rows.iloc[place]
+
+
+def paper_table(name: str, printed: pd.DataFrame, summary: Lines, *, n_features: int) -> pd.DataFrame:
+    """One table of the paper, by printed cell, with the columns of `COLUMNS`.
+
+    printed : the paper's table, with `row`, `column`, `value`. summary : all summary rows of the run. The paper's last
+    column, t = 216, is its full observation, answered by ours at `n_features`. `difference` is ours less the paper's.
+    """
+    lines = []
+    for row, column, paper in _cells(printed):
+        found, cell = re.match(r"t=(\d+)", column), TABLES[name](row, column)
+        t = None if found is None else n_features if int(found[1]) == PAPER_FEATURES else int(found[1])
+        line: dict[str, Any] = {"row": row, "column": column, "t": t, "paper": paper}
+        if cell is not None:
+            line |= _answered(cell if t is None else replace(cell, where={**cell.where, "t": t}), paper, summary)
+        if cell is not None or paper is not None:
+            lines.append(line)
+    return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
+    """Return `paper_table` of a run's rows for a notebook; its printed table is read from the folder `paper`.
+
+    Full observation is named by this cohort's number of features. A field of its own has nothing to do with the
+    paper's numbers: `paper` and `difference` are missing there.
+    """
+    printed = pd.read_csv(Path(paper) / f"{name}.csv")
+    cells = paper_table(name, printed, Lines(rows), n_features=len(cohort.features))
+    cells["column"] = at_full_observation(cells["column"], cohort)
+    of_a_field = cohort.provenance.get("origin") == "table"
+    return cells.assign(paper=np.nan, difference=np.nan) if of_a_field else cells
+
+
+def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
+    """Return names of printed columns in which `t=216`, all features of the paper, is all features of the cohort."""
+    return columns.str.replace(rf"t={PAPER_FEATURES}\b", f"t={len(cohort.features)}", regex=True)
+
+
+def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
+    """Every printed cell with a number, before each row's first one with a t the same at t = 0."""
+    cells: list[tuple[str, str, float | None]] = []
+    printed = printed[~printed["column"].isin(TEXT_COLUMNS)]
+    for row, part in printed.groupby("row", sort=False):
+        first = str(part["column"].iloc[0])
+        if first.startswith("t="):
+            cells.append((str(row), re.sub(r"t=\d+", "t=0", first), None))
+        elif first in GAIN_COLUMNS:
+            cells += [(str(row), f"{column} t=0", None) for column in part["column"]]
+        cells += [(str(row), str(c), float(v)) for c, v in zip(part["column"], part["value"], strict=True)]
+    return cells
+
+
+def _answered(cell: Cell, paper: float | None, summary: Lines) -> dict[str, Any]:
+    """What a run has for a printed cell, and why it and its answer do not compare, where they do not."""
+    answer, warning, constant, below = (
+        None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
+    )
+    ours = {} if answer is None else {key: answer[key] * cell.scale for key in ("value", "low", "high")}
+    if cell.over is not None and ours:
+        ours = {} if below is None else {"value": ours["value"] / below["value"]}
+    why = ""
+    if warning is not None and warning["value"] != 0:
+        why = ", not comparable: too few phenotypes have labels here (S10)"
+    elif constant is not None and constant["value"] == 1:
+        why = ", not comparable: all targets are alike here, so that a constant answer is always right"
+    others = {what: summary.find({**cell.where, **keys}) for what, keys in cell.also.items()}
+    return {
+        "t": cell.where.get("t"),
+        "unit": cell.unit + why,
+        "ours": ours.get("value"),
+        "low": ours.get("low"),
+        "high": ours.get("high"),
+        "n": None if answer is None else answer["n"],
+        "difference": ours["value"] - paper if ours and paper is not None and not why else None,
+        "also": "; ".join(
+            f"{what}: {found['value'] * cell.scale:.3g}"
+            for what, found in others.items()
+            if found is not None and pd.notna(found["value"])
+        ),
+    }
+
+
+def _random_sign(row: str, _: str) -> Cell | None:
+    method = "kl_nonzero" if row == "kl" else METHODS[row]
+    keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
+    # a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle); counted in n it makes a coin
+    also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
+    return Cell(keys | {"target": "likelihood"}, also=also)
+
+
+def _classification(row: str, column: str) -> Cell | None:
+    target, method = row.split(" / ")
+    if target == "LLM":
+        keys = {"table": "llm_baselines", "target": "likelihood"}
+        return Cell({**keys, "metric": "accuracy", "method": MODELS[method]}, constant={**keys, "metric": "majority"})
+    method = METHODS[method]
+    keys = EVERY | {"table": "binary", "method": method, "target": target.lower()}
+    if column.endswith("gain (pp)"):
+        gain = "cmi" if " cmi " in column else "f_target"
+        guide = F_TARGET[method] if gain == "f_target" else None
+        informed = {"metric": "gap", "allocation": "greedy", "gain": gain, "guide": guide, "reference": "random"}
+        return Cell({**keys, **informed}, scale=100, unit="percentage points")
+    return Cell({**keys, "metric": "accuracy", "allocation": "random"})
+
+
+def _gauge_agreement(row: str, _: str) -> Cell | None:
+    quantity, track = row.split(" / ")
+    method = {"F1-track": "two_elbo", "F2-track": "stack_a"}[track]
+    keys = EVERY | {"method": method, "reference": "maxent_vs_true", "allocation": "random"}
+    if quantity == "Decision agreement":
+        return Cell(keys | {"table": "gauge_agreement", "metric": "rate"})
+    where = {"table": "gauge_correlation", "metric": "correlation", "variant": "pooled"}
+    return Cell(keys | where, unit="correlation", also={"within duels": {"variant": None}})
+
+
+def _gauge_accuracy(row: str, _: str) -> Cell | None:
+    method, _, reference = row.rpartition("_") if row != "wald" else ("wald", "", "")
+    keys = {"table": "gauge_accuracy", "metric": "accuracy", "method": method, "reference": reference or None}
+    return Cell(EVERY | keys | {"target": "clinical", "allocation": "random"})
+
+
+def _layer_one(row: str, column: str) -> Cell | None:
+    mode, method, bracket = re.fullmatch(r"(M\d) (\S+) \((\w+)\)", row).groups()  # type: ignore[union-attr]
+    is_random = column.startswith("Random")
+    if mode == "M1":
+        name, allocation = method.removesuffix("_maxent"), "random" if is_random else "largest_unary"
+        keys = {"method": name, "allocation": allocation, "stratum": "binary"}
+    else:
+        # the l1 bracket knows no score: one line answers both of the rows that share it
+        name = "wald" if bracket == "L1" else METHODS[method]
+        keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
+    where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
+    where |= {"t": LAYER_ONE_ROUND}
+    also = {"each duel in its own order": {"allocation": "informed_pair"}} if keys["allocation"] == "informed" else {}
+    return Cell(where, scale=100, unit="percent", also=also)
+
+
+def _chaos(row: str, column: str) -> Cell | None:
+    group = {"All": None, "Chaotic": "chaotic", "Non-chaotic": "non_chaotic"}[column.split(maxsplit=1)[0]]
+    keys = EVERY | {"table": "chaos_gap", "stratum": group, "target": "likelihood", "allocation": "random"}
+    if row == "n":
+        return Cell({**keys, "metric": "count"}, unit="patients")
+    gap = {"metric": "gap", "reference": "linearity_minus_wald", "t": int(row.removeprefix("t="))}
+    return Cell({**keys, **gap}, scale=100, unit="percentage points")
+
+
+def _layer_zero(row: str, column: str) -> Cell | None:
+    keys = {"table": "layer0_synthetic", "stratum": row, "reference": "f1_n_minus_k"}
+    if column == "Sep ratio":
+        nats = {"table": "layer0_synthetic", "metric": "nats", "stratum": row}
+        gap, radius = ({**nats, "quantity": word} for word in ("centroid_gap", "largest_radius"))
+        return Cell(gap, unit="ratio", over=radius)
+    if column == "Elim":
+        return Cell({**keys, "metric": "count", "method": "wald"}, unit="clusters")
+    keys |= {"metric": "gap", "method": "linearity", "guide": "linearity", "gain": "cmi", "allocation": "greedy"}
+    return Cell(EVERY | keys | {"target": "likelihood", "t": 10}, scale=100, unit="percentage points")
+
+
+def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
+    """Key columns of a cell of the allocation grid; a random order has no gain and nothing to score again."""
+    allocation = ALLOCATIONS[rule]
+    if allocation == "random":
+        where = {"allocation": allocation, "gain": None, "schedule": "every"}
+    else:
+        where = {"allocation": allocation, "gain": GAINS[gain], "schedule": schedule}
+    return {**where, "method": "linearity", "guide": "linearity", "start": START}
+
+
+def _allocation(row: str, column: str) -> Cell | None:
+    gain, _, before = column.partition(" ")
+    keys = {"table": "allocation_sign", "metric": "accuracy", "target": "likelihood", "t": 0 if before else GAIN_ROUND}
+    return Cell({**keys, **_grid(row, gain, "paper")})
+
+
+def _top_five(row: str, _: str) -> Cell | None:
+    quantity, name = row.split(" / ")
+    if quantity == "P@5 LLM baselines":
+        return Cell({"table": "llm_baselines", "metric": "p_at_k", "method": MODELS[name], "target": "likelihood"})
+    gain, rule = name.split()
+    keys = {"table": "allocation_p_at_k", "target": quantity.removeprefix("P@5 ")}
+    few = {**keys, "metric": "count", "quantity": "not_comparable", "guide": "linearity", "start": START}
+    unless = few if keys["target"] == "clinical" else None
+    return Cell({**keys, "metric": "p_at_k", **_grid(rule, gain, "paper")}, unless=unless)
+
+
+TABLES: Mapping[str, Callable[[str, str], Cell | None]] = {
+    "tab_m2_random_sign": _random_sign,
+    "tab_chaos": _chaos,
+    "tab_classification_with_llm": _classification,
+    "tab_m1agree": _gauge_agreement,
+    "tab_m1acc": _gauge_accuracy,
+    "tab_layer1_informed": _layer_one,
+    "tab_layer0_synthetic": _layer_zero,
+    "tab_m2_alloc": _allocation,
+    "tab_m2_phase1_pat5": _top_five,
+}
+
+
+def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
+    """One line per (target, method), one column per t: `0.53 (+29.7 / +30.6)`, as tab:classification_with_llm has it.
+
+    In brackets the gains in percentage points over the random order: of `f_target`, looking ahead to the row's own
+    score (to `two_elbo` for `wald`), and of `cmi`. rows : `binary`. variant : `support` counts t over the
+    features of the entity's support. A target without cases has no line; a t that is not there has an empty cell.
+    """
+    summary, lines = Lines(rows), []
+    for target, (method, own) in product(("likelihood", "clinical"), F_TARGET.items()):
+        cells = {}
+        for t in rounds:
+            keys = EVERY | {"table": "binary", "target": target, "method": method, "t": t, "variant": variant}
+            random = summary.find(keys | {"metric": "accuracy", "allocation": "random"})
+            keys |= {"metric": "gap", "allocation": "greedy", "reference": "random"}
+            gains = [
+                summary.find(keys | {"gain": g, "guide": guide}) for g, guide in (("f_target", own), ("cmi", None))
+            ]
+            shown = " / ".join("-" if gain is None else f"{100 * gain['value']:+.1f}" for gain in gains)
+            cells[f"t={t}"] = "" if random is None else f"{random['value']:.2f} ({shown})"
+        if any(cells.values()):
+            lines.append({"target": target, "method": method, **cells})
+    return pd.DataFrame(lines)

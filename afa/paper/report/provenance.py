@@ -1,0 +1,277 @@
+"""How every file of a run was made: the workflow's own records, followed from the report back to the sources.
+
+The records are those that Snakemake keeps of each finished job, so that what stands here is what ran and not what
+would run now. For archives and other programs a run becomes an RO-Crate: its files, and the jobs that made them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rocrate.model import ContextEntity, Entity
+from rocrate.rocrate import ROCrate
+from snakemake.io import IOFile
+from snakemake.persistence.db import DbPersistence
+from snakemake.persistence.file import FilePersistence
+
+from afa.errors import Fault, ReportError
+from afa.io.files import atomic_file, sha256_of, write_text
+from afa.paper.codedigest import DIGEST_LENGTH, NUMERICS
+
+PACKAGES = (*("afa", "pyarrow", "llvmlite", "pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),)
+"""Beside those that each job's record names (`afa.paper.codedigest.NUMERICS`)."""
+
+VERSION = "1.1"
+"""Of RO-Crate, which the profile below is made for."""
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+DIGEST = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
+SOFTWARE = "https://arxiv.org/abs/2606.18933"
+PAGES = ("report.html", "workflow.html", "provenance.json")
+"""Files of a run that no job of its record made."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One finished job.
+
+    outputs : what it made, path -> SHA-256. inputs : paths that the job was given, each with the SHA-256 of what it
+    read, "" for a folder, whose files are named beside it.
+    command : the shell command with every setting. code : digests of the package's code behind the command.
+    started, ended : UTC, to the second. packages : versions of the packages that its numbers depend on, those at the
+    time of the job (`afa.paper.codedigest.versions`); "" for a job without code of afa.
+    """
+
+    rule: str
+    outputs: dict[str, str]
+    inputs: Mapping[str, str]
+    command: str
+    code: tuple[str, ...]
+    started: str
+    ended: str
+    packages: str = ""
+
+
+class Records:
+    """What Snakemake recorded in `folder`, the `.snakemake` of a project, by the path of an output.
+
+    Snakemake keeps its records in files, or with `--persistence-backend db` in a database in that folder; with
+    `--drop-metadata` it keeps none.
+
+    Raises
+    ------
+    ReportError : no such folder.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            found, step = "no such folder", "call it from the folder in which the workflow ran"
+            raise ReportError(Fault(str(folder), found, "Snakemake's folder .snakemake", step))
+        place = folder.resolve()
+        files, database = place / "metadata", place / "metadata.db"
+        self._records: FilePersistence | DbPersistence | None = None
+        if files.is_dir() and any(files.iterdir()):
+            self._records = FilePersistence(nolock=True, path=place)
+        elif database.is_file():
+            self._records = DbPersistence(nolock=True, path=place)
+
+    def job(self, output: str) -> Job | None:
+        """The job that made `output`, without digests of its outputs; None where there is no record of it."""
+        record = None if self._records is None else self._records.metadata(IOFile(output))
+        if record is None:
+            return None
+        read = record.input_checksums or {}
+        return Job(
+            rule=record.rule or "",
+            outputs={output: ""},
+            inputs={path: read.get(path, "").rpartition(":")[2] for path in record.input or ()},
+            command=" ".join((record.shellcmd or "").split()),
+            code=tuple(_code_digests(record.params or [])),
+            started=_time(record.starttime),
+            ended=_time(record.endtime),
+            packages=_packages(record.params or []),
+        )
+
+
+def check_jobs(jobs: Iterable[Job], root: Path) -> None:
+    """Refuse, as a `ReportError`, results made of files that have another content now.
+
+    Shards are gone by then, and are not looked for. root : what the paths of the jobs are relative to.
+    """
+    step, faults, now = "remove what was made of it, and give the same command again", [], dict[str, str]()
+    for job in jobs:
+        for path, digest in job.inputs.items():
+            if digest and path not in now and (root / path).is_file():
+                now[path] = sha256_of(root / path)
+            if digest and now.get(path, digest) != digest:
+                made = f"what {job.rule} read to make {next(iter(job.outputs))}"
+                faults.append(Fault(path, "another content", made, step))
+    if faults:
+        raise ReportError(faults)
+
+
+def _code_digests(params: Iterable[Any]) -> Iterator[str]:
+    """Digests among the parameters of a job, which Snakemake records as Python literals."""
+    for param in params:
+        digits = str(param).strip("'\"").partition(" ")[0]
+        if digits and len(digits) % DIGEST_LENGTH == 0 and set(digits) <= set("0123456789abcdef"):
+            for start in range(0, len(digits), DIGEST_LENGTH):
+                yield digits[start : start + DIGEST_LENGTH]
+
+
+def _packages(params: Iterable[Any]) -> str:
+    """The versions of packages among the parameters of a job: behind the digest of its code."""
+    texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
+    return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
+    """Every job behind `targets`, each once and after those that it needs.
+
+    job_of : the job that made a path, or None. Outputs of one job that several paths lead to are gathered in it.
+    """
+    jobs: dict[tuple[str, str], Job] = {}
+
+    def visit(path: str) -> None:
+        job = job_of(path)
+        if job is None:
+            return
+        key = job.rule, job.command
+        if key in jobs:
+            jobs[key] = replace(jobs[key], outputs=jobs[key].outputs | job.outputs)
+            return
+        for needed in job.inputs:
+            visit(needed)
+        jobs[key] = job
+
+    for target in targets:
+        visit(target)
+    return list(jobs.values())
+
+
+def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
+    """Write jobs with the SHA-256 of every file they made, the packages that made them, and the environment, as JSON.
+
+    `made_with` maps the versions of `Job.packages` to the rules whose jobs ran with them: more than one where part of a
+    run is older. `environment` is that of this call.
+
+    root : what the paths of the jobs are relative to. lock : the pinned environment.
+    """
+    made = [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs]
+    made_with: dict[str, list[str]] = {}
+    for job in made:
+        rules = made_with.setdefault(job["packages"], [])
+        rules += [] if job["rule"] in rules else [job["rule"]]
+    made_with.pop("", None)
+    told = {"environment": environment(lock), "made_with": made_with, "jobs": made}
+    write_text(path, json.dumps(told, indent=1) + "\n")
+
+
+def environment(lock: Path) -> dict[str, Any]:
+    """Return what is installed now: Python, packages beside those of the numbers, the lock; and the machine's size."""
+    return {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "lock_sha256": sha256_of(lock),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
+    """SHA-256 of every output that is a file, and of what is in folders, without Snakemake's own time stamps."""
+    places = [root / path for path in sorted(outputs)]
+    files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    shown = [file for file in files if file.is_file() and (file in places or not file.name.startswith("."))]
+    return {file.relative_to(root).as_posix(): sha256_of(file) for file in shown}
+
+
+def write_crate(run: Path, license_url: str) -> Path:
+    """Make a folder of results an RO-Crate, by its file `ro-crate-metadata.json`, and return that file's path.
+
+    A Process Run Crate: one action for each job of `provenance.json`, with what it read and made. What a job read from
+    elsewhere, or what is no longer there, is named with its digest and is no part of the crate.
+
+    Parameters
+    ----------
+    run : folder of a finished run, `results/<run>`. license_url : under which its results are given away.
+
+    Raises
+    ------
+    ReportError : a folder without the record of a finished run.
+
+    """
+    source = run / "provenance.json"
+    try:
+        told = json.loads(source.read_text(encoding="utf-8"))
+        jobs, version = told["jobs"], told["environment"]["packages"]["afa"]
+        published = max(job["ended"] for job in jobs)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = f"no record of a finished run ({error})"
+        raise ReportError(Fault(str(source), found, "results/<run>/provenance.json", "run it first")) from None
+    crate = ROCrate(version=VERSION)
+    crate.metadata.extra_terms = DIGEST
+    name = run.resolve().name
+    crate.name, crate.datePublished = f"Run {name} of afa", _utc(published)
+    crate.description = f"Tables, figures and pages of the run {name}, and the jobs that made them"
+    profile = {"name": "Process Run Crate", "version": "0.5"}
+    crate.root_dataset["conformsTo"] = _context(crate, PROFILE, "CreativeWork", profile)
+    terms = {"name": license_url.rstrip("/").rpartition("/")[2], "description": "What others may do with this run"}
+    crate.license = _context(crate, license_url, "CreativeWork", terms)
+    made = {path: digest for job in jobs for path, digest in job["outputs"].items()}
+    known: dict[str, Entity] = {}
+
+    def entity(path: str, digest: str) -> Entity:
+        """What the crate has at the path of a job, or a name and the digest of what is not in it; each made once."""
+        if path in known:
+            return known[path]
+        _, _, inside = path.partition(f"results/{name}/")  # of a module with a prefix, that stands before it
+        place = run / inside
+        if not inside or not place.exists():
+            said = {"name": path, **({"sha256": digest} if digest else {})}
+            known[path] = _context(crate, f"#{quote(path)}", "CreativeWork", said)
+        elif place.is_dir():
+            known[path] = crate.add_dataset(place, inside, properties={"name": inside})
+        else:
+            digest = made.get(path, digest)
+            said = {"name": inside, "contentSize": str(place.stat().st_size)}
+            known[path] = crate.add_file(place, inside, properties=said | ({"sha256": digest} if digest else {}))
+        return known[path]
+
+    for page in PAGES:
+        if (run / page).is_file():
+            entity(f"results/{name}/{page}", "")
+    properties = {"name": "afa", "softwareVersion": version, "url": SOFTWARE}
+    software, actions = _context(crate, "#afa", "SoftwareApplication", properties), []
+    for number, job in enumerate(jobs, start=1):
+        said = {"name": job["rule"], "description": job["command"]}
+        said |= {"startTime": _utc(job["started"]), "endTime": _utc(job["ended"])}
+        read, wrote = ([entity(*each) for each in job[role].items()] for role in ("inputs", "outputs"))
+        actions.append(crate.add_action(software, f"#job-{number}", read, wrote, said))
+    crate.root_dataset["mentions"] = actions
+    path = run / "ro-crate-metadata.json"
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(b"".join(part for _, part in crate.metadata.stream()))
+    return path
+
+
+def _context(crate: ROCrate, identifier: str, kind: str, properties: dict[str, Any]) -> Entity:
+    return crate.add(ContextEntity(crate, identifier, properties={"@type": kind, **properties}))
+
+
+def _utc(utc: str) -> str:
+    return f"{utc.replace(' ', 'T')}+00:00"

@@ -1,0 +1,71 @@
+"""The tables for readers, as CSV, with a data dictionary: type, unit and meaning of every column that a run writes.
+
+What a column means stands in `afa/paper/experiments/columns.csv`. Tables of a stage are named `stage/table`, those made
+for readers by their file name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from afa.errors import Fault, ReportError
+from afa.io.files import atomic_folder, write_csv
+from afa.io.spreadsheet import marked_table
+from afa.paper.experiments.base import meaning_of
+from afa.paper.report.paper_tables import TABLES, Lines, paper_table
+
+DICTIONARY = "data_dictionary"
+COLUMNS = ["table", "column", "type", "unit", "meaning"]
+
+
+def publish(
+    summary: pd.DataFrame,
+    paper: Mapping[str, pd.DataFrame],
+    of_stages: Sequence[Path],
+    folder: Path,
+    *,
+    n_features: int,
+) -> None:
+    """Write the folder of tables for readers; it appears when all are complete.
+
+    paper : its tables by name; none where the run is not compared with them.
+
+    The paper's tables with ours beside, and `data_dictionary`, which also describes `summary.csv` and the Parquet files
+    of `of_stages`, the folders that the experiments wrote. What stands in the summary is not written again.
+    """
+    lines = Lines(summary)
+    tables = {name: paper_table(name, paper[name], lines, n_features=n_features) for name in TABLES if paper}
+    files = [path for stage in of_stages for path in sorted(stage.glob("*.parquet"))]
+    schemas = {f"{path.parent.name}/{path.stem}": pq.read_schema(path) for path in files}
+    parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
+    schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in (parts | tables).items()}
+    tables[DICTIONARY] = dictionary_of(schemas)
+    names = {*tables, *TABLES, "binary_form", "binary_form_support"}  # the last two are of an earlier version
+    with atomic_folder(folder, [f"{name}.csv" for name in names]) as temporary:
+        for name, table in tables.items():
+            write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
+
+
+def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
+    """One line per column of each table: `table`, `column`, `type`, `unit`, `meaning`.
+
+    Raises
+    ------
+    ReportError : a column that has no meaning here.
+
+    """
+    lines = []
+    for table, schema in schemas.items():
+        for field in schema:
+            meaning = meaning_of(table, field.name)
+            if meaning is None:
+                found, expected = f"the column {field.name}", "a column with a meaning"
+                step = "describe it in afa/paper/experiments/columns.csv"
+                raise ReportError(Fault(f"data dictionary, {table}", found, expected, step))
+            lines.append((table, field.name, str(field.type), meaning.unit, meaning.meaning))
+    return pd.DataFrame(lines, columns=COLUMNS)

@@ -1,0 +1,223 @@
+"""What the page says of the comparison, in words and shapes: the first screen, the paper's tables, every line.
+
+And what stands between them and the appendix: the language model, and a sentence for each figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from afa.evaluate.figures import new_figure, shared_legend
+from afa.evaluate.summary import headline
+from afa.paper.report.paper_tables import EVERY, Lines
+from afa.paper.report.screen import Carried, Cause, Row
+from afa.paper.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, NOTHING, REVERSES, UNCLEAR
+
+HIGH = 90.0
+"""Per cent that a constant answer has right from which little is left to gain."""
+
+TITLES = {
+    "tab_m2_random_sign": "Sign accuracy of duels under a random order",
+    "tab_chaos": "Lead of linearity over wald, by stability of the signs",
+    "tab_classification_with_llm": "Binary classification, and the language models",
+    "tab_m1agree": "Agreement of the closure with the other gauge",
+    "tab_m1acc": "Clinical accuracy of duels under either gauge",
+    "tab_layer1_informed": "Duels resolved by t = 100, random and informed order",
+    "tab_layer0_synthetic": "Layer 0 on synthetic entities",
+    "tab_m2_alloc": "Allocation rules: sign accuracy at t = 150",
+    "tab_m2_phase1_pat5": "Precision of the top five",
+}
+"""What each printed table is about, in our words."""
+SIGNS = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random", "target": "likelihood"}
+LEADS = EVERY | {"table": "chaos_gap", "metric": "gap", "allocation": "random", "target": "likelihood"}
+LEADS |= {"reference": "linearity_minus_wald"}
+SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
+    "sign_convergence": (
+        "Before any measurement linearity has {:.0f} % of the duels right, from the bundle alone;"
+        " at t = 50 it has {:.0f} %, wald {:.0f} %",
+        [SIGNS | {"method": method, "t": t} for method, t in (("linearity", 0), ("linearity", 50), ("wald", 50))],
+    ),
+    "chaos": (
+        "Linearity less wald at t = 2: {:+.0f} points where signs flip often, {:+.0f} elsewhere;"
+        " at t = 50 {:+.0f} among all patients",
+        [LEADS | {"stratum": "chaotic", "t": 2}, LEADS | {"stratum": "non_chaotic", "t": 2}, LEADS | {"t": 50}],
+    ),
+}
+"""Titles of figures that stand before the appendix, with the lines whose numbers are in them, in per cent or points."""
+GAP = {"gap": "value", "low": "low", "high": "high"}
+TINTS = {NEAR: "same", CLOSE: "near", FAR: "other"}
+
+
+class Shown(NamedTuple):
+    """A cell of a printed table: the paper's number, ours, and how it is tinted."""
+
+    paper: str
+    ours: str = ""
+    tint: str = ""
+
+
+def reproduced(row: Row) -> bool:
+    """Whether an effect has its direction, where it has one, and its size to five points."""
+    return row["verdict"] in ("", HOLDS) and row["size"] in (NEAR, CLOSE)
+
+
+def sentences(table: pd.DataFrame) -> list[str]:
+    """What reproduced, what did not, and why, in words: made of the table of effects alone."""
+    rows = table.to_dict("records")
+    judged = [row for row in rows if row["size"] or row["verdict"] in (HOLDS, REVERSES, UNCLEAR)]
+    if not judged:
+        return ["No effect is judged: the patients are simulated, or nothing has run."]
+    came = [row for row in judged if reproduced(row)]
+    failed = [row for row in judged if not reproduced(row)]
+    groups = {
+        "The other way round": [row for row in failed if row["verdict"] == REVERSES],
+        "Of another size": [row for row in failed if row["verdict"] != REVERSES and row["size"] == FAR],
+        "Not distinguishable from 0": [row for row in failed if row["verdict"] == UNCLEAR and row["size"] != FAR],
+    }
+    found = [
+        f"Reproduced in direction and within five points, {len(came)} of {len(judged)} effects:"
+        f" {_listed(came) or 'none'}."
+    ]
+    if not failed:
+        return [*found, "All are reproduced."]
+    found.append(f"Not reproduced, {len(failed)}. {_grouped(groups)}.")
+    causes = _grouped(
+        {cause.capitalize(): [row for row in failed if row["cause"] == cause] for cause in get_args(Cause)}
+    )
+    if high := [row["constant"] for row in failed if row["constant"] >= HIGH]:
+        ends = " to ".join(dict.fromkeys((f"{min(high):.1f}", f"{max(high):.1f}")))
+        causes += f". A constant answer is right in {ends} % of the cases of {len(high)} of them"
+        causes += ", which leaves little to gain"
+    return [*found, f"Why, as far as it is known. {causes}."]
+
+
+def _grouped(groups: Mapping[str, Sequence[Row]]) -> str:
+    return ". ".join(f"{what}: {_listed(rows)}" for what, rows in groups.items() if rows)
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    return ", ".join(row["name"] for row in rows)
+
+
+def title_of(table: pd.DataFrame) -> str:
+    """The finding of the figure."""
+    judged = table[table["verdict"].isin([HOLDS, REVERSES, UNCLEAR])]
+    same, near = (judged["verdict"] == HOLDS).sum(), table["size"].isin([NEAR, CLOSE]).sum()
+    if judged.empty:
+        return "No effect is judged"
+    effects = (table["size"] != "").sum()
+    return f"{same} of {len(judged)} differences have the paper's sign; {near} of {effects} effects have its size"
+
+
+def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup:
+    """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares."""
+    rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna()].set_index("id")
+    ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
+    drawn, (axes,) = new_figure(6.4, 1.2 + 0.32 * len(rows))
+    axes.axvline(0, color="0.5", linewidth=1)
+    place = -np.arange(len(rows))
+    axes.plot(rows["paper"], place, "D", color="black", markersize=6, label="paper")
+    runs: dict[str, tuple[pd.DataFrame, float, dict[str, Any]]] = {here: (ours, 0.0, {"fmt": "o", "color": "#0072B2"})}
+    for each in carried:
+        kept = pd.DataFrame(each.rows, index=["value", "low", "high"]).T.reindex(rows.index)
+        runs[each.cohort] = kept, -0.25, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
+    for name, (numbers, shift, style) in runs.items():
+        value, low, high = (numbers[column] for column in ("value", "low", "high"))
+        axes.errorbar(value, place + shift, xerr=np.array([value - low, high - value]), label=name, **style)
+    axes.set_yticks(place, rows["name"])
+    axes.set_xlabel("percentage points; lines: intervals over patients")
+    shared_legend(drawn, columns=4)
+    return Markup(drawn.svg())  # noqa: S704 (our own figure)
+
+
+def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
+    """Of the printed cells, and of the claims: what they are, and how many have each direction, size, or neither.
+
+    verdicts : the counts of `afa.paper.report.comparison.count_verdicts`; lines with nothing to reproduce are left out.
+    """
+    is_claim = verdicts["source"].str.startswith("claims")
+    for what, part in (("numbers in its tables", verdicts[~is_claim]), ("claims of its text", verdicts[is_claim])):
+        sums = part.drop(columns="source").sum()
+        yield what, {str(name): int(n) for name, n in sums.items() if n and name != NOTHING}
+
+
+def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
+    """Every printed table in the paper's order of rows and columns: its name, a title in our words, and its blocks.
+
+    A block has rows of the same columns, by these, and in it the cells of each row, by its name.
+
+    comparison : as `afa.paper.report.comparison.compare`.
+    """
+    cells = comparison[comparison["kind"] == "cell"]
+    shapes = []
+    for name, part in cells.groupby("table", sort=False):
+        blocks: dict[tuple[str, ...], dict[str, list[Shown]]] = {}
+        for row, of_row in part.groupby("row", sort=False):
+            cells_of_row = [_cell(cell) for cell in of_row.to_dict("records")]
+            blocks.setdefault(tuple(of_row["column"]), {})[str(row)] = cells_of_row
+        shapes.append({"name": name, "title": TITLES.get(str(name), name), "blocks": blocks})
+    return shapes
+
+
+def _cell(cell: Mapping[Any, Any]) -> Shown:
+    if pd.isna(cell["ours"]):
+        return Shown(cell["paper"])
+    has_interval = pd.notna(cell["low"])  # counts have none, and no digits
+    digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
+    ours = f"{cell['ours']:.{digits}f}"
+    if has_interval:
+        ours += f" ±{(cell['high'] - cell['low']) / 2:.{digits}f}"
+    return Shown(cell["paper"], ours, TINTS.get(cell["size"], ""))
+
+
+def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
+    """The planner's default score and the answers of `mrf_llm`, by task, target and t; empty where no model was asked.
+
+    `planner`, `model`: shares; `gap`: the model less the planner in points, with its interval over the same patients.
+    """
+    lines = Lines(summary[summary["table"] == "llm_baselines"])
+    ways: dict[str, tuple[str, dict[str, Any]]] = {
+        "top five": ("p_at_k", {"method": "linearity", "guide": "linearity", "allocation": "priority_all"}),
+        "binary": ("accuracy", {"method": "two_elbo", "allocation": "greedy"}),
+    }
+    found = []
+    rounds = sorted(lines.rows["t"].dropna().unique())
+    for task, target, t in product(ways, ("likelihood", "clinical"), rounds):
+        metric, planner = ways[task]
+        keys = {"table": "llm_baselines", "metric": metric, "target": target, "t": t}
+        own = EVERY | keys | planner | {"gain": "cmi"}
+        mine, theirs = lines.find(own), lines.find(keys | {"method": "mrf_llm"})
+        gap = lines.find(own | {"metric": "gap", "method": "mrf_llm", "reference": planner["method"]})
+        if mine is not None and theirs is not None and gap is not None and pd.notna(gap["value"]):
+            line = {"task": task, "target": target, "t": int(t), "cases": int(gap["n"])}
+            line |= {"planner": float(mine["value"]), "model": float(theirs["value"])}
+            found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
+    return found
+
+
+def findings(summary: pd.DataFrame) -> dict[str, str]:
+    """A sentence a figure, made of the summary alone; a figure whose numbers are not there has none."""
+    lines, said = Lines(summary), {}
+    for name, (words, readings) in SENTENCES.items():
+        values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]
+        if not np.isnan(values).any():
+            said[name] = words.format(*values)
+    rates = headline(summary[summary["metric"] == "rate"]).dropna(subset=["value"])
+    gauges = rates[(rates["table"] == "gauge_agreement") & (rates["reference"] == "maxent_vs_true")]
+    early = gauges[gauges["method"].isin(["two_elbo", "stack_a"]) & (gauges["t"] < gauges["t"].max())]["value"]
+    if len(early):
+        least, most = 100 * early.min(), 100 * early.max()
+        said["gauge"] = (
+            f"The two gauges decide alike on {least:.0f} to {most:.0f} % of the duels before full observation"
+        )
+    changed = 100 * rates[rates["table"] == "meanfield_vs_exact"].groupby("method")["value"].max()
+    if len(changed):
+        parts = ", ".join(f"{share:.1f} % by {method}" for method, share in changed.items())
+        said["accurate"] = f"Mean-field changes at most {parts} of the decisions by exact inference"
+    return said

@@ -1,0 +1,124 @@
+"""What the workflow says before the first job of a run: how long such a run took, and what may stop this one.
+
+Times and memory are those of stored runs (`resources/benchmarks`), measured on another machine. They are scaled by the
+number of patients only upwards, and other settings or another bundle do not enter.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from afa.paper.report.benchmarks import StoredRun
+
+RESULTS_MB = 60.0
+"""What a run of one cohort leaves at most (the contract of design, "Results")."""
+PASSING = 2.0
+"""Shards lie on the disk beside the tables that are gathered from them."""
+MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+MEGABYTE = 1e6
+
+
+def start_notes(
+    runs: Sequence[StoredRun], cohort: str, results: Path, inputs: Iterable[str | Path], *, cores: int, here: bool
+) -> list[str]:
+    """Return the lines to print before a run starts: an estimate first, then each thing that may stop the run.
+
+    Parameters
+    ----------
+    runs : the stored runs, of which that of `cohort` is taken, or the one with the most patients.
+    results : folder of results.
+    inputs : files that the run reads.
+    cores : processors that jobs may use.
+    here : whether jobs run on this machine, and not on a cluster.
+
+    """
+    stored = next((run for run in runs if run.cohort == cohort), max(runs, key=lambda run: run.patients, default=None))
+    notes = [] if stored is None else [estimate(stored, cores)]
+    free_mb = shutil.disk_usage(_existing(results)).free / MEGABYTE
+    if free_mb < PASSING * RESULTS_MB:
+        expected = f"expected {size_text(PASSING * RESULTS_MB)} for tables, shards and pages"
+        notes.append(f"{results}: found {size_text(free_mb)} free on its disk; {expected}. Next step: make room")
+    free = free_memory()
+    if here and stored is not None and free is not None:
+        largest, together = _memory(stored.rules, cores)
+        found, step = f"memory: found {size_text(free)} free", "close other programs, or give --cores 1"
+        if free < largest:
+            notes.append(f"{found}; expected {size_text(largest)} for the largest job. Next step: {step}")
+        elif free < together:
+            expected = f"expected {size_text(together)} for the largest jobs together"
+            notes.append(f"{found}; {expected}. Next step: {step}")
+    now = time.time()
+    late = sorted(str(path) for path in map(Path, inputs) if path.exists() and path.stat().st_mtime > now)
+    if late:
+        more = f" and {len(late) - 1} more" if len(late) > 1 else ""
+        step = f"set the clock, or touch {'these files' if more else 'the file'}"
+        notes.append(f"{late[0]}{more}: found a date in the future; expected one before now. Next step: {step}")
+    return notes
+
+
+def estimate(stored: StoredRun, cores: int) -> str:
+    """Return one sentence on how long a whole run took, from nothing."""
+    rules = stored.rules
+    work, longest = float(rules["seconds"].sum()), float(rules["longest_seconds"].max())
+    on_cores = f"some {minutes(max(longest, work / cores))} on {cores} core{'s' if cores != 1 else ''}"
+    return (
+        f"a whole run of {stored.cohort} ({stored.patients} patients) took {int(rules['jobs'].sum())} jobs and"
+        f" {minutes(work)} of work on another machine, {on_cores}; its largest job took"
+        f" {size_text(_memory(rules, 1)[0])} of memory. Results take at most {size_text(RESULTS_MB)}"
+    )
+
+
+def _memory(rules: pd.DataFrame, cores: int) -> tuple[float, float]:
+    """MB of the largest job, and of as many of the largest jobs as there are cores."""
+    jobs = rules.loc[rules.index.repeat(rules["jobs"]), "max_rss_mb"].sort_values(ascending=False)
+    return float(jobs.max()), float(jobs.head(cores).sum())
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    place = path.absolute()
+    while not place.exists():
+        place = place.parent
+    return place
+
+
+def free_memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> float | None:
+    """MB for new processes: the kernel's estimate or what a container has left, the lesser; None if nothing says."""
+    lines = _text(meminfo).splitlines()
+    available = [float(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith("MemAvailable:")]
+    limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
+    if limit.isdigit() and used.isdigit():
+        available.append((int(limit) - int(used)) / MEGABYTE)
+    return min(available, default=None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def size_text(megabytes: float) -> str:
+    """A size as people say it.
+
+    >>> size_text(0.2), size_text(60), size_text(1500)
+    ('under 1 MB', '60 MB', '1.5 GB')
+    """
+    if megabytes < 1:
+        return "under 1 MB"
+    return f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:.0f} MB"
+
+
+def minutes(seconds: float) -> str:
+    """A time as people say it: minutes, or hours from ninety minutes on.
+
+    >>> minutes(20), minutes(720), minutes(9000)
+    ('1 min', '12 min', '2.5 h')
+    """
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"

@@ -1,0 +1,234 @@
+"""Tables of notebooks and of `afa bundle show`: what a bundle holds, what inference took, cells of the allocation grid.
+
+Cells come in order, with intervals in words.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from afa.evaluate.figures import PRIORITY, RANDOM
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import SHARED
+from afa.model.mrf import Floats
+from afa.paper.report.paper_tables import ALLOCATIONS, START, Lines
+
+WORK = ["solves", "iterations", "capped"]
+HALVES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
+ERROR_KEYS = ["patient", "entity", "seed", "t"]
+
+CELL = ["gain", "allocation", "schedule"]
+CLAIM_ROUND = 150
+CLAIM_COLUMNS = ["claim", "schedule", "gain", "ours", "low", "high", "paper", "verdict"]
+CLAIMS = ((PRIORITY, "greedy"), ("greedy", RANDOM), ("priority_all", "greedy"))
+"""That the first rule is ahead of the second: the paper's two claims, and the first of them for our `priority_all`."""
+
+
+def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
+    """(entities in `order`, features): 1 where a feature is in the support of an entity, else 0."""
+    inside = np.zeros((len(order), len(bundle.features)), dtype=np.int64)
+    for row, name in enumerate(order):
+        inside[row, list(bundle.support(name))] = 1
+    return pd.DataFrame(inside, index=list(order), columns=list(bundle.features))
+
+
+def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFrame:
+    """Each pair of entities once, with what they share and their distance; most shared features first, else in `order`.
+
+    apart : (n_entities, n_entities) distances in the bundle's order, of `afa.planner.cluster.distances`.
+    """
+    place = [bundle.entities.index(name) for name in order]
+    first, second = np.triu_indices(len(order), 1)
+    inside, names = supports(bundle, order).to_numpy(), np.array(order, dtype=object)
+    shared, between = inside @ inside.T, apart[np.ix_(place, place)]
+    table = pd.DataFrame({"entity": names[first], "other": names[second], "shared features": shared[first, second]})
+    table["l1 distance"] = between[first, second]
+    return table.sort_values("shared features", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFrame:
+    """The lines of both tables under one name of what is solved, in the column `solve`.
+
+    rounds : `sign/rounds` of one method, with `start`. convergence : `sanity/convergence`, of which the two classes of
+    the closure are read; its entities are those of `rounds` again.
+    """
+    entities = rounds.assign(solve="entity, " + rounds["start"].astype(str) + " start")
+    closures = convergence[convergence["model"].isin(list(HALVES))]
+    parts = [entities, closures.assign(solve=closures["model"].map(HALVES))]
+    return pd.concat([part for part in parts if len(part)] or [entities], ignore_index=True)
+
+
+def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """By `keys`: `WORK`, `sweeps` per solve, and `capped_share`, of the solves those that met the cap."""
+    work = solves.groupby(list(keys), sort=False)[WORK].sum()
+    return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
+
+
+def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
+    """By entity, smallest first: beta L^2 of its model, `alone`, of its `closure`; `min`, `median`, `max` of duels."""
+    duels = contraction[contraction["model"] == "duel"]
+    sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
+    of_duels = pd.concat(sides).astype({"contraction": float}).groupby("name")["contraction"]
+    single = {
+        name: contraction[contraction["model"] == model].set_index("entity")["contraction"].astype(float)
+        for name, model in (("alone", "entity"), ("closure", "closure"))
+    }
+    table = pd.DataFrame(single).join(of_duels.agg(["min", "median", "max"])).dropna(subset=["alone"])
+    return table.sort_values("alone", kind="stable")
+
+
+def log_odds_error(odds: pd.DataFrame) -> pd.Series:
+    """Mean-field less exact log-odds in nats, by `ERROR_KEYS`, for the states that have both."""
+    both = odds.pivot(index=ERROR_KEYS, columns="inference", values="raw").reindex(columns=["mean_field", "exact"])
+    both = both.dropna()
+    return (both["mean_field"] - both["exact"]).rename("error")
+
+
+def bundle_table(bundle: Bundle) -> pd.DataFrame:
+    """One row per entity: features in the support, unaries up and down, couplings of either sign, log-odds.
+
+    Where the bundle says how often: also of how many features, and how many couplings are in both classes.
+    """
+    packed, entities = bundle.packed, len(bundle.entities)
+    entity = np.repeat(np.arange(entities), np.diff(packed.pointer))  # of each coupling
+    table = pd.DataFrame(
+        {
+            "entity": bundle.entities,
+            "support": [len(bundle.support(name)) for name in bundle.entities],
+            "unary_up": (bundle.unary > 0).sum(axis=1),
+            "unary_down": (bundle.unary < 0).sum(axis=1),
+            "couplings_same": np.bincount(entity[packed.value > 0], minlength=entities),
+            "couplings_opposite": np.bincount(entity[packed.value < 0], minlength=entities),
+            "log_odds": bundle.priors,
+        }
+    )
+    if bundle.rates is None or not bundle.says_how_often:
+        return table
+    shared = [] if packed.scope is None else entity[packed.scope == SHARED]
+    return table.assign(
+        probabilities=np.bincount(bundle.rates.stated.entity, minlength=entities),
+        couplings_shared=np.bincount(shared, minlength=entities),
+    )
+
+
+def feature_table(bundle: Bundle) -> pd.DataFrame:
+    """One row per feature: entities that expect it up and down, couplings of either sign, and its cost where given.
+
+    With features.csv or probabilities also the values that it can take, its range, and how often all people are below
+    and above.
+    """
+    features, packed = len(bundle.features), bundle.packed
+    ends, signs = np.concatenate([packed.row, packed.column]), np.tile(np.sign(packed.value), 2)
+    table = pd.DataFrame(
+        {
+            "feature": bundle.features,
+            "unary_up": (bundle.unary > 0).sum(axis=0),
+            "unary_down": (bundle.unary < 0).sum(axis=0),
+            "couplings_same": np.bincount(ends[signs > 0], minlength=features),
+            "couplings_opposite": np.bincount(ends[signs < 0], minlength=features),
+        }
+    )
+    if bundle.rates is not None and bundle.rates.table is not None:
+        cuts = zip(bundle.rates.table.low, bundle.rates.table.high, strict=True)
+        table = table.assign(
+            values=[" ".join(itertools.compress(("-1", "0", "1"), row)) for row in bundle.possible],
+            range=[_range(low, high) for low, high in cuts],
+        )
+    if bundle.rates is not None and bundle.says_how_often:
+        low, _, high = np.round(bundle.rates.background, 4).T
+        table = table.assign(p_low=low, p_high=high)
+    return table if bundle.costs is None else table.assign(cost=bundle.costs)
+
+
+def _range(low: float, high: float) -> str:
+    """`60 to 140`, `from 60` or `up to 140`; nothing where there is no cut point."""
+    if np.isfinite(low) and np.isfinite(high):
+        return f"{low:g} to {high:g}"
+    return f"from {low:g}" if np.isfinite(low) else f"up to {high:g}" if np.isfinite(high) else ""
+
+
+def gains_of(rows: pd.DataFrame) -> list[str]:
+    """Gains of a summary's rows in their order; one "" where no rule looks at any."""
+    return [str(gain) for gain in rows["gain"].dropna().unique()] or [""]
+
+
+def schedules_of(rows: pd.DataFrame) -> list[str]:
+    """Schedules in their order; a random order, which has none, does not count unless it is alone."""
+    named = rows.dropna(subset=["allocation"])
+    scheduled = named[named["allocation"] != RANDOM]
+    return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
+
+
+def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
+    """Rows by rule, in their order: rules of this gain and those that look at none, under one schedule.
+
+    `random` stands under every schedule.
+    """
+    here = rows[rows["gain"].isna() | (rows["gain"] == gain)].dropna(subset=["allocation"])
+    here = here[(here["schedule"] == schedule) | (here["allocation"] == RANDOM)]
+    return {str(rule): part for rule, part in here.groupby("allocation", sort=False)}
+
+
+def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
+    """What `shown` says, or else `value`: one line per cell, one column per entry of `column`, in the rows' order."""
+    index = list(index)
+    named = rows.fillna(dict.fromkeys(index, ""))
+    wide = named.pivot(index=index, columns=column, values="shown" if "shown" in named else "value")
+    return wide.loc[named.set_index(index).index.unique(), named[column].unique()]
+
+
+def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
+    """The same by round, for some of them."""
+    wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
+    return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
+
+
+def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
+    """The rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`; a dash for what is missing."""
+
+    def text(number: float) -> str:
+        if np.isnan(number):
+            return "-"
+        rounded = round(scale * number, digits)
+        return format(abs(rounded), f".{digits}f") if rounded == 0 else format(rounded, f"{'+' * signed}.{digits}f")
+
+    shown = []
+    for value, low, high in zip(*(rows[name].map(text) for name in ("value", "low", "high")), strict=True):
+        shown.append(value if low == high == "-" else f"{value} [{low}, {high}]")
+    return rows.assign(shown=shown)
+
+
+def verdict(low: float, high: float) -> str:
+    """What the interval of a difference says of the claim that it is above 0."""
+    if np.isnan(low) or np.isnan(high):
+        return "no interval"
+    if low > 0:
+        return "holds"
+    return "does not hold" if high < 0 else "not clear"
+
+
+def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
+    """Whether priority is ahead of greedy and greedy of random at t = 150 (sec:eval_alloc), in percentage points.
+
+    rows : `allocation_sign` of the summary. printed : the paper's `tab_m2_alloc`, whose differences stand beside those
+    of its own schedule. By `claim`, `schedule` and `gain`: `ours`, `low`, `high`, `paper`, `verdict`; no line for what
+    the grid does not hold.
+    """
+    summary, lines = Lines(rows), []
+    keys: dict[str, object] = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
+    keys |= {"target": "likelihood", "start": START, "t": CLAIM_ROUND}
+    names = {ours: name for name, ours in ALLOCATIONS.items()}
+    cells = printed.set_index(["row", "column"])["value"]
+    for (rule, other), schedule, gain in itertools.product(CLAIMS, schedules_of(rows), gains_of(rows)):
+        gap = summary.find(keys | {"allocation": rule, "reference": other, "gain": gain, "schedule": schedule})
+        if gap is None:
+            continue
+        first, second = (cells.get((names.get(each, ""), gain), np.nan) for each in (rule, other))
+        paper = 100 * (first - second) if schedule == "paper" else np.nan
+        numbers = [100 * gap[name] for name in ("value", "low", "high")]
+        lines.append([f"{rule} above {other}", schedule, gain, *numbers, paper, verdict(gap["low"], gap["high"])])
+    return pd.DataFrame(lines, columns=CLAIM_COLUMNS)

@@ -1,0 +1,221 @@
+"""Gates: checks that must hold (supp:sanity), what they are made on, and copies broken on purpose that must fail.
+
+A check looks at every case of a subject and counts those that do not hold. Subjects are the run's own bundle and
+patients, and small synthetic ones that never change. A check that passes says little unless it can fail, so that each
+gate also checks inputs broken in a known way: where one of those passes, the gate itself is at fault. Broken copies are
+made of the synthetic subjects only, which are the same in every run: whether a fault shows on a user's own bundle would
+depend on the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.engine.paths import Snapshots, snapshots
+from afa.errors import Fault, SanityError
+from afa.inference.meanfield import Solver
+from afa.model.bundle import Bundle
+from afa.model.bundle.format import Potentials
+from afa.model.bundle.model import packed_couplings
+from afa.model.closure import closed_bundle
+from afa.model.mrf import Floats
+from afa.model.orders import generator_of, random_orders
+
+FEW = 3
+T = TypeVar("T")
+Patients = NDArray[np.intp] | slice
+N_ENTITIES, N_FEATURES, N_PATIENTS = 4, 7, 12
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A bundle and P patients on its features.
+
+    values : (P, M) in {-1, 0, +1}. seeds : of the random orders, at least one.
+    """
+
+    bundle: Bundle
+    patients: tuple[str, ...]
+    values: NDArray[np.int8]
+    seeds: tuple[int, ...]
+    solver: Solver
+    threads: int | None
+    _made: dict[Callable[[Subject], Any], Any] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def orders(self) -> NDArray[np.int64]:
+        """(P, S, M) the random observation orders of every patient, by seed."""
+        return random_orders(self.bundle.features, self.patients, self.seeds)
+
+    @cached_property
+    def closures(self) -> list[Bundle]:
+        """The binary task of each entity, as the duel of its two half-potential models."""
+        return [closed_bundle(self.bundle, entity) for entity in self.bundle.entities]
+
+    def once(self, make: Callable[[Subject], T]) -> T:
+        """`make(self)`, which must be a function of the subject alone; made at the first call and kept."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast(T, self._made[make])
+
+    def some(self, n: int) -> NDArray[np.intp]:
+        """Indices of at most n patients, evenly spaced."""
+        return np.unique(np.linspace(0, len(self.patients) - 1, min(n, len(self.patients))).astype(np.intp))
+
+    def rounds(self, n: int) -> list[int]:
+        """At most n numbers of observations, evenly spaced from 0 to M."""
+        return sorted({int(t) for t in np.linspace(0, len(self.bundle.features), n)})
+
+    @cached_property
+    def energies(self) -> Floats:
+        """(P, N) S_v(x) of every patient, from the potentials alone: no conditioning, no engine."""
+        return self.bundle.energies(self.values)
+
+    def read(
+        self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True
+    ) -> Snapshots:
+        """A bundle on the same features at some rounds of the first seed's orders, of all or some patients."""
+        values, orders = self.values[patients], self.orders[patients, 0]
+        return snapshots(bundle, values, orders, rounds, solver=self.solver, duels=duels, threads=self.threads)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Every entity in words; of a synthetic bundle with the bundle's name."""
+        return [f"{self.bundle.name}, entity {entity}" for entity in self.bundle.entities]
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """Every entity as a binary task, in words."""
+        return [f"{name} as a binary task" for name in self.names]
+
+    @cached_property
+    def pairs(self) -> list[str]:
+        """Every pair of entities in words, in the order of `afa.engine.duels.all_pairs`."""
+        return [f"{self.bundle.name}, pair {a} against {b}" for a, b in combinations(self.bundle.entities, 2)]
+
+
+def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
+    """Three bundles of 4 entities on 7 features, each with 12 patients, one of them all zero; the same in every run.
+
+    `signs` has potentials -1, 0 and +1, so that scores tie, and two entities alike; `real` has real potentials and
+    priors; `opposed` has strong couplings of both signs, on which damped iteration often fails.
+    """
+    made = []
+    for name in ("signs", "real", "opposed"):
+        draw = generator_of("sanity", "synthetic", name)
+        values = draw.integers(-1, 2, (N_PATIENTS, N_FEATURES)).astype(np.int8)
+        values[-1] = 0
+        patients = tuple(f"{name} {i}" for i in range(N_PATIENTS))
+        made.append(Subject(_synthetic_bundle(name, draw), patients, values, (0, 1), Solver(), threads))
+    return made
+
+
+def bundle_of(
+    name: str, entities: Sequence[str], features: Sequence[str], unary: Floats, couplings: Floats, priors: Floats
+) -> Bundle:
+    """A bundle from dense arrays: unary (N, M), couplings (N, M, M) of which the upper triangle is read."""
+    entity, row, column = np.nonzero(np.triu(couplings, 1))
+    pairwise = Potentials(entity, np.column_stack([row, column]), couplings[entity, row, column])
+    packed = packed_couplings(pairwise, len(entities))
+    return Bundle(name, "1", tuple(entities), tuple(features), unary, packed, priors)
+
+
+def _synthetic_bundle(name: str, draw: np.random.Generator) -> Bundle:
+    n, m = N_ENTITIES, N_FEATURES
+    held = draw.random((n, m)) < 0.8
+    joint = held[:, :, None] & held[:, None, :]
+    if name == "signs":
+        unary = draw.integers(-1, 2, (n, m)).astype(float) * held
+        couplings = draw.integers(-1, 2, (n, m, m)).astype(float) * joint
+        unary[-1], couplings[-1] = unary[0], couplings[0]
+    elif name == "real":
+        unary, couplings = draw.normal(0, 1, (n, m)) * held, draw.normal(0, 0.7, (n, m, m)) * joint
+    else:
+        unary, couplings = draw.normal(0, 0.3, (n, m)) * held, np.full((n, m, m), 2.0) * joint
+        couplings[::2] *= -1
+    priors = np.array([0.5, 0.0, -1.0, 0.0]) if name == "real" else np.zeros(n)
+    names = [f"v{i}" for i in range(n)], [f"f{j}" for j in range(m)]
+    return bundle_of(f"synthetic {name}", *names, unary, couplings, priors)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that does not hold: which it is (entity or pair, patient, t), what was found and what should have been."""
+
+    case: str
+    found: str
+    expected: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How many cases were looked at, how many failed, and the first few of those in words."""
+
+    cases: int = 0
+    failures: int = 0
+    failing: tuple[Failure, ...] = ()
+
+    def __add__(self, other: Outcome) -> Outcome:
+        failing = (*self.failing, *other.failing)[:FEW]
+        return Outcome(self.cases + other.cases, self.failures + other.failures, failing)
+
+    @classmethod
+    def of(cls, wrong: NDArray[np.bool_], describe: Callable[..., Failure]) -> Outcome:
+        """The outcome of an array of cases of any shape; `describe` is given the indices of a wrong one."""
+        places = np.argwhere(wrong)
+        return cls(wrong.size, len(places), tuple(describe(*map(int, place)) for place in places[:FEW]))
+
+
+Check = Callable[[Subject], Outcome]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A check by name, copies of it on broken inputs, and what to do where it fails on a run's own inputs."""
+
+    name: str
+    check: Check
+    perturbed: tuple[Check, ...]
+    next_step: str
+
+
+def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject]) -> pd.DataFrame:
+    """One row per gate and input (`run`, `synthetic`).
+
+    cases, failures : of the check. perturbed_failures : failures on the broken copy that was noticed least, missing
+    for `run`.
+
+    Raises
+    ------
+    SanityError : a fault per check that fails, with its first case, and per check that cannot fail.
+
+    """
+    rows, faults = [], list[Fault]()
+    for gate in gates:
+        noticed = min((_over(check, synthetic).failures for check in gate.perturbed), default=0)
+        for name, subjects in (("run", [run]), ("synthetic", synthetic)):
+            outcome, where = _over(gate.check, subjects), f"sanity check {gate.name} ({name})"
+            rows.append((gate.name, name, outcome.cases, outcome.failures, None if name == "run" else noticed))
+            if outcome.failures:
+                first = outcome.failing[0]
+                found = f"{first.case}: {first.found} ({outcome.failures} of {outcome.cases} cases)"
+                faults.append(Fault(where, found, first.expected, gate.next_step))
+            if name == "synthetic" and not noticed:
+                found = f"no failure among the {outcome.cases} cases of a copy broken on purpose"
+                faults.append(Fault(where, found, "at least one", "repair the check: it cannot fail"))
+    if faults:
+        raise SanityError(faults)
+    table = pd.DataFrame(rows, columns=["name", "input", "cases", "failures", "perturbed_failures"])
+    return table.astype({"perturbed_failures": "Int64"})
+
+
+def _over(check: Check, subjects: Sequence[Subject]) -> Outcome:
+    return sum((check(subject) for subject in subjects), Outcome())

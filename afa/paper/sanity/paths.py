@@ -1,0 +1,254 @@
+"""Two gates along whole orders: what rigorous brackets call is what full observation says, and every solve ends.
+
+A mean-field solve ends within tolerance, and its ELBO is never above the exact log Z. The tables count the calls of all
+brackets, those of the heuristic ones too (decisions.md B4), and sweeps, caps and cases that never converge
+(decisions.md M8); and they hold the contraction constants. Models are the entities themselves and the two
+half-potential classes of each, `class_1` and `class_0`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs
+from afa.engine.paths import CAPPED, ITERATIONS, N_SOLVES, UNFINISHED, SolvePaths, solve_paths
+from afa.engine.rounds import CALLED, EARLY, TIED, WRONG, CallPaths, shared_order_calls
+from afa.evaluate.long_tables import rows_of
+from afa.inference.exact import exact
+from afa.inference.meanfield import ASCENT_FACTOR, Solver, entropy
+from afa.model.bundle import Bundle
+from afa.model.closure import contraction, half_potentials
+from afa.model.mrf import ROUNDING, Evidence, Floats
+from afa.paper.sanity import Failure, Gate, Outcome, Subject
+from afa.scores.preference import tie_of
+
+POPULATIONS = ("duels", "binary")
+WORDS = {1: "a call for the first", -1: "a call for the second", 0: "no call, a tie"}
+MODELS = ("entity", "class_1", "class_0")
+SMALL, PATIENTS, ROUNDS = 7, 2, 17
+SLACK = 1e-9
+TERNARY_SLOPE = 2 / 3
+
+
+class Called(NamedTuple):
+    """Calls of all Q duels, or of one binary task.
+
+    names : (Q,). final : (P, Q) D or S at full observation, in nats; winners : its sign, 0 a tie.
+    """
+
+    names: Sequence[str]
+    final: Floats
+    winners: NDArray[np.int8]
+    paths: CallPaths
+
+
+def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
+    """Every call of `l1_tight` and `l1_paper` in all duels and binary tasks, along the orders of all seeds.
+
+    A call must be the sign at full observation, a tie must not be called, and `l1_paper` calls nothing that `l1_tight`
+    leaves open. budget_share : the part of the budgets that is counted.
+    """
+    calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
+    return sum((_judged(subject, each) for each in calls), Outcome())
+
+
+def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
+    """Calls of all duels, and then those of each binary task."""
+    energy, (a, b) = subject.energies, all_pairs(len(subject.bundle.entities)).T
+    tasks = zip(subject.closures, ([task] for task in subject.tasks), energy.T[:, :, None], strict=True)
+    found = []
+    for bundle, names, final in ((subject.bundle, subject.pairs, energy[:, a] - energy[:, b]), *tasks):
+        tie = 4 * tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
+        winners = np.where(np.abs(final) <= tie, 0, np.sign(final)).astype(np.int8)
+        paths = shared_order_calls(
+            bundle,
+            subject.values,
+            subject.orders,
+            winners,
+            solver=subject.solver,
+            threads=subject.threads,
+            budget_share=budget_share,
+        )
+        found.append(Called(names, final, winners, paths))
+    return found
+
+
+def _judged(subject: Subject, calls: Called) -> Outcome:
+    counts = calls.paths.counts[..., : len(RIGOROUS), :].sum(axis=(0, 1, 2, 3))
+
+    def describe(p: int, s: int) -> Failure:
+        t, q, bracket, call = (int(number) for number in calls.paths.first[p, s])
+        winner, expected = int(calls.winners[p, q]), "a call by l1_tight no later than by l1_paper"
+        if winner != call:
+            expected = f"{WORDS[winner]}: {calls.final[p, q]:.12g} at full observation"
+        case = f"{calls.names[q]}, patient {subject.patients[p]}, seed {subject.seeds[s]}, t = {t}"
+        return Failure(case, f"{WORDS[call]} by {BRACKETS[bracket]}", expected)
+
+    outcome = Outcome.of(calls.paths.first[..., 0] >= 0, describe)
+    evaluated = int(np.prod(calls.paths.counts.shape[:3])) * len(calls.names) * len(RIGOROUS)
+    return replace(outcome, cases=evaluated, failures=int(counts[[WRONG, TIED, EARLY]].sum()))
+
+
+def bracket_table(subject: Subject) -> pd.DataFrame:
+    """By (population, bracket, t), over patients and seeds: `decided` duels or tasks, `called` and `wrong` among them.
+
+    `decided` have a winner at full observation. A call stands at every t at which the interval excludes 0, so that
+    each is counted at each t. `tied_called` are calls of duels that are tied in the end: no call of them is right.
+    """
+    return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
+
+
+def bracket_patients_table(subject: Subject) -> pd.DataFrame:
+    """As `bracket_table`, by (population, bracket, patient), summed over all t."""
+    return _counted(subject, (1, 2), "patient", subject.patients)
+
+
+def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
+    """Counts of both populations, by patient, seed and t, summed over these axes."""
+    duels, *tasks = subject.once(all_calls)
+    decided, counts = [], []
+    for calls in ([duels], tasks):
+        of_patient = np.sum([np.count_nonzero(each.winners, axis=1) for each in calls], axis=0)
+        decided.append(np.broadcast_to(of_patient[:, None, None], duels.paths.counts.shape[:3]).sum(axis=axes))
+        counts.append(np.sum([each.paths.counts.sum(axis=axes, dtype=np.int64) for each in calls], axis=0))
+    table = rows_of(**{"population": POPULATIONS, by: cells, "bracket": BRACKETS})
+    kinds = np.stack(counts).reshape(len(table), -1)
+    table["decided"] = np.repeat(np.concatenate(decided), len(BRACKETS))
+    return table.assign(called=kinds[:, CALLED], wrong=kinds[:, WRONG], tied_called=kinds[:, TIED])
+
+
+def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
+    """All solves along all orders of a subject, by its own solver or another; `MODELS` are the first axis."""
+
+    def paths(bundle: Bundle) -> SolvePaths:
+        solved_by = solver or subject.solver
+        return solve_paths(bundle, subject.values, subject.orders, solver=solved_by, threads=subject.threads)
+
+    counts = []
+    for axis, own, *of_tasks in zip((1, 2, 2), *map(paths, (subject.bundle, *subject.closures)), strict=True):
+        classes = np.concatenate(of_tasks, axis=axis)  # 1 and 0 of each entity in turn
+        counts.append(np.stack([own, *(np.take(classes, range(e, 2 * own.shape[axis], 2), axis) for e in (0, 1))]))
+    return SolvePaths(*counts)
+
+
+def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> Outcome:
+    """Every solve along the random orders, then the ELBOs of a few states with few free features.
+
+    solver : another one than the subject's. entropies : how often the entropy is counted in the ELBO.
+    """
+    log = subject.once(solve_log) if solver is None else solve_log(subject, solver)
+    total = _finished(subject, log, solver or subject.solver)
+    for bundle in (subject.bundle, *subject.closures):
+        total += _below_exact(subject, bundle, entropies)
+    return total
+
+
+def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
+    """Solves whose coordinate ascent used all its sweeps; one that met the tolerance in the very last counts too."""
+    unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
+
+    def describe(i: int, p: int, s: int, v: int) -> Failure:
+        patient, seed, t = subject.patients[p], subject.seeds[s], log.first_unfinished[i, p, s, v]
+        found = f"no end within {solver.max_iterations} sweeps and {most} of coordinate ascent"
+        return Failure(
+            f"{subject.names[v]} (model {MODELS[i]}), patient {patient}, seed {seed}, t = {t}",
+            f"{found}, {unfinished[i, p, s, v]} times",
+            f"a change below {solver.tolerance:g}",
+        )
+
+    outcome = Outcome.of(unfinished > 0, describe)
+    return replace(outcome, cases=int(log.by_patient[..., N_SOLVES].sum()), failures=int(unfinished.sum()))
+
+
+def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
+    """The ELBOs of all entities of one bundle at the states with few enough free features to solve exactly.
+
+    Their distance to log Z is a divergence and cannot be negative (eq:elbo-slack).
+    """
+    chosen, rounds = subject.some(PATIENTS), subject.rounds(ROUNDS)
+    values, orders = subject.values[chosen], subject.orders[chosen, 0]
+    read = subject.read(bundle, rounds, chosen, duels=False)
+    free = np.where(read.q == 0.0, 0.0, entropy(read.m.ravel(), read.q.ravel()).reshape(read.m.shape))
+    of_entity = [free[..., i:j].sum(axis=-1) for i, j in pairwise(read.packed.first_slot)]
+    bound = read.elbo + (entropies - 1.0) * np.stack(of_entity, axis=-1)
+    total = Outcome()
+    for v, entity in enumerate(bundle.entities):
+        model = bundle.mrf(entity)
+        held = np.isin(np.arange(len(bundle.features)), model.support)
+        for p, order in enumerate(orders):
+            states = [(r, t) for r, t in enumerate(rounds) if 0 < held[order[t:]].sum() <= SMALL]
+            for r, t in states[::2]:
+                seen = {bundle.features[j]: int(values[p, j]) for j in order[:t]}
+                log_partition = exact(model, Evidence.of(model, seen)).log_partition
+                above = bound[p, r, v] > log_partition + SLACK + read.packed.tie
+                case = f"{bundle.name}, model {entity}, patient {subject.patients[chosen[p]]}, t = {t}"
+                found, expected = f"ELBO {bound[p, r, v]:.12g}", f"at most log Z = {log_partition:.12g}"
+                total += Outcome(1, 1, (Failure(case, found, expected),)) if above else Outcome(1)
+    return total
+
+
+def convergence_table(subject: Subject) -> pd.DataFrame:
+    """By (model, entity, t), over patients and seeds: `solves`, their damped sweeps `iterations`, `capped`, `finished`.
+
+    An entity is solved at t = 0 and whenever a feature of its support is observed. `capped` solves reached the cap of
+    damped sweeps, `finished` of these were brought within tolerance by coordinate ascent. Rounds without a solve are
+    left out.
+    """
+    counts = subject.once(solve_log).by_round
+    kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
+    table = rows_of(model=MODELS, t=range(counts.shape[1]), entity=subject.bundle.entities)
+    table = table.assign(**{name: counts[..., kind].ravel() for name, kind in kinds.items()})
+    table["finished"] = table["capped"] - counts[..., UNFINISHED].ravel()
+    return table[table["solves"] > 0].reset_index(drop=True)
+
+
+def nonconvergence_table(subject: Subject) -> pd.DataFrame:
+    """By (model, patient, entity) that reached the cap at all: solves, `capped` of them, and whether this persists.
+
+    `persistent`: under every seed at least half of the solves of this patient and entity reached the cap. What
+    mean-field says of such a case should not be relied upon (supp:sanity).
+    """
+    by_patient = subject.once(solve_log).by_patient
+    persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
+    counts = by_patient.sum(axis=2)
+    table = rows_of(model=MODELS, patient=subject.patients, entity=subject.bundle.entities).assign(
+        solves=counts[..., N_SOLVES].ravel(), capped=counts[..., CAPPED].ravel(), persistent=persistent.ravel()
+    )
+    return table[table["capped"] > 0].reset_index(drop=True)
+
+
+def contraction_table(bundle: Bundle) -> pd.DataFrame:
+    """By (model, entity, opponent), before any observation: `contraction`, beta L^2, and `ternary`, 2/3 of it.
+
+    model : `entity`, `duel` (the difference model) or `closure`, whose two classes have the same value. opponent is
+    empty where there is none. The paper's condition is `contraction` < 1 (eq:mf-contraction); since the moment map of a
+    ternary feature has slope at most 2/3, `ternary` < 1, that is `contraction` < 3/2, is enough (erratum 5).
+    """
+    models = {entity: bundle.mrf(entity) for entity in bundle.entities}
+    rows = [("entity", entity, "", contraction(model)) for entity, model in models.items()]
+    rows += [("duel", a, b, contraction(models[a] - models[b])) for a, b in combinations(models, 2)]
+    rows += [("closure", entity, "", contraction(half_potentials(model)[0])) for entity, model in models.items()]
+    table = pd.DataFrame(rows, columns=["model", "entity", "opponent", "contraction"])
+    return table.assign(ternary=TERNARY_SLOPE * table["contraction"])
+
+
+SOUNDNESS = Gate(
+    "bracket_soundness",
+    check_calls,
+    (partial(check_calls, budget_share=0.0),),
+    "report this with the bundle: a rigorous bracket that is wrong once is a fault of the program, not a rate",
+)
+MEAN_FIELD = Gate(
+    "mean_field",
+    check_solves,
+    (partial(check_solves, solver=Solver(max_iterations=1)), partial(check_solves, entropies=2.0)),
+    "raise inference.max_iterations; an ELBO above log Z is a fault of the program: report it with the bundle",
+)

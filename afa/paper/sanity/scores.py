@@ -1,0 +1,316 @@
+"""Three gates on scores: each is S at full observation, decisions depend on S alone, and ranks on no order of entities.
+
+At full observation every score is the energy S(x) itself, whichever way it was reached (eq:diff-decomposition). Class
+models p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G, so that `wald`, `l1`
+and every full-observation decision do not depend on it. Scores that rest on inference do at intermediate states
+(decisions.md B5, against supp:sanity): by how much is reported, not judged. The rank is Copeland's, and with it every
+top-k: it does not depend on the entities' order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.engine.duels import BRACKETS, Duel
+from afa.engine.paths import Snapshots
+from afa.model.bundle import Bundle
+from afa.model.mrf import ROUNDING, Evidence, Floats
+from afa.model.orders import generator_of
+from afa.paper.sanity import Failure, Gate, Outcome, Subject, bundle_of
+from afa.scores.bracket import GAMMA
+from afa.scores.copeland import copeland_wins, ranking
+from afa.scores.preference import duels_of
+
+READABLE_PATIENTS = 3
+SHUFFLES, TIED_MATRICES = 2, 20
+PATIENTS, ROUNDS, OUTSIDE = 24, 9, 3
+WHOLE = (1.0, 1.0)
+BETWEEN, SPREAD, BETA = map(Duel._fields.index, ("between", "spread", "beta"))
+Rank = Callable[..., list[str]]
+
+
+def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
+    """Running constants, `linearity`, `stack_a` and the closure's `two_elbo` at |B| = M against S and D.
+
+    S is computed from the potentials alone; `altered` changes the bundle that it is computed from.
+    """
+    energy = altered(subject.bundle).energies(subject.values) if altered else subject.energies
+    read = subject.once(full_readings)
+    a, b = read.pairs.T
+    total = _at_the_end(subject, subject.names, "running constant", energy, read.constant[:, 0], read.packed.tie)
+    total += _readable_constants(subject, energy, read.packed.tie)
+    total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
+    for v, closed in enumerate(subject.closures):
+        # the binary task of an entity is the duel of its two classes, whose difference is S
+        read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
+        total += _at_the_end(subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie)
+        total += _mean_and_sign(subject, names, read, direct)
+    return total
+
+
+def one_potential_changed(bundle: Bundle) -> Bundle:
+    """A copy whose first unary potential is 1 higher."""
+    unary = bundle.unary.copy()
+    unary[0, 0] += 1.0
+    return replace(bundle, unary=unary)
+
+
+def full_readings(subject: Subject) -> Snapshots:
+    """All patients with every feature observed, in the order of the first seed."""
+    return subject.read(subject.bundle, [len(subject.bundle.features)])
+
+
+def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome:
+    """The running constants by `Evidence`, for a few patients."""
+    chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
+    for v, entity in enumerate(subject.bundle.entities):
+        model = subject.bundle.mrf(entity)
+        for p in chosen:
+            evidence = Evidence.of(model)
+            for feature in subject.orders[p, 0]:
+                evidence = evidence.observe(int(feature), int(subject.values[p, feature]))
+            found[p, v] = evidence.constant
+    whole = _at_the_end(subject, subject.names, "running constant (readable)", energy, found, tie)
+    return replace(whole, cases=len(chosen) * energy.shape[1])
+
+
+def _mean_and_sign(subject: Subject, names: Sequence[str], read: Snapshots, direct: Floats) -> Outcome:
+    tie = 4 * read.packed.tie
+    means = _at_the_end(subject, names, "linearity", direct, read.mean[:, 0], tie)
+    return means + _at_the_end(subject, names, "stack_a", _signs(direct, tie), read.stack_a[:, 0], 0.0)
+
+
+def _at_the_end(
+    subject: Subject, names: Sequence[str], what: str, direct: Floats, found: Floats, tolerance: float
+) -> Outcome:
+    """Numbers of all patients at full observation, both arrays (P, N) or (P, Q), against the potentials."""
+    alike = partial(_alike, subject, names, [len(subject.bundle.features)], said=" from the potentials")
+    return alike(what, direct[:, None], found[:, None], tolerance + ROUNDING)
+
+
+def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
+    """Score matrices of all patients, and random ones full of ties, ranked as they are and with entities shuffled."""
+    names = subject.bundle.entities
+    draw = generator_of("sanity", "copeland", subject.bundle.name)
+    shuffles = [draw.permutation(len(names)) for _ in range(SHUFFLES)]
+    total = Outcome()
+    for case, scores, tie in _matrices(subject, draw):
+        expected = rank(scores, names, tie=tie)
+        for shuffle in shuffles:
+            found = rank(scores[np.ix_(shuffle, shuffle)], [names[v] for v in shuffle], tie=tie)
+            moved = [place for place, name in enumerate(expected) if found[place] != name]
+            total += Outcome(1)
+            for place in moved[:1]:
+                where, other = (
+                    f"{subject.bundle.name}, {case}, rank {place + 1}",
+                    f"{found[place]} with entities shuffled",
+                )
+                total += Outcome(0, 1, (Failure(where, other, expected[place]),))
+    return total
+
+
+def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
+    """A ranking that leaves ties between wins to the order of the entities: what must not be done."""
+    wins = copeland_wins(scores, tie=tie)
+    return [names[v] for v in sorted(range(len(names)), key=lambda v: -wins[v])]
+
+
+def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
+    """`wald` and `linearity` before any observation, halfway and at the end, and random scores; with their tie."""
+    m, n = len(subject.bundle.features), len(subject.bundle.entities)
+    rounds = sorted({0, m // 2, m})
+    read = subject.read(subject.bundle, rounds, duels=False)
+    for p, patient in enumerate(subject.patients):
+        for r, t in enumerate(rounds):
+            constant = read.constant[p, r]
+            yield f"wald, patient {patient}, t = {t}", constant[:, None] - constant[None, :], read.packed.tie
+            yield f"linearity, patient {patient}, t = {t}", duels_of(read.cross[p, r]), read.packed.tie
+    for i in range(TIED_MATRICES):
+        upper = np.triu(draw.integers(-1, 2, (n, n)), 1).astype(np.float64)
+        yield f"random scores {i} with ties", upper - upper.T, 0.0
+
+
+def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
+    """A gauge on both classes of each binary task, then a constant on every S_v.
+
+    share : how much of G each class takes. everywhere : whether all entities take the constant, or the first alone.
+    """
+    total = Outcome()
+    compared = subject.once(gauge_readings) if share == WHOLE else gauge_readings(subject, share)
+    for task, (plain, gauged) in zip(subject.tasks, compared, strict=True):
+        total += _same_decisions(subject, plain, gauged, [task])
+    return total + _constant_added(subject, everywhere=everywhere)
+
+
+def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[Snapshots, Snapshots]]:
+    """Each binary task without and with a random gauge, for a few patients and rounds."""
+    return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
+
+
+def gauge_change(subject: Subject) -> pd.DataFrame:
+    """How `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
+
+    states : of a patient and a binary task. changed : states whose decision, the sign or the side that is called,
+    changes. mean_change, max_change : of the score, in nats for `two_elbo`; of the end of the interval that moves more.
+    """
+    compared = subject.once(gauge_readings)
+    tables = []
+    for score, value, decision in (
+        ("two_elbo", _two_elbo, lambda read: _signs(_two_elbo(read), read.packed.tie)),
+        ("stack_a", lambda read: read.stack_a, lambda read: np.sign(read.stack_a)),
+        ("hanson_wright", _hanson_wright, lambda read: read.calls[..., BRACKETS.index("hanson_wright")]),
+    ):
+        change = np.stack([np.abs(value(gauged) - value(plain)).max(axis=-1) for plain, gauged in compared])
+        changed = np.stack([(decision(gauged) != decision(plain))[..., 0] for plain, gauged in compared])
+        table = pd.DataFrame({"subject": subject.bundle.name, "score": score, "t": compared[0][0].rounds})
+        tables.append(
+            table.assign(
+                states=changed.shape[0] * changed.shape[1],
+                changed=changed.sum(axis=(0, 1)),
+                mean_change=change.mean(axis=(0, 1)),
+                max_change=change.max(axis=(0, 1)),
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
+    """A closed bundle with G added to its two classes in these shares, G a random pairwise model named by the bundle.
+
+    G lives on the support of S and a few features outside it. Its potentials are multiples of 1/8, so that the sums of
+    a bundle of whole potentials stay exact.
+    """
+    draw = generator_of("sanity", "gauge", closed.name)
+    m = len(closed.features)
+    support = closed.support(closed.entities[0])
+    outside = draw.permutation(np.setdiff1d(np.arange(m), support))[:OUTSIDE]
+    inside = np.sort(np.concatenate([support, outside]))
+    unary, couplings = np.zeros(m), np.zeros((m, m))
+    unary[inside] = draw.integers(-8, 9, len(inside)) / 8
+    strength = draw.integers(-8, 9, (len(inside),) * 2) / 8
+    couplings[np.ix_(inside, inside)] = strength * (draw.random(strength.shape) < 0.2)
+    shares = np.array(share)
+    upper = np.stack([np.triu(closed.couplings(entity).toarray(), 1) for entity in closed.entities])
+    return bundle_of(
+        closed.name,
+        closed.entities,
+        closed.features,
+        closed.unary + shares[:, None] * unary,
+        upper + shares[:, None, None] * np.triu(couplings, 1),
+        closed.priors,
+    )
+
+
+def _read(subject: Subject, bundle: Bundle) -> Snapshots:
+    return subject.read(bundle, subject.rounds(ROUNDS), subject.some(PATIENTS))
+
+
+def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:
+    """`wald`, the `l1` budgets and calls at every round read, and the signs of all scores at full observation."""
+    tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
+    alike = partial(_alike, subject, names, plain.rounds)
+    at_the_end = partial(_alike, subject, names, plain.rounds[-1:])
+    total = Outcome()
+    for what, of in (
+        ("wald", _lead),
+        ("l1 budget", lambda read: read.sums[..., 0]),
+        ("l1 couplings", lambda read: read.sums[..., BETWEEN]),
+    ):
+        total += alike(what, of(plain), of(other), tie)
+    for i, bracket in enumerate(BRACKETS[:2]):
+        total += alike(f"call of {bracket}", plain.calls[..., i], other.calls[..., i])
+    for what, of in (("wald", _lead), ("linearity", lambda read: read.mean), ("two_elbo", _two_elbo)):
+        signs = [_signs(of(read)[:, -1:], tie) for read in (plain, other)]
+        total += at_the_end(f"decision of {what}", signs[0], signs[1])
+    return total + at_the_end("decision of stack_a", *np.sign([plain.stack_a[:, -1:], other.stack_a[:, -1:]]))
+
+
+def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
+    """More than the largest |S| added to every S_v: no duel moves, every binary decision becomes 1."""
+    bundle = subject.bundle
+    added = np.zeros(len(bundle.entities))
+    added[: None if everywhere else 1] = 1.0 + np.ceil(np.abs(subject.energies).max(initial=0.0))
+    plain, shifted = (_read(subject, each) for each in (bundle, replace(bundle, priors=bundle.priors + added)))
+    total = _same_decisions(subject, plain, shifted, [f"{pair}, equal priors added" for pair in subject.pairs])
+    for v, entity in enumerate(bundle.entities if everywhere else ()):
+        closed, task = subject.once(gauge_readings)[v][0], subject.closures[v]
+        halves = np.array([added[v], -added[v]]) / 2
+        moved = _read(subject, replace(task, priors=task.priors + halves))
+        alike = partial(_alike, subject, [subject.tasks[v]])
+        tie = 4 * moved.packed.tie + ROUNDING
+        total += alike(closed.rounds, f"wald of {entity} and a constant", _lead(closed) + added[v], _lead(moved), tie)
+        decision = _signs(_lead(moved)[:, -1:], moved.packed.tie)
+        total += alike(closed.rounds[-1:], "decision with a constant added", np.ones_like(decision), decision)
+    return total
+
+
+def _lead(read: Snapshots) -> Floats:
+    a, b = read.pairs.T
+    return read.constant[..., a] - read.constant[..., b]
+
+
+def _two_elbo(read: Snapshots) -> Floats:
+    a, b = read.pairs.T
+    return read.elbo[..., a] - read.elbo[..., b]
+
+
+def _hanson_wright(read: Snapshots) -> Floats:
+    """(P, R, 2) ends of the interval of one duel, as `afa.scores.bracket.hanson_wright_interval`."""
+    spread, beta = (read.sums[..., 0, i] for i in (SPREAD, BETA))
+    mean, score = read.mean[..., 0], read.stack_a[..., 0]
+    deviation = np.sqrt(2 * spread * np.log(2 / GAMMA) * (1 + beta))
+    width = np.divide(np.abs(score) * deviation, np.abs(mean), out=np.full(mean.shape, 2.0), where=mean != 0)
+    width[spread == 0] = 0.0
+    return np.stack([np.maximum(-1.0, score - width), np.minimum(1.0, score + width)], axis=-1)
+
+
+def _signs(values: Floats, tie: float) -> Floats:
+    return np.where(np.abs(values) <= tie, 0.0, np.sign(values))
+
+
+def _alike(
+    subject: Subject,
+    names: Sequence[str],
+    rounds: Sequence[int] | NDArray[np.int64],
+    what: str,
+    expected: NDArray[Any],
+    found: NDArray[Any],
+    tolerance: float = 0.0,
+    said: str = ", as without the gauge",
+) -> Outcome:
+    """Cases by patient, round and duel, both arrays (P, R, Q), of all or some patients; not a number never is equal."""
+    chosen = subject.some(len(found))
+
+    def describe(p: int, r: int, q: int) -> Failure:
+        case = f"{names[q]}, patient {subject.patients[chosen[p]]}, t = {rounds[r]}"
+        return Failure(case, f"{what} {found[p, r, q]:.12g}", f"{expected[p, r, q]:.12g}{said}")
+
+    difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    return Outcome.of(~(difference <= tolerance), describe)
+
+
+FULL_OBSERVATION = Gate(
+    "full_observation",
+    check_energies,
+    (partial(check_energies, altered=one_potential_changed),),
+    "report this with the bundle: the engine does not condition as the model demands",
+)
+COPELAND = Gate(
+    "copeland",
+    check_ranks,
+    (partial(check_ranks, rank=by_position),),
+    "report this with the bundle: the ranking depends on the order of the entities",
+)
+GAUGE = Gate(
+    "gauge",
+    check_gauge,
+    (partial(check_gauge, share=(1.0, 0.0)), partial(check_gauge, everywhere=False)),
+    "report this with the bundle: a score that should depend on S alone depends on the classes' common part",
+)

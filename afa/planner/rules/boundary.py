@@ -1,0 +1,19 @@
+"""`boundary`: the gain summed over the open duels across the top-k boundary, all alike (decisions.md A12)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afa.planner.rules.base import Choice, View, heaviest, nothing_to_decide
+
+
+class Boundary:
+    """Unweighted sum of the gain over the unresolved duels of a top-k entity against one outside."""
+
+    in_the_grid = 8
+
+    def choose(self, view: View) -> Choice:
+        if not len(view.contested):
+            return nothing_to_decide(view)
+        weights = np.ones(len(view.contested))
+        return heaviest(view, view.contested, weights, f"{len(weights)} open duels across the boundary")

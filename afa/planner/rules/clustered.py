@@ -1,0 +1,35 @@
+"""`clustered` (Cluster-LUCB): the two champions nearest the top-k boundary (eq:clustered-alloc, decisions.md A5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from afa.planner.rules.base import Choice, View
+from afa.planner.rules.lucb import of_most_contested, of_one_duel
+
+
+class Clustered:
+    """Gain of one duel, of the lowest champion inside the top-k and the highest outside (eq:clustered-alloc).
+
+    A champion is the best entity of its cluster by Copeland inside the cluster. Where one side has no champion, or
+    the duel of the two is resolved, it is the duel of `lucb`.
+    """
+
+    in_the_grid = 5
+
+    def choose(self, view: View) -> Choice:
+        duel = between_champions(view)
+        if duel is not None:
+            return of_one_duel(view, duel, "champions of clusters at the boundary")
+        return of_most_contested(view, "no open duel of champions; most contested duel across the boundary")
+
+
+def between_champions(view: View) -> int | None:
+    """Place in `view.pairs` of the champions' duel; None where a side has no champion or the duel is resolved."""
+    champions = [view.ranked(cluster)[0] for cluster in view.clusters]
+    inside = [v for v in champions if view.rank[v] <= view.k]
+    outside = [v for v in champions if view.rank[v] > view.k]
+    if not (inside and outside):
+        return None
+    duel = view.duel(max(inside, key=view.rank.__getitem__), min(outside, key=view.rank.__getitem__))
+    return None if view.find_resolved(np.array([duel]))[0] else duel

@@ -1,0 +1,58 @@
+"""The allocation rules by name, read from the sources in `afa/planner/rules`: the workflow needs them without numerics.
+
+A rule is a class there with the method `choose`; its name is that of the class, `PriorityAll` is `priority_all`. What
+else is known of it stands in the class: `in_the_grid`, its place in `IN_THE_GRID`, and `looks_at`, what it goes by.
+"""
+
+import ast
+import re
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+
+class _Rule(NamedTuple):
+    """The module and class of a rule, and what the class says of it."""
+
+    module: str
+    class_name: str
+    looks_at: str = "duels"
+    in_the_grid: float = inf
+
+
+def _rules() -> dict[str, _Rule]:
+    found = dict[str, _Rule]()
+    for path in Path(__file__).parent.glob("*.py"):
+        text = path.read_text(encoding="utf-8") if path.stem not in ("base", "check", "names") else ""
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and "choose" in [getattr(part, "name", "") for part in node.body]:
+                name = re.sub("(?<=[a-z])(?=[A-Z])", "_", node.name).lower()
+                stated = [part for part in node.body if isinstance(part, ast.Assign)]
+                facts = {ast.unparse(part.targets[0]): ast.literal_eval(part.value) for part in stated}
+                found[name] = _Rule(path.stem, node.name, **facts)
+    return dict(sorted(found.items(), key=lambda named: (named[1].in_the_grid, named[0])))
+
+
+_RULES = {name: rule for name, rule in _rules().items() if rule.looks_at != "entities"}
+
+RULE_CLASSES = {name: (rule.module, rule.class_name) for name, rule in _RULES.items()}
+"""The module in `afa.planner.rules` and the class of each rule."""
+
+RULE_NAMES = tuple(_RULES)
+"""Those of the grid in its order, then the others by name."""
+
+IN_THE_GRID = tuple(name for name, rule in _RULES.items() if rule.in_the_grid < inf)
+"""Rules that a run compares unless its settings say otherwise.
+
+Each is in the defaults of `config/` (`make schema`), has a style in `RULE_STYLE` of `evaluate/figures.py` and words in
+`evaluate/templates/explorer_words.yaml` and `notebooks/allocation.ipynb`.
+"""
+
+WITHOUT_GAIN = tuple(name for name, rule in _RULES.items() if rule.looks_at == "nothing")
+"""Rules that look at no gain."""
+
+COMPARED = "priority_all,greedy,largest_unary,random"
+"""Rules that a simulation compares unless others are given."""
+
+COMPARED_BINARY = "greedy,largest_unary,random_own,random"
+"""Those of the binary setting; with one duel every rule that weighs duels chooses as `greedy` does."""

@@ -1,0 +1,18 @@
+"""`random`: unobserved features in an order drawn once per patient and seed."""
+
+from __future__ import annotations
+
+from afa.model.orders import random_order
+from afa.planner.rules.base import Choice, View
+
+
+class Random:
+    """A uniformly random order over all M features, the baseline that looks at nothing."""
+
+    in_the_grid = 1
+    looks_at = "nothing"
+
+    def choose(self, view: View) -> Choice:
+        order = random_order(view.features, patient=view.patient, seed=view.seed)
+        feature = next(int(j) for j in order if not view.observed[j])
+        return Choice(feature, f"next of the random order of seed {view.seed}")

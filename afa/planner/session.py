@@ -1,0 +1,210 @@
+"""Sessions: a planner and all that was done with it as one readable file, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import yaml
+from pydantic import Field, model_validator
+
+import afa
+from afa.errors import Fault, PlannerError
+from afa.inference.meanfield import Solver
+from afa.io.files import atomic_file
+from afa.io.yamlfile import Strict, load_model
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import Holds
+from afa.model.closure import STRENGTH, Closure
+from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
+from afa.planner.rules import Rule
+
+FORMAT = 1
+OTHERS = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
+"""Settings that a question does not have: those of the other question alone."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes NumPy's numbers and texts as those that they are."""
+
+
+_Dumper.add_multi_representer(np.generic, lambda dumper, value: dumper.represent_data(value.item()))  # type: ignore[type-abstract]
+
+
+class _BundleUsed(Strict):
+    name: str
+    version: str
+    digest: str
+
+
+class _SolverUsed(Strict):
+    damping: float = Field(gt=0, le=1)
+    tolerance: float = Field(gt=0)
+    max_iterations: int = Field(ge=1)
+
+
+class _StopUsed(Strict):
+    budget: float | None
+    certain: bool
+    probability: float | None
+    gain: float | None
+    posterior: float | None = None
+    own: bool = False
+
+
+class _Settings(Strict):
+    score: str
+    gain: str
+    target: str | None
+    allocation: str | None
+    inference: str
+    solver: _SolverUsed
+    start: str
+    look_ahead: str
+    costs: dict[str, Annotated[float, Field(ge=0)]] | Literal["equal"] | None
+    panels: dict[str, list[str]]
+    first: tuple[str, ...] = ()
+    stop: _StopUsed
+    patient: str
+    seed: int
+    k: int | None = None
+    layer0: str | None = None
+    entity: str | None = None
+    strength: float = STRENGTH
+    coupling: Closure = "differential"
+    holds: Holds | None = None
+    tau: float | Literal["effective"] | None = None
+
+
+class _Step(Strict):
+    kind: Literal["observe", "skip", "correct"]
+    features: tuple[str, ...] = Field(min_length=1)
+    values: tuple[Literal[-1, 0, 1] | None, ...]
+    cost: float = Field(ge=0)
+    reason: str
+    numbers: tuple[float | None, ...] = ()
+    units: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> _Step:
+        if {len(self.numbers), len(self.units)} not in ({0}, {len(self.features)}):
+            raise ValueError("numbers and units, one each for each feature, or neither")
+        if len(self.values) != len(self.features) or len(set(self.features)) < len(self.features):
+            raise ValueError("one value for each feature, and each feature once")
+        if any((value is None) != (self.kind == "skip") for value in self.values):
+            raise ValueError("no value for a feature that is skipped, and a value for every other")
+        return self
+
+
+class _Session(Strict):
+    session: Literal[1] = Field(description="version of this format")
+    afa: str
+    bundle: _BundleUsed
+    question: Literal["top_k", "binary"]
+    settings: _Settings
+    steps: tuple[_Step, ...]
+
+    @model_validator(mode="after")
+    def _one_question(self) -> _Session:
+        if extra := self.settings.model_fields_set & OTHERS[self.question]:
+            raise ValueError(f"the settings of one question: {', '.join(sorted(extra))} belongs to the other")
+        return self
+
+
+def session_text(planner: Planner) -> str:
+    """Return the YAML text that `save_session` writes of a planner."""
+    bundle = planner.asked_of
+    document = {
+        "session": FORMAT,
+        "afa": afa.__version__,
+        "bundle": {"name": bundle.name, "version": bundle.version, "digest": bundle.digest},
+        "question": "binary" if isinstance(planner, BinaryPlanner) else "top_k",
+        "settings": planner.settings,
+        "steps": [{key: part for key, part in asdict(step).items() if part != ()} for step in planner.actions],
+    }
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def save_session(planner: Planner, path: str | Path) -> None:
+    """Write a planner's bundle (by name and digest), settings and steps as YAML; the file appears whole or not at all.
+
+    It holds the values that were observed: a new file is for its owner alone, an earlier one keeps its mode and owner.
+    A `PlannerError` where it cannot be written.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from afa.model.bundle import load_bundle
+    >>> planner = TopKPlanner(load_bundle("tests/data/bundle_tiny"), k=1)
+    >>> planner.observe("MUC2", -1)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_session(planner, f"{folder}/mine.yaml")
+    ...     load_session(f"{folder}/mine.yaml", planner.asked_of).observed
+    {'MUC2': -1}
+    """
+    contents = session_text(planner).encode()
+    try:
+        with atomic_file(path, private=True) as temporary:
+            temporary.write_bytes(contents)
+    except (OSError, ValueError) as error:
+        found = (isinstance(error, OSError) and error.strerror) or "a name that no file can have"
+        raise PlannerError(Fault(str(path), found, "a file that can be written", "name another file")) from error
+
+
+def load_session(
+    path: str | Path,
+    bundle: Bundle,
+    *,
+    allocation: Rule | None = None,
+    stop: Callable[[Planner], str | bool | None] | None = None,
+) -> TopKPlanner | BinaryPlanner:
+    """The planner that `save_session` wrote, with every step taken again, on the same bundle.
+
+    allocation, stop : the rule that chooses, and the rule of stopping, where the session was made with one of your
+        own; a file cannot hold that.
+
+    Raises
+    ------
+    ConfigError : the file is not a session; every wrong key is named.
+    PlannerError : it is of another bundle, needs a rule, or its steps do not fit.
+
+    Examples
+    --------
+    >>> from afa.model.bundle import load_bundle
+    >>> load_session("gone", load_bundle("tests/data/bundle_tiny"))
+    Traceback (most recent call last):
+    afa.errors.ConfigError: gone: found No such file or directory; expected a readable file. Next step: check the path.
+
+    """
+    stored = load_model(path, _Session)
+    used = stored.bundle
+    if used.digest != bundle.digest:
+        found = f"a session on {used.name} {used.version}, digest {used.digest[:16]}"
+        expected = f"one on {bundle.name} {bundle.version}, digest {bundle.digest[:16]}"
+        step = "load the bundle that it was made with; other potentials would give other answers"
+        raise PlannerError(Fault(str(path), found, expected, step))
+    question = stored.question
+    options = stored.settings.model_dump(exclude=OTHERS[question])
+    if options[needed := "entity" if question == "binary" else "k"] is None:
+        where = f"{path}, key settings.{needed}"
+        raise PlannerError(Fault(where, "nothing", f"a value, for the question {question}", "add the key"))
+    if allocation is None and options["allocation"] is None:
+        expected = "the rule that it was made with"
+        raise PlannerError(Fault(f"{path}, key settings.allocation", "null, a custom rule", expected, "pass it"))
+    if stop is None and options["stop"].pop("own"):
+        expected = "the rule of stopping that it was made with"
+        raise PlannerError(Fault(f"{path}, key settings.stop", "a custom rule", expected, "pass it as stop"))
+    options["allocation"] = allocation or options["allocation"]
+    options["solver"] = Solver(**options["solver"])
+    try:
+        options["stop"] = Stop(**options["stop"] | {"own": stop})
+        planner = (BinaryPlanner if question == "binary" else TopKPlanner)(bundle, **options)
+        planner.repeat(Action(**step.model_dump()) for step in stored.steps)
+    except PlannerError as error:
+        fault = error.faults[0]
+        if not fault.where.startswith(str(path)):
+            step_ = "take the session from a copy that nobody edited"
+            fault = Fault(f"{path}, {fault.where}", fault.found, fault.expected, step_)
+        raise PlannerError(fault) from None
+    return planner

@@ -1,0 +1,1 @@
+"""The equations of the paper, readable, in NumPy: preference scores, information gains, brackets, Copeland ranks."""

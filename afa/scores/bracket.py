@@ -1,0 +1,97 @@
+"""Brackets: intervals for a score's final value, so that a duel can be called before everything is measured.
+
+`l1` is rigorous: no completion of the unobserved features leaves it. `kl` and `hanson_wright` are heuristic: they
+treat what is not random as if it were a sample. All serve one discriminative model, S or D = S_a - S_b.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import rel_entr
+
+from afa.model.closure import contraction
+from afa.model.mrf import Evidence, difference_terms
+from afa.scores.preference import gaussian_sign
+
+GAMMA = 0.05
+K1, ALPHA = 405.5, 1.1
+
+
+def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
+    """The most energy that the unobserved features can still add or take away (eq:unobs-budget).
+
+    form : `tight` counts the couplings among unobserved features only; `paper` also those between observed and
+    unobserved ones, which the effective unaries already hold (decisions.md B1). Both are sound, `tight` is never wider.
+    """
+    hidden = ~evidence.observed
+    strength = abs(evidence.mrf.couplings)
+    budget = np.abs(evidence.field).sum() + strength[hidden][:, hidden].sum() / 2
+    if form == "paper":
+        budget += strength[hidden][:, evidence.observed].sum()
+    return float(budget)
+
+
+def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, float]:
+    """The interval that S(x) lies in under every completion, `form` as `l1_budget` has it (eq:l1-bracket)."""
+    budget = l1_budget(evidence, form=form)
+    return evidence.constant - budget, evidence.constant + budget
+
+
+def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
+    """The interval that E_a(x) - E_b(x) lies in under every completion, and whatever is never measured.
+
+    Each unobserved term and pair adds its least or its largest value, or nothing (docs/decisions.md, F12). For the
+    paper's models it is the tight `l1_interval` of D_ab; for models of probabilities it need not be symmetric.
+    """
+    at = a.constant - b.constant
+    unary, pairs = difference_terms(a, b)
+    parts = [unary, pairs.reshape(len(pairs), 9)]
+    low = sum(float(np.nanmin(part, axis=1, initial=0.0).sum()) for part in parts)
+    high = sum(float(np.nanmax(part, axis=1, initial=0.0).sum()) for part in parts)
+    return at + low, at + high
+
+
+def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: float = GAMMA) -> tuple[float, float]:
+    """Interval for the sign-vote score 2 p - 1, by the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
+
+    positive, negative : N_+ and N_-, the votes for a and for b (`afa.scores.preference.sign_votes`).
+    The p with n kl(p_hat, p) <= log(k1 n^alpha / gamma). With `n` the number of observations it is the paper's form,
+    whose zero votes count against a; without, n = N_+ + N_- and the two orientations agree (decisions.md B2).
+    """
+    from scipy.optimize import brentq  # noqa: PLC0415 (slow to load, and most that import this module do not come here)
+
+    n = positive + negative if n is None else n
+    if n == 0:
+        return -1.0, 1.0
+    share, level = positive / n, np.log(K1 * n**ALPHA / gamma) / n
+
+    def excess(p: float) -> float:
+        return float(rel_entr(share, p) + rel_entr(1 - share, 1 - p) - level)
+
+    low = brentq(excess, 1e-300, share) if share > 0 and excess(1e-300) > 0 else 0.0
+    high = brentq(excess, share, 1 - 1e-16) if share < 1 and excess(1 - 1e-16) > 0 else 1.0
+    return 2 * low - 1, 2 * high - 1
+
+
+def hanson_wright_interval(
+    evidence: Evidence, mean: float, variance: float, *, gamma: float = GAMMA
+) -> tuple[float, float]:
+    """Interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket), our instantiation (decisions.md B3).
+
+    `evidence` is that of the difference model, `mean` and `variance` the moments of D that `stack_a` uses. Over the
+    unobserved features let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2, the variance of D at its worst, and beta the
+    largest absolute row sum of the couplings, which bounds their spectral norm. With n_eff = 1 / (1 + beta) and
+    C = sqrt(2) s |F / mu_D| the half-width is C sqrt(log(2 / gamma) / n_eff): the score is called when |mu_D|
+    exceeds a sub-Gaussian deviation of D widened by the couplings, and the width is 0 when nothing is unobserved.
+    """
+    score = gaussian_sign(mean, variance)
+    hidden = ~evidence.observed
+    coupling = evidence.mrf.couplings[hidden][:, hidden]
+    spread = float(np.sqrt((evidence.field**2).sum() + (coupling.data**2).sum() / 2))
+    if spread == 0:
+        return score, score
+    if mean == 0:
+        return -1.0, 1.0
+    deviation = spread * np.sqrt(2 * np.log(2 / gamma) * (1 + contraction(evidence.mrf, evidence)))
+    width = abs(score) * deviation / abs(mean)
+    return max(-1.0, score - width), min(1.0, score + width)

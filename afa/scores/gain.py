@@ -1,0 +1,113 @@
+"""Gains: what a duel is expected to learn from one more feature (sec:gain). The readable definitions.
+
+`cmi` and `f_target` both expect x_f by the duel's predictive distribution: the two entities' marginals, weighted
+by the posterior of which of them is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, xlogy
+
+from afa.inference.meanfield import Solver, mean_field
+from afa.inference.result import Marginals, probabilities_of
+from afa.model.mrf import VALUES, Evidence, Floats, difference_terms
+from afa.scores.preference import half_range, linearity, stack_a, two_elbo
+
+ZERO_GAIN = 1e-12
+TARGETS = ("linearity", "two_elbo", "stack_a")
+
+
+def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
+    """Half the range of u_f, the duel's effective term, at every feature, (M,); zero where observed (eq:wald_mag).
+
+    For the paper's models it is |delta_f^eff|, the most that observing a feature can add at once to the running
+    constant. No inference is needed.
+    """
+    return half_range(difference_terms(a, b)[0])
+
+
+def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
+    """Log P(a | x_obs) - log P(b | x_obs) with log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty).
+
+    That is eq:clamped-marginal for two entities, each with its own normaliser (decisions.md S7).
+    """
+    evidence = [_log_evidence(state, solver) for state in (a, b)]
+    return evidence[0] - evidence[1]
+
+
+def _log_evidence(state: Evidence, solver: Solver | None) -> float:
+    given = mean_field(state.mrf, state, solver=solver).elbo
+    return state.mrf.prior + given - mean_field(state.mrf, solver=solver).elbo
+
+
+def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
+    """I(y; x_f | x_obs) in nats at every feature, shape (M,), zero where observed (eq:cmi, decisions.md S8).
+
+    `odds` is the log-odds of a over b given x_obs. With the mean-field marginals in Bayes' rule the gain is the
+    Jensen-Shannon divergence of the two predictive marginals, weighted by the posterior: in [0, H(y)].
+    """
+    weight = np.array([expit(odds), expit(-odds)])
+    each = np.stack([site_probabilities(of_a), site_probabilities(of_b)])
+    return np.where(observed, 0.0, information(weight, each))
+
+
+def information(posterior: Floats, predictive: Floats) -> Floats:
+    """(M,) I(y; x_f), what each feature tells about which of N entities holds, in nats (decisions.md F15).
+
+    posterior : (N,) sums to 1. predictive : (N, M, 3) probabilities of -1, 0, +1 under each entity.
+    """
+    mixed = np.einsum("v,vfs->fs", posterior, predictive)
+    ratio = np.divide(predictive, mixed, out=np.ones_like(predictive), where=predictive > 0)
+    gain = np.einsum("v,vfs->f", posterior, xlogy(predictive, ratio))
+    return np.where(gain < ZERO_GAIN, 0.0, gain)
+
+
+def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
+    """(...) Jensen-Shannon divergence of two distributions, in nats.
+
+    odds : (...) log-odds of the first, which weigh the two. one, other : (..., S) probabilities.
+    """
+    weight = expit(odds)[..., None]
+    mixed = weight * one + (1.0 - weight) * other
+    total = np.zeros(np.broadcast_shapes(weight.shape, mixed.shape)[:-1])
+    for share, part in ((weight, one), (1.0 - weight, other)):
+        ratio = np.divide(part, mixed, out=np.ones_like(mixed), where=mixed > 0)
+        total += (share * xlogy(part, ratio)).sum(axis=-1)
+    return total
+
+
+def site_probabilities(marginals: Marginals) -> Floats:
+    """(M, 3) probabilities of -1, 0, +1 at every feature; uniform outside the support."""
+    return probabilities_of(marginals.first, marginals.second)
+
+
+def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Solver | None = None) -> Floats:
+    """E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] at every feature, shape (M,), zero where observed (eq:smart_delta).
+
+    F is the score named by `target`. Each look-ahead solves the conditioned models again from the uniform start, so
+    that the value looked ahead to is the score's value after the observation (decisions.md S9).
+    """
+    score = _SCORE[target]
+    now = [mean_field(state.mrf, state, solver=solver) for state in (a, b)]
+    before = score([a, b], now)
+    weight = expit(log_odds(a, b, solver=solver))
+    predictive = weight * site_probabilities(now[0].marginals) + (1 - weight) * site_probabilities(now[1].marginals)
+    gain = np.zeros(a.mrf.n_features)
+    for feature in np.flatnonzero(~a.observed):
+        for column in np.flatnonzero(a.mrf.possible[feature]):
+            value = VALUES[column]
+            ahead = [state.observe(int(feature), value) for state in (a, b)]
+            after = score(ahead, [mean_field(state.mrf, state, solver=solver) for state in ahead])
+            gain[feature] += predictive[feature, column] * abs(after - before)
+    return np.where(gain < ZERO_GAIN, 0.0, gain)
+
+
+_SCORE: dict[str, Callable[..., float]] = {
+    "linearity": lambda states, solved: float(linearity(states, [s.marginals for s in solved])[0, 1]),
+    "two_elbo": lambda _, solved: float(two_elbo(solved)[0, 1]),
+    "stack_a": lambda states, solved: float(stack_a(states, [s.marginals for s in solved])[0, 1]),
+}
