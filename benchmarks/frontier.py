@@ -24,14 +24,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.allocate.base import best
-from afa.belief import Background, Belief, ScoreTable
-from afa.bundle import Bundle, load_bundle
 from afa.cohort.cohort import Cohort, load_cohort
-from afa.files import write_csv
-from afa.orders import random_orders
-from afa.stats.accuracy import SURE, TIED, fixed_top_k, overlap
-from afa.stats.resampling import interval, patient_weights
+from afa.evaluate.accuracy import SURE, TIED, fixed_top_k, overlap
+from afa.evaluate.resampling import interval, patient_weights
+from afa.io.files import write_csv
+from afa.model.bundle import Bundle, load_bundle
+from afa.model.orders import random_orders
+from afa.planner.rules.base import best
+from afa.scores.belief import Background, Belief, ScoreTable
 
 K, ROUNDS, TOGETHER = 5, (0, 5, 10, 20, 50, 100), 5
 OF_MODEL = (5, 10, 20)

@@ -7,7 +7,7 @@ import pytest
 from bundles import bundle_of
 from scipy.special import ndtr
 
-from afa.belief import Background, Belief, ScoreTable
+from afa.scores.belief import Background, Belief, ScoreTable
 from afa.errors import PlannerError
 
 ROWS = np.array(list(product((-1, 0, 1), repeat=4)))

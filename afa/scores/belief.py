@@ -20,10 +20,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from afa.bundle import Bundle
-from afa.bundle.rates import floored
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import floored
 from afa.errors import Fault, PlannerError
-from afa.mrf import RELATIVE_TIE, ROUNDING, VALUES, Floats
+from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES, Floats
 
 Indices = NDArray[np.int64]
 Kind = Literal["patients", "elicited", "mixture", "uniform"]
