@@ -7,8 +7,8 @@ import pytest
 from bundles import bundle_of
 from scipy.special import ndtr
 
-from afa.scores.belief import Background, Belief, ScoreTable
 from afa.errors import PlannerError
+from afa.scores.belief import Background, Belief, ScoreTable
 
 ROWS = np.array(list(product((-1, 0, 1), repeat=4)))
 
@@ -212,7 +212,7 @@ def test_few_patients_are_mixed_with_what_the_bundle_states():
     bundle, _ = random_problem(0)
     background = Background.mixture(bundle, np.array([[1, 0, 0, 0], [1, 0, 0, 0]]), prior=4)
     np.testing.assert_allclose(background.probabilities[0], [4 / 18, 4 / 18, (2 + 4 / 3) / 6])
-    assert background.words == "2 patients, and as 4 patients no background: every value alike"
+    assert background.words == "2 patients, and as 4 patients no background, every value alike"
 
 
 @pytest.mark.parametrize("values", [np.zeros((2, 3)), np.full((2, 4), 2.0), np.zeros(4)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -43,6 +44,13 @@ def simulate(
     gain: Annotated[
         str, typer.Option(help="gains to compare, comma-separated: cmi, f_target, wald_magnitude, information")
     ] = "cmi",
+    background: Annotated[
+        str | None,
+        typer.Option(
+            help="of the score background and the rule frontier: patients, the others of this cohort; a table of other "
+            "patients; elicited; or uniform; what the bundle states unless given"
+        ),
+    ] = None,
     costs: options.Costs = None,
     labels: Annotated[
         Path | None, typer.Option(help="CSV: a column of patients, then one of 0, 1 or nothing for each entity")
@@ -79,7 +87,7 @@ def simulate(
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
     from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
-    from afa.planner.options import gauge_of, question_of, tau_of
+    from afa.planner.options import BACKGROUND, FRONTIER, gauge_of, question_of, tau_of
 
     model, costs = load_bundle(bundle), costs or "own"
     check_place(out, FILES, CARD)
@@ -100,7 +108,8 @@ def simulate(
         threads=threads,
     )
     gains = words("--gain", gain, GAINS)
-    scores = words("--score", score or ("two_elbo" if entity or setting.explicit else "linearity"), SCORES)
+    usual_score = "two_elbo" if entity or setting.explicit else "linearity"
+    scores = words("--score", score or (BACKGROUND if allocation == FRONTIER else usual_score), SCORES)
     usual = COMPARED_BINARY if entity else COMPARED
     if len(model.entities) > ALL_DUELS_UP_TO:
         usual = usual.replace("priority_all", "priority_clusters")
@@ -110,6 +119,7 @@ def simulate(
     given = given if labels is None else read_labels(labels, given)
     say = partial(typer.echo, err=json)  # what is no JSON, to where people read it
     _tell(given, say)
+    setting = replace(setting, background=_backgrounds(background, given))
     chosen = some_patients(given.cohort, patients, seed)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
     runs = runs_of(ways, drawn)
@@ -129,6 +139,7 @@ def simulate(
         },
         "setting": {name: getattr(setting, name) for name in ("k", "entity", "coupling", "holds", "tau")},
         "ways": [way._asdict() for way in ways],
+        "background": background or ("elicited" if model.says_how_often else "uniform"),
         "costs": costs,
         "seeds": list(drawn),
         "resamples": resamples,
@@ -184,6 +195,18 @@ def score(
     if not model.says_how_often:
         typer.echo("The bundle states directions alone: probabilities assume that exactly one entity holds.")
     typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
+
+
+def _backgrounds(named: str | None, given: Given) -> Callable[[str], Any] | None:
+    """The background of each patient by name; of `patients` all others of the cohort."""
+    from afa.scores.belief import Background
+
+    if named is None:
+        return None
+    if named != "patients":
+        return cache(lambda patient: options.background_of(named, given.bundle, patient))
+    values, place = given.frame().to_numpy(), {name: i for i, name in enumerate(given.cohort.patients)}
+    return lambda patient: Background.of_patients(given.bundle, values, without=place.get(patient), name="others")
 
 
 def _distinct(option: str, text: str) -> list[str]:

@@ -77,9 +77,12 @@ def question_of(planner: Planner) -> str:
 def assumption_of(planner: Planner) -> str:
     """What the numbers beside the entities are, in a sentence."""
     if isinstance(planner, BinaryPlanner):
-        return f"Probabilities are of {planner.bundle.entities[0]} and of {planner.bundle.entities[1]}."
-    assert isinstance(planner, TopKPlanner)
-    return BY_SCORE if planner.ordered_by == "score" else ASSUMING[planner.holds or "one"]
+        words = f"Probabilities are of {planner.bundle.entities[0]} and of {planner.bundle.entities[1]}."
+    else:
+        assert isinstance(planner, TopKPlanner)
+        words = BY_SCORE if planner.ordered_by == "score" else ASSUMING[planner.holds or "one"]
+    known = planner.background
+    return words if known is None else f"{words} What is not measured is expected as in the background: {known.words}."
 
 
 def start_of(planner: Planner) -> str:

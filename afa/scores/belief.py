@@ -9,7 +9,7 @@ all patients, and `Belief` the state of one patient. The functions in the order 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,15 +20,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from afa.errors import Fault, PlannerError
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import floored
-from afa.errors import Fault, PlannerError
 from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES, Floats
 
 Indices = NDArray[np.int64]
 Kind = Literal["patients", "elicited", "mixture", "uniform"]
 PRIOR_PATIENTS = 10.0
 """Patients that the bundle's own probabilities count for in a mixture with the shares among few patients."""
+FEW_PATIENTS = 30
+"""Fewer patients than this are mixed with what the bundle states, where a command reads them from a table."""
 DRAWS = 4096
 """Draws behind the probability that the top k is right: its standard error is at most 0.008."""
 NEAR = 100
@@ -67,10 +69,37 @@ class Background:
         object.__setattr__(self, "probabilities", p)
 
     @classmethod
+    def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
+        """Return the background that a planner is given: itself, its plain values, `elicited` or `uniform`.
+
+        None stands for what the bundle states, or for `uniform` where it states nothing.
+        """
+        if background is None:
+            background = "elicited" if bundle.says_how_often else "uniform"
+        if isinstance(background, Mapping):
+            background = cls(**background)
+        known = {"elicited": cls.elicited, "uniform": cls.uniform}
+        if isinstance(background, str) and background in known:
+            background = known[background](bundle)
+        if not isinstance(background, Background):
+            expected = "an afa.Background, elicited or uniform"
+            raise PlannerError(Fault("planner option background", repr(background), expected, "give one of these"))
+        if len(background.probabilities) != len(bundle.features):
+            found, expected = f"{len(background.probabilities)} features", f"the bundle's {len(bundle.features)}"
+            raise PlannerError(Fault("planner option background", found, expected, "make it for this bundle"))
+        return background
+
+    def plain(self) -> str | dict[str, Any]:
+        """Return the background as plain values, from which `given` makes it again."""
+        if self.kind in ("elicited", "uniform"):
+            return self.kind
+        return {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
+
+    @classmethod
     def uniform(cls, bundle: Bundle) -> Background:
         """Return the background of no knowledge: all values that a feature can take are alike."""
         possible = bundle.possible
-        return cls(possible / possible.sum(axis=1, keepdims=True), "uniform", "no background: every value alike")
+        return cls(possible / possible.sum(axis=1, keepdims=True), "uniform", "no background, every value alike")
 
     @classmethod
     def elicited(cls, bundle: Bundle) -> Background:
@@ -173,6 +202,8 @@ class ScoreTable:
         Couplings.
     groups : tuple of (n_members,) int64
         Exclusive groups of features: each is 0 or +1, at most one of a group is +1, and none is coupled.
+    places : (n_entities,) int64
+        The order in which entities with equal scores come; that of the bundle unless given.
 
     """
 
@@ -186,6 +217,7 @@ class ScoreTable:
     ends: Indices
     psi: Floats
     groups: tuple[Indices, ...] = ()
+    places: Indices | None = None
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
@@ -375,6 +407,9 @@ class Belief:
             setattr(other, name, getattr(self, name).copy())
         return other
 
+    def __deepcopy__(self, _: object) -> Belief:
+        return self.copy()
+
     def observe(self, feature: int, value: int) -> None:
         """Take in one value; means move by its surprise, and only entities that hold the feature are touched.
 
@@ -408,9 +443,10 @@ class Belief:
         self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Indices:
-        """(N,) all entities by E S_v, the best first; equal means, to rounding, go by place in the bundle."""
+        """(N,) all entities by E S_v, the best first; equal means, to rounding, go by `places`."""
         rounded = np.round(self.mean / self.table.tie) if self.table.tie > 0 else self.mean
-        return np.asarray(np.argsort(-rounded, kind="stable"), dtype=np.int64)
+        places = np.arange(len(rounded)) if self.table.places is None else self.table.places
+        return np.asarray(np.lexsort((places, -rounded)), dtype=np.int64)
 
     def _loadings(self) -> list[tuple[sp.csr_array, Floats]]:
         """Matrices (N, M) of what each feature adds to the scores, and the (M,) variances that go with each."""
@@ -525,23 +561,51 @@ class Belief:
         matrix = sp.csr_array((psi[part], at), shape=(len(table.entities), len(table.features)))
         return _taken_out(of, matrix, self.spread * self.spread[feature])
 
-    def together(self, n: int, k: int, offered: NDArray[np.bool_] | None = None) -> list[int]:
-        """Return up to n features to measure at once, one after the other the one that adds most to the value.
+    def together(
+        self,
+        n: int,
+        k: int,
+        offered: NDArray[np.bool_] | None = None,
+        *,
+        item_of: Indices | None = None,
+        price: Floats | None = None,
+        left: float = np.inf,
+        first: Sequence[int] = (),
+    ) -> list[int]:
+        """Return the features of up to n items to measure at once: one by one the item that adds most to the value.
 
-        offered : (n_features,) bool, what can be chosen; all unless given. Near-ties go to the first by name.
+        Parameters
+        ----------
+        offered : (n_features,) bool
+            What can be chosen; all that is unobserved unless given.
+        item_of : (n_features,) int64
+            The item that each feature comes with; each is an item of its own unless given.
+        price : (n_items,) float64
+            Of each item; the value is compared by unit of price, free items being divided by 1. Alike unless given.
+        left : float
+            What all may cost together.
+        first : sequence of int
+            Features of the first item, where it is chosen already.
+
         """
-        of = self.differences(k)
+        of, worth = self.differences(k), self._settled(self.differences(k))
         allowed = ~self.observed if offered is None else offered & ~self.observed
-        worth, chosen = self._settled(of), list[int]()
-        while len(chosen) < n:
-            worth = np.where(allowed, worth, 0.0)
-            if not worth.max(initial=0.0) > 0:
-                break
-            ties = np.flatnonzero(worth >= worth.max() * (1 - RELATIVE_TIE))
-            chosen.append(int(min(ties, key=lambda j: self.table.features[j])))
-            allowed = allowed & (np.arange(len(worth)) != chosen[-1])
-            worth = worth + self._paired(of, chosen[-1])
-        return chosen
+        items = np.arange(len(worth)) if item_of is None else item_of
+        cost = np.zeros(int(items.max(initial=0)) + 1) if price is None else price
+        chosen, taken, new = list[int](), 0, list(first)
+        while True:
+            if new:
+                chosen, taken, left = [*chosen, *new], taken + 1, left - float(cost[items[new[0]]])
+                allowed = allowed & (items != items[new[0]])
+                worth = worth + sum((self._paired(of, j) for j in new), np.zeros(len(worth)))
+            allowed = allowed & (cost <= left * (1 + ROUNDING))[items]
+            total = np.bincount(items, weights=np.where(allowed, worth, 0.0), minlength=len(cost))
+            per_cost = np.where(allowed, (total / np.where(cost > 0, cost, 1.0))[items], 0.0)
+            if taken == n or not per_cost.max(initial=0.0) > 0:
+                return chosen
+            ties = np.flatnonzero(per_cost >= per_cost.max() * (1 - RELATIVE_TIE))
+            best = min(ties, key=lambda j: self.table.features[j])
+            new = [int(best), *(int(j) for j in np.flatnonzero(allowed & (items == items[best])) if j != best)]
 
     def top_probability(self, k: int) -> float:
         """Return the probability that the present top k is the one at full observation, ties counting as right.
