@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort, load_cohort
-from afa.evaluate.accuracy import SURE, TIED, fixed_top_k, overlap
+from afa.evaluate.accuracy import SURE, TIED, overlap
 from afa.evaluate.resampling import interval, patient_weights
 from afa.io.files import write_csv
 from afa.model.bundle import Bundle, load_bundle
@@ -93,8 +93,10 @@ def ways_of(
     yield "other patients, random order", lambda p: each[p], along_random, True
 
 
-def measure(run: Path, elicited: Bundle | None, recorded: Path | None, others: dict[str, Cohort]) -> list[pd.DataFrame]:
-    """The three tables of one run folder."""
+def measure(
+    run: Path, elicited: Bundle | None, recorded: Path | None, others: dict[str, Cohort], only: str
+) -> list[pd.DataFrame]:
+    """The three tables of one run folder, of the ways whose name begins with `only`."""
     bundle, cohort = load_bundle(run / "bundle"), load_cohort(run / "cohort")
     table, name = ScoreTable.of_bundle(bundle), run.name
     scores = table.scores(cohort.values)
@@ -104,10 +106,12 @@ def measure(run: Path, elicited: Bundle | None, recorded: Path | None, others: d
     target = np.minimum(target, SURE)
     weights = patient_weights(len(target), resamples=1000, purpose="frontier")
     rows, against, of_model = list[dict[str, object]](), list[dict[str, object]](), list[dict[str, object]]()
-    constant = overlap(target, fixed_top_k(target, K), K) / K
+    constant = np.sort((target > 0).mean(axis=0))[-K:].mean()  # of a set, the sum over its members
     grid = read_grid(run, cohort.patients)
     model = read_recorded(recorded / name, bundle, cohort) if recorded and (recorded / name).is_dir() else {}
     for way, background, choose, exact in ways_of(bundle, cohort, elicited, others):
+        if not way.startswith(only):
+            continue
         top, said = follow(table, np.asarray(cohort.values), background, choose, exact)
         generous = np.take_along_axis((target > 0)[:, None, :].repeat(len(ROUNDS), axis=1), top, axis=2).mean(axis=2)
         strict = np.array(
@@ -116,7 +120,7 @@ def measure(run: Path, elicited: Bundle | None, recorded: Path | None, others: d
         right = generous == 1
         for i, t in enumerate(ROUNDS):
             row = {"cohort": name, "way": way, "t": t, "overlap": generous[:, i].mean(), "p_at_k": strict[:, i].mean()}
-            row |= {"constant": constant.mean(), "said": said[:, i].mean(), "right": right[:, i].mean()}
+            row |= {"constant": constant, "said": said[:, i].mean(), "right": right[:, i].mean()}
             rows.append(row | {"best of grid": max((each[:, t].mean() for each in grid.values()), default=np.nan)})
             for key, each in grid.items() if way in ("other patients", "the other half") else ():
                 gap = strict[:, i] - each[:, t]
@@ -185,6 +189,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path, help="folders of runs with bundle and cohort")
     parser.add_argument("--elicited", type=Path, help="the bundle with probabilities")
     parser.add_argument("--recorded", type=Path, help="recordings of a language model, a folder a cohort")
+    parser.add_argument("--only", default="", help="ways whose name begins so")
     parser.add_argument("--out", required=True, type=Path)
     given = parser.parse_args()
     elicited = None if given.elicited is None else load_bundle(given.elicited)
@@ -192,7 +197,7 @@ def main() -> None:
     found = list[list[pd.DataFrame]]()
     for run in given.runs:
         others = {name: other for name, other in real.items() if name != run.name and run.name in real}
-        found.append(measure(run, elicited, given.recorded, others))
+        found.append(measure(run, elicited, given.recorded, others, given.only))
     tables = [pd.concat(parts, ignore_index=True) for parts in zip(*found, strict=True)]
     given.out.mkdir(parents=True, exist_ok=True)
     for name, table in zip(("frontier", "frontier_against", "frontier_recorded"), tables, strict=True):

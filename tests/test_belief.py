@@ -104,7 +104,7 @@ def test_the_worked_example_of_the_page():
     assert of.mean.tolist() == [[0.5]]
     np.testing.assert_allclose(of.variance, [[0.5]])
     np.testing.assert_allclose(belief.frontier(1), [0.25, 0.125])
-    assert belief.top_probability(1) == pytest.approx(ndtr(0.5 / np.sqrt(0.5)))
+    assert belief.top_probability(1) == pytest.approx(ndtr((0.5 + 0.5) / np.sqrt(0.5)))
     belief.observe(0, 0)
     np.testing.assert_allclose(belief.mean, [0.0, 0.0])
     np.testing.assert_allclose(belief.frontier(1), [0.0, 0.5])
@@ -234,3 +234,26 @@ def test_a_background_of_another_bundle_is_refused():
         Belief(ScoreTable.of_bundle(bundle), Background(background.probabilities[:3], "patients", "x"))
     with pytest.raises(PlannerError, match="sum to 1"):
         Background(np.full((4, 3), 0.5), "patients", "x")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_patients_drawn_from_the_background_have_the_top_as_often_as_is_said(whole):
+    random = np.random.default_rng(11)
+    unary, couplings = random.normal(size=(6, 24)), 0.3 * random.normal(size=(6, 24, 24))
+    if whole:
+        unary, couplings = np.round(unary), np.round(couplings * 2)
+    bundle = bundle_of(unary, couplings)
+    background = Background(random.dirichlet(np.full(3, 2.0), 24), "patients", "patients")
+    table = ScoreTable.of_bundle(bundle)
+    drawn = random.random((300, 24, 1)) > background.probabilities.cumsum(axis=1)[:, :2]
+    values = drawn.sum(axis=2) - 1
+    scores, said, right = table.scores(values), [], []
+    for row, own in zip(values, scores, strict=True):
+        belief = Belief(table, background)
+        for _ in range(8):
+            feature = int(belief.frontier(2).argmax())
+            belief.observe(feature, int(row[feature]))
+        said.append(belief.top_probability(2))
+        top = belief.order()[:2]
+        right.append(own[top].min() >= np.delete(own, top).max() - table.tie)
+    assert np.mean(said) == pytest.approx(np.mean(right), abs=0.06)  # 2 standard errors of 300 patients

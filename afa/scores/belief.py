@@ -308,6 +308,12 @@ class ScoreTable:
         largest += np.bincount(self.owner, weights=np.abs(self.psi), minlength=len(self.entities))
         return 10 * ROUNDING * float(largest.max(initial=0.0))
 
+    @cached_property
+    def step(self) -> float:
+        """1 where all potentials are whole numbers, so that scores are too; else 0."""
+        parts = (self.constant, self.terms, self.psi)
+        return float(all((part == np.round(part)).all() for part in parts))
+
     def by_entity(self, of_slots: Floats) -> Floats:
         """(n_entities,) sums of a quantity of slots, (n_slots,)."""
         return np.asarray(np.bincount(self.entity, weights=of_slots, minlength=len(self.entities)))
@@ -612,11 +618,13 @@ class Belief:
 
         Of the joint normal distribution with this mean and covariance, by 4,096 draws from a fixed seed. Of more than
         100 entities outside those are drawn that are likeliest to get in; the chance of the others is added to the
-        risk, so that the answer is then a lower bound.
+        risk, so that the answer is then a lower bound. Where scores are whole numbers, which tie often, a difference
+        above -1/2 counts (the correction for continuity).
         """
+        half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)
         spread = np.sqrt(np.where(of.variance > 0, of.variance, 1.0))
-        ahead = np.where(of.variance > 0, ndtr(of.mean / spread), (of.mean >= -self.table.tie).astype(np.float64))
+        ahead = np.where(of.variance > 0, ndtr((of.mean + half) / spread), (of.mean >= -half).astype(np.float64))
         risk = (1 - ahead).max(axis=0)
         if k == 1 and len(of.outside) == 1:
             return float(ahead[0, 0])
@@ -626,7 +634,7 @@ class Belief:
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         normal = np.random.default_rng(0).standard_normal((DRAWS, len(drawn)))
         scores = self.mean[drawn] + normal @ root.T
-        right = scores[:, :k].min(axis=1) >= scores[:, k:].max(axis=1) - self.table.tie
+        right = scores[:, :k].min(axis=1) >= scores[:, k:].max(axis=1) - half
         missed = np.delete(risk, near).sum()
         return float(max(right.mean() - missed, 0.0))
 
