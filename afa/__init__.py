@@ -4,7 +4,8 @@ Each of the names below is imported when it is first used, so that `import afa` 
 these modules too, with the parts that the planners are made of: `afa.planner`, `afa.planner.rules`,
 `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
 `afa.inference.result`, `afa.model.closure`, `afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`,
-`afa.scores.copeland`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
+`afa.scores.copeland`, `afa.scores.belief`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version
+number promises of it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from afa.planner import TopKPlanner as TopKPlanner
     from afa.planner.session import load_session as load_session
     from afa.planner.session import save_session as save_session
+    from afa.scores.belief import Background as Background
 
 __version__ = "0.2.0"
 
@@ -45,6 +47,7 @@ _NAMES = {
     "afa.evaluate.predict": ("predict_proba",),
     "afa.evaluate.simulation_page": ("simulate",),
     "afa.planner.session": ("load_session", "save_session"),
+    "afa.scores.belief": ("Background",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

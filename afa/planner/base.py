@@ -535,7 +535,7 @@ class Planner(ABC):
         return replace(table, places=name_places(self.bundle.entities))
 
     def scores_by(self, score: str) -> NDArray[np.float64]:
-        """(N, N) preference scores by name; those of the name `background` are differences of expected scores."""
+        """(N, N) preference scores; score : its name, of which `background` is differences of expected scores."""
         if score != BACKGROUND or self._belief is None:
             return self._state.scores(score)
         mean = self._belief.mean

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from afa.errors import Fault, PlannerError
@@ -50,6 +50,15 @@ class Background:
         `patients`, `elicited`, `mixture` or `uniform`.
     words : str
         The same in words, for every place that shows a number which depends on it.
+
+    Examples
+    --------
+    >>> from afa import Background, TopKPlanner, load_bundle
+    >>> bundle = load_bundle("tests/data/bundle_tiny")
+    >>> others = Background.of_patients(bundle, [[1, 0, 0, 0, -1], [1, 1, 0, 0, 0]], name="patients of last year")
+    >>> planner = TopKPlanner(bundle, k=1, score="background", background=others)
+    >>> planner.background.words, planner.top_k()
+    ('2 patients of last year', ['bleeding'])
 
     """
 
@@ -127,7 +136,7 @@ class Background:
 
     @classmethod
     def of_patients(
-        cls, bundle: Bundle, values: Floats | NDArray[np.int8], *, without: int | None = None, name: str = "patients"
+        cls, bundle: Bundle, values: ArrayLike, *, without: int | None = None, name: str = "patients"
     ) -> Background:
         """Return the shares of each value among patients without labels, and of the patient himself nothing.
 
@@ -139,10 +148,12 @@ class Background:
             -1, 0, +1, or NaN where not measured; columns in the order of the bundle.
         without : int
             Row of the patient who is planned for, where he is among them.
+        name : str
+            What the patients are called in `words`.
 
         """
-        counts = counts_of(bundle, values)
-        n = len(values)
+        values = np.asarray(values, dtype=np.float64)
+        counts, n = counts_of(bundle, values), len(values)
         if without is not None:
             counts, n = counts - counts_of(bundle, values[without : without + 1]), n - 1
         return _from_counts(bundle, counts, f"{n} {name}")
@@ -296,7 +307,7 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """(n_entities, n_features) a quantity of slots, (n_slots,), as a matrix."""
+        """(n_entities, n_features) a quantity of slots as a matrix; of_slots : (n_slots,)."""
         found = copy(self._by_row)  # its indices are shared
         found.data = of_slots
         return found
@@ -315,7 +326,7 @@ class ScoreTable:
         return float(all((part == np.round(part)).all() for part in parts))
 
     def by_entity(self, of_slots: Floats) -> Floats:
-        """(n_entities,) sums of a quantity of slots, (n_slots,)."""
+        """(n_entities,) sums of a quantity of slots; of_slots : (n_slots,)."""
         return np.asarray(np.bincount(self.entity, weights=of_slots, minlength=len(self.entities)))
 
     def scores(self, values: NDArray[np.int8]) -> Floats:
@@ -582,6 +593,8 @@ class Belief:
 
         Parameters
         ----------
+        n, k : int
+            How many items, and the size of the top set.
         offered : (n_features,) bool
             What can be chosen; all that is unobserved unless given.
         item_of : (n_features,) int64
