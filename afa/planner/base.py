@@ -194,8 +194,11 @@ class Planner(ABC):
         return False
 
     def nothing_unusual(self) -> bool:
-        """Whether something has been measured, and all of it is as usual: 0."""
-        return bool(self._log.observed) and not any(self._log.observed.values())
+        """Whether something has been measured, and all of it is as usual: 0.
+
+        False with the score `background`, to which a usual value says something.
+        """
+        return self.guide != BACKGROUND and bool(self._log.observed) and not any(self._log.observed.values())
 
     @abstractmethod
     def confidence(self) -> float:

@@ -198,10 +198,11 @@ class TopKPlanner(Planner):
         """The entities that tie for the last places of `top_k`, the most probable first, then as ranked; [] for no tie.
 
         A tie of what `ordered_by` names: equal scores, or posteriors within 0.005 of each other; of both before
-        anything is measured.
+        anything is measured, unless the score is `background`.
         """
         tied = self._tied_by_score()
-        if self.ordered_by == "probability" or not self._log.observed:
+        by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background tells them apart at once
+        if self.ordered_by == "probability" or by_posterior:
             tied |= self._as_probable()
         order, posterior = np.argsort(self._view().rank), self.posterior()
         chosen = sorted(order[tied[order]], key=lambda v: -round(float(posterior[v]), 2))

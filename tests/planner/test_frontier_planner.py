@@ -53,6 +53,10 @@ def test_the_planner_asks_for_what_the_belief_says(ladder: Bundle) -> None:
 
 def test_a_frequent_value_decides_before_anything_is_measured(ladder: Bundle) -> None:
     high = Background(np.array([[0.1, 0.1, 0.8]] * 4), "patients", "9 patients")
+    assert planner(ladder, background=high).undecided() == []
+    usual = planner(ladder, background=high)
+    usual.observe("a", 0)
+    assert usual.in_words().startswith("v0 (ahead by")
     low = Background(high.probabilities[:, ::-1].copy(), "patients", "9 patients")
     assert planner(ladder, background=high).top_k() == ["v0"]
     assert planner(ladder, background=low).top_k() == ["v1"]
