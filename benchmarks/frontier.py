@@ -174,7 +174,7 @@ def as_text(tables: list[pd.DataFrame]) -> str:
         wide.loc["best of the grid, at each t"] = part.groupby("t")["best of grid"].first()
         wide.loc["one fixed five, best in hindsight"] = part["constant"].iloc[0]
         parts.append(f"{cohort}\n{wide.round(3).to_string()}")
-        of = part[part["way"] == "other patients"].set_index("t")[["said", "right"]]
+        of = part.pivot(index="t", columns="way", values=["said", "right"]).dropna(axis=1)
         parts.append(f"probability that the top is right, said and true\n{of.round(3).T.to_string()}")
     if len(against):
         worst = against.sort_values("low").groupby(["cohort", "way", "t"], sort=True).first()

@@ -46,7 +46,8 @@ class TopKPlanner(Planner):
     k : size of the answer, 1 <= k < N.
     score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
         or `kl_nonzero`; `linearity` unless given, and `two_elbo`, or `wald`, in the explicit gauge. Or `background`:
-        the expected score, where unobserved features are as among patients at large (docs/frontier.md).
+        the expected score, where unobserved features are as among patients at large (docs/frontier.md); the default,
+        for models of directions, where a background is given.
     gain : what a duel is expected to learn from a feature: `cmi`, the default, `f_target` or `wald_magnitude`; or
         `information`, what it tells about which entity holds, over all at once (docs/decisions.md, F15).
     target : the score that `f_target` looks ahead to; the guiding score where that can be one.
@@ -124,13 +125,15 @@ class TopKPlanner(Planner):
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
         gain = gain or "cmi"
+        given = options.get("background") is not None and gauge == "differential" and gain != INFORMATION
+        if allocation == FRONTIER or (given and allocation is None):
+            score = score or BACKGROUND
         if allocation is None and gain == INFORMATION:
             allocation = INFORMATION
         elif allocation is None and score == BACKGROUND:
             allocation = FRONTIER
         elif allocation is None:
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
-        score = score or (BACKGROUND if allocation == FRONTIER else None)
         score = score or ("two_elbo" if gauge == "explicit" else "linearity")
         checked = Options(score=score, gain=gain, allocation=allocation, **options)
         new_patient, explicit = patients_of(asked_of, bundle, checked, gauge, holds=holds)

@@ -51,6 +51,14 @@ def test_the_planner_asks_for_what_the_belief_says(ladder: Bundle) -> None:
     assert chosen.settings["allocation"] == "frontier"
 
 
+def test_a_background_that_is_given_is_used_unless_a_score_or_a_rule_is_named(ladder: Bundle) -> None:
+    rare = Background(np.array([[0.0, 0.99, 0.01], *[[0.2, 0.4, 0.4]] * 3]), "patients", "9 patients")
+    for options in ({"background": rare}, {"background": rare, "allocation": "frontier"}):
+        chosen = TopKPlanner(ladder, k=1, **options)  # type: ignore[arg-type]
+        assert (chosen.guide, chosen.settings["allocation"]) == ("background", "frontier")
+    assert TopKPlanner(ladder, k=1).guide == "linearity"
+
+
 def test_a_frequent_value_decides_before_anything_is_measured(ladder: Bundle) -> None:
     high = Background(np.array([[0.1, 0.1, 0.8]] * 4), "patients", "9 patients")
     assert planner(ladder, background=high).undecided() == []
@@ -182,6 +190,7 @@ def test_json_lines_ask_for_several_at_once() -> None:
     [
         ({"score": "linearity", "together": 2}, "several features at once"),
         ({"score": "linearity", "background": "uniform"}, "linearity with"),
+        ({"allocation": "greedy", "background": "uniform"}, "linearity with"),
         ({"score": "background", "background": "everybody"}, "'everybody'"),
         ({"score": "background", "background": "elicited"}, "no probabilities"),
         ({"score": "background", "together": 0}, "found 0"),
