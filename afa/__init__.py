@@ -4,8 +4,8 @@ Each of the names below is imported when it is first used, so that `import afa` 
 these modules too, with the parts that the planners are made of: `afa.planner`, `afa.planner.rules`,
 `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
 `afa.inference.result`, `afa.model.closure`, `afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`,
-`afa.scores.copeland`, `afa.scores.belief`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version
-number promises of it.
+`afa.scores.copeland`, `afa.scores.belief`, `afa.model.bundle.graph`, `afa.model.bundle.markov_network`,
+`afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from afa.errors import AfaError as AfaError
     from afa.evaluate.predict import predict_proba as predict_proba
     from afa.evaluate.simulation_page import simulate as simulate
+    from afa.evaluate.update import update as update
     from afa.inference.exact import exact as exact
     from afa.inference.meanfield import Solver as Solver
     from afa.inference.meanfield import mean_field as mean_field
@@ -46,6 +47,7 @@ _NAMES = {
     "afa.planner": ("BinaryPlanner", "Stop", "TopKPlanner"),
     "afa.evaluate.predict": ("predict_proba",),
     "afa.evaluate.simulation_page": ("simulate",),
+    "afa.evaluate.update": ("update",),
     "afa.planner.session": ("load_session", "save_session"),
     "afa.scores.belief": ("Background",),
 }

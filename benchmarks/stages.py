@@ -15,11 +15,11 @@ from afa.engine.tasks import follow_gain, follow_orders, task_of
 from afa.inference.exact import exact
 from afa.model.bundle.rates import NONE_STATED, Rates
 from afa.model.features import features_of
+from afa.model.rule_names import RULE_NAMES
 from afa.paper.experiments import allocation, binary
 from afa.paper.experiments.allocation.tables import cells_of
 from afa.paper.experiments.binary import ORDERS
 from afa.paper.experiments.settings import Allocation, Closure, Inference, RandomOrder
-from afa.planner.rules.names import RULE_NAMES
 
 if TYPE_CHECKING:
     from jobs import Inputs

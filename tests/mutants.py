@@ -36,7 +36,7 @@ MATHEMATICS = (
     *("model/mrf", "model/closure", "scores/*", "inference/class_odds", "inference/meanfield", "inference/exact"),
     *("planner/rules/*", "engine/*"),
 )
-NOT_MATHEMATICS = ("engine/warm", "engine/compile", "*/__init__", "planner/rules/check", "planner/rules/names")
+NOT_MATHEMATICS = ("engine/warm", "engine/compile", "*/__init__", "planner/rules/check")
 TESTS = (
     *("test_mrf", "test_base_rates", "test_bracket", "test_closure", "test_shared_closure", "test_copeland"),
     *("test_gain", "test_preference", "test_population", "test_layer0"),

@@ -174,7 +174,7 @@ def notebook(folder: Path, *cells: str) -> Path:
 def test_a_notebook_has_the_digest_of_what_its_cells_import_and_nothing_else(package: Path, tmp_path: Path) -> None:
     made = notebook(tmp_path, "%matplotlib inline\nfrom afa.model.orders import random_order", "1 + 1")
     before = Code().digest(str(made))
-    edit(package / "copeland.py", lambda text: text + "\n\nANOTHER = 1\n")
+    edit(package / "scores" / "copeland.py", lambda text: text + "\n\nANOTHER = 1\n")
     assert Code().digest(str(made)) == before
     edit(package / "model" / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
     assert Code().digest(str(made)) != before

@@ -116,10 +116,10 @@ def test_a_table_that_cannot_be_simulated_is_refused_in_one_line(
 def test_figures_show_the_posterior_its_course_and_the_curves(bundle_tiny: Bundle, patients: pd.DataFrame) -> None:
     planner = TopKPlanner(bundle_tiny)
     planner.observe_all(patients.iloc[0])
-    bars = afa.evaluate.plot.posterior(planner).axes[0].patches
+    bars = afa.plot.posterior(planner).axes[0].patches
     assert sum(bar.get_width() for bar in bars) == pytest.approx(1)
-    lines = afa.evaluate.plot.order(planner).axes[0].lines
+    lines = afa.plot.order(planner).axes[0].lines
     assert {len(line.get_ydata()) for line in lines} == {6}
     assert planner.observed == patients.iloc[0].astype(int).to_dict()
     made = afa.simulate(bundle_tiny, patients, rules=["greedy"], resamples=10)
-    assert len(made.plot().axes) == len(afa.evaluate.plot.curves(made).axes) >= 4
+    assert len(made.plot().axes) == len(afa.plot.curves(made).axes) >= 4

@@ -12,7 +12,7 @@ import pytest
 from afa.paper.sources import NOTED, PACKAGE, note_sources, sources
 
 ROOT = Path(__file__).parent.parent
-USED = ["bundle/read.py", "bundle/template.txt", "errors.py"]
+USED = ["model/bundle/read.py", "model/bundle/template.txt", "errors.py"]
 NOT_USED = ["paper/report/page.py", "evaluate/templates/report.css", "examples/cooling/vignettes.csv"]
 
 

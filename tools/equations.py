@@ -254,7 +254,7 @@ def _narrowest(places: list[Definition]) -> list[Definition]:
 
 def _readable_first(place: Definition) -> tuple[int, bool, str]:
     """The readable definition, then the engine, then what is made of them; public names before private ones."""
-    rooms = ("afa.engine", "afa.paper.experiments", "afa.paper.report", "afa.paper.config")
+    rooms = ("afa.engine", "afa.planner", "afa.evaluate", "afa.paper")
     room = next((i + 1 for i, name in enumerate(rooms) if place.module.startswith(name)), 0)
     return room, "._" in place.full, place.full
 

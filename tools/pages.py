@@ -32,6 +32,8 @@ SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 NO_STAGE = {
     "llm_baselines": "how do language models that plan by themselves compare with the planner on the same patients?"
     " Only where they were run",
+    "llm_choosing": "is a language model that chooses its features ahead of the planner, by choosing or by deciding?"
+    " Only with the answers that the project carries",
 }
 """Tables of the summary that no stage of `afa.paper.experiments` makes, each with its question."""
 MADE = "# Made by `make schema` from the models of the settings. "

@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 import afa
-from afa.cli import bundle, cohort, elicit, options, plan, report, simulate, stage
+from afa.cli import bundle, cohort, elicit, options, plan, report, simulate, stage, update
 from afa.cli.mishaps import as_error
 from afa.paper.sources import check_sources
 
@@ -33,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, simulate.score, cohort.encode):
+for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, simulate.score, update.update, cohort.encode):
     app.command()(command)
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")

@@ -94,7 +94,8 @@ def bundle_show(
     features: Annotated[bool, typer.Option("--features", help="a row for each feature instead, with costs")] = False,
     json: options.AsJson = False,
 ) -> None:
-    """Show a bundle by entity or feature: potentials up and down, couplings same and opposite, log-odds, how often."""
+    """Show a bundle by entity or feature: potentials, couplings, log-odds, how often; and what patients moved."""
+    from afa.evaluate.update import update_text
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
     from afa.paper.report.tables import bundle_table, feature_table
@@ -113,6 +114,8 @@ def bundle_show(
         for kind, groups in (("measurement", rates.measurements), ("exclusive group", rates.exclusive)):
             for name, members in groups:
                 typer.echo(f"{kind} {name}: {', '.join(model.features[j] for j in members)}")
+    for said in model.provenance.get("updates", []):
+        typer.echo(update_text(said))
     shown = table.rename(columns=lambda name: name.removeprefix("unary_").removeprefix("couplings_"))
     typer.echo(shown.to_string(index=False))
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from afa.cli import options
 from afa.errors import ConfigError, Fault
 from afa.io.files import check_place
-from afa.planner.rules.names import COMPARED, COMPARED_BINARY
+from afa.model.rule_names import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from afa.cohort.cells import Given
+    from afa.evaluate.simulate.walks import Setting
 
 LISTED = 5
 
@@ -69,10 +70,13 @@ def simulate(
     json: options.AsJson = False,
 ) -> None:
     """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
+    import numpy as np
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.cohort.cells import read_labels, read_patients
-    from afa.evaluate.inputs import words
+    from afa.engine.course import MISSING
+    from afa.evaluate.cross_validated import brought_text, update_brings
+    from afa.evaluate.inputs import labels_of, words
     from afa.evaluate.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
     from afa.evaluate.simulate.walks import Setting
     from afa.evaluate.simulation_page import (
@@ -113,14 +117,12 @@ def simulate(
     usual = COMPARED_BINARY if entity else COMPARED
     if len(model.entities) > ALL_DUELS_UP_TO:
         usual = usual.replace("priority_all", "priority_clusters")
-    rules = _distinct("--allocation", allocation) if allocation else usual_rules(usual, gains)
-    ways = ways_of(rules, gains, scores)
+    ways = ways_of(_distinct("--allocation", allocation) if allocation else usual_rules(usual, gains), gains, scores)
     given = read_patients(cohort, model, drop_missing=drop_missing)
     given = given if labels is None else read_labels(labels, given)
     say = partial(typer.echo, err=json)  # what is no JSON, to where people read it
     _tell(given, say)
-    setting = replace(setting, background=_backgrounds(background, given))
-    chosen = some_patients(given.cohort, patients, seed)
+    setting, chosen = _with_background(setting, background, given), some_patients(given.cohort, patients, seed)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
     runs = runs_of(ways, drawn)
     with tqdm(total=len(runs) * len(chosen.patients), unit="walk", disable=None) as bar:
@@ -146,7 +148,12 @@ def simulate(
         "confidence": confidence,
     }
     explored = partial(explore_simulation, given.bundle, chosen, runs, setting, most=explorer, measured=measured)
-    write_simulation(made, card, out, say, explored if explorer and entity is None else None)
+    brought = None
+    if labels is not None and setting.explicit:
+        values = np.where(measured, chosen.values, MISSING).astype(np.int8)
+        known = labels_of(given.bundle, chosen)
+        brought = update_brings(given.bundle, values, known, entity=entity, resamples=resamples, confidence=confidence)
+    write_simulation(made, card, out, say, explored if explorer and entity is None else None, brought)
     if json:
         typer.echo(options.as_json(made.features_needed, out=str(out), patients=len(chosen.patients)))
         return
@@ -156,6 +163,7 @@ def simulate(
         f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}",
         cost_text(made.curves),
         labels_text(made.curves),
+        "" if brought is None else brought_text(brought),
         f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}",
     )
     typer.echo("\n".join(filter(None, said)))
@@ -197,16 +205,20 @@ def score(
     typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
 
 
-def _backgrounds(named: str | None, given: Given) -> Callable[[str], Any] | None:
-    """The background of each patient by name; of `patients` all others of the cohort."""
+def _with_background(setting: Setting, named: str | None, given: Given) -> Setting:
+    """The setting with the background of each patient by name; of `patients` all others of the cohort."""
     from afa.scores.belief import Background
 
     if named is None:
-        return None
+        return setting
     if named != "patients":
-        return cache(lambda patient: options.background_of(named, given.bundle, patient))
+        return replace(setting, background=cache(lambda patient: options.background_of(named, given.bundle, patient)))
     values, place = given.frame().to_numpy(), {name: i for i, name in enumerate(given.cohort.patients)}
-    return lambda patient: Background.of_patients(given.bundle, values, without=place.get(patient), name="others")
+
+    def others(patient: str) -> Background:
+        return Background.of_patients(given.bundle, values, without=place.get(patient), name="others")
+
+    return replace(setting, background=others)
 
 
 def _distinct(option: str, text: str) -> list[str]:

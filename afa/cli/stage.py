@@ -269,6 +269,7 @@ def summary_baselines(
     prompt_price: options.PromptPrice = 0.0,
     answer_price: options.AnswerPrice = 0.0,
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
+    table: Annotated[str, typer.Option(help="the table of the summary that the rows are of")] = "llm_baselines",
 ) -> None:
     """Language models that plan: their decisions beside the planner's, and what they cost."""
     from afa.elicit.budget import Prices
@@ -279,4 +280,5 @@ def summary_baselines(
 
     parts = {name: read_table(tables, name) for name in TABLES}
     prices = Prices(prompt_price, answer_price, currency)
-    write_summary([summarise_baselines(parts, resamples=resamples, confidence=confidence, prices=prices)], out)
+    rows = summarise_baselines(parts, resamples=resamples, confidence=confidence, prices=prices, table=table)
+    write_summary([rows], out)

@@ -77,6 +77,12 @@ class Cells(NamedTuple):
     doubt: str = ""
 
 
+def _gct(path: Path) -> CohortError:
+    """The error of a GCT file, which has a row for each gene where a table of patients has one for each patient."""
+    step = "leave out its first two lines and the column Description, turn rows and columns around, and save it as .csv"
+    return CohortError(Fault(str(path), "a GCT file, with a row for each gene", "a row for each patient", step))
+
+
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
     """The first column of a table, and those that are known or named by `others`, in the order of the file.
 
@@ -87,6 +93,8 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
     if not path.name.endswith(ENDINGS) and path.exists():
         expected, step = "a CSV, TSV or Parquet table", f"save it with one of the endings {', '.join(ENDINGS)}"
         found = f"the ending {quoted(path.suffix)}" if path.suffix else "a name without an ending"
+        if path.name.removesuffix(".gz").endswith(".gct"):
+            raise _gct(path)
         raise CohortError(Fault(str(path), found, expected, step))
     header = read_names(path)
     if header and header[0] in known:
@@ -95,6 +103,8 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
     wanted = {*header[:1], *known, *others}
     if path.suffix == ".parquet":
         table = _table_of(parquet_table(path, "write it again, or save it as CSV", wanted, MOST_CELLS), str(path))
+    elif header and header[0].startswith(("#1.2", "#1.3")):
+        raise _gct(path)
     elif len(header) == 1 and not any(mark in header[0] for mark in ";\t|,"):
         step = f"put commas between the fields, the patients' names first, then one column per {kind}"
         raise CohortError(Fault(f"{path}, line 1", f"one column, {quoted(header[0])}", "several columns", step))

@@ -34,7 +34,7 @@ from afa.cohort.encode import (
 from afa.errors import CohortError, ConfigError, Fault
 from afa.io.csvfile import few, quoted, separator_of, visible
 from afa.io.files import atomic_file
-from afa.model.features import Features, features_of
+from afa.model.features import Features, features_of, shown_unit
 
 ONE_SIDED = 0.95
 """A share of values on one side of the cut points that may be a matter of units."""
@@ -76,7 +76,7 @@ class Encoded:
             for row in np.flatnonzero(beyond):
                 name, unit, limit, count = self.cuts.loc[row, ["feature", "unit", cut, side]]
                 of = f"{count} of {measured[row]} values are {word} {limit:g}"
-                notes.append(f"{name}: {of}{f' {unit}' if unit else ''}; is that their unit?")
+                notes.append(f"{name}: {f'{of} {shown_unit(str(unit))}'.rstrip()}; is that their unit?")
         return [*notes, *self.doubts]
 
 

@@ -66,6 +66,8 @@ STRANDED = 0.75
 SEPARATORS = "\t,; "
 _BLOCK = 4 << 20
 _HEAD, _HEAD_LINES = 4 << 20, 64
+_GCT = re.compile(r"#1\.2\s*")
+"""The first line of a GCT file. The second has the numbers of rows and columns, the third is the header."""
 _COPY = "in a copy of the file, and give the copy's folder as the mirror (GEO_MIRROR)"
 
 
@@ -243,7 +245,13 @@ def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
                 found = "a spreadsheet" if line.startswith("PK") else "bytes that are no UTF-8 text"
                 step = "save the table as text, separated by tabs, in UTF-8, and give its folder as the mirror"
                 raise CohortError(Fault(where, found, "a table as text", f"{step} (GEO_MIRROR)"))
-            if not head and (line.startswith("#") or not line.strip()):
+            if number == 1 and line.startswith("#1.3"):
+                found, step = "GCT 1.3, in which rows that describe the samples follow the header", "save it as GCT 1.2"
+                raise CohortError(Fault(where, found, "a table of genes, or GCT 1.2", f"{step} {_COPY}"))
+            above_table = (
+                line.startswith("#") or not line.strip() or (above == 1 and _GCT.fullmatch(comment) is not None)
+            )
+            if not head and above_table:
                 comment, above = line if line.startswith("#") else comment, above + 1
                 continue
             head.append(line)

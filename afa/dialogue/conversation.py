@@ -136,6 +136,11 @@ class Conversation:
             "question": question_of(planner),
             "entities": list(bundle.entities),
             "features": list(bundle.features),
+            "display_names": {
+                name: bundle.shown(name)
+                for name in (*planner.bundle.entities, *bundle.features)
+                if bundle.shown(name) != name
+            },
             "scales": scales_of(bundle),
             "patient": planner.patient,
             "start": start_of(planner),

@@ -133,13 +133,15 @@ class Terminal:
         if item is None:
             self._say(f"[bold green]Done:[/bold green] {escape(self.planner.reason)}")
             return
+        shown = self.planner.asked_of.shown
         cost = "" if not self.planner.priced else f" [dim](cost {item.cost:g})[/dim]"
-        features = "" if item.features == (item.name,) else f": {escape(', '.join(item.features))}"
-        self._say(f"[bold cyan]{escape(item.name)}[/bold cyan]{features}{cost}")
+        features = "" if item.features == (item.name,) else f": {escape(', '.join(map(shown, item.features)))}"
+        beside = "" if shown(item.name) == item.name else f" [dim]({escape(item.name)})[/dim]"
+        self._say(f"[bold cyan]{escape(shown(item.name))}[/bold cyan]{beside}{features}{cost}")
         self._hang(f"[dim]because:[/dim] {escape(item.reason)}")
         for name in item.features:
             if words := self._takes(name):
-                of = "" if len(item.features) == 1 else f"{name}, "
+                of = "" if len(item.features) == 1 else f"{shown(name)}, "
                 self._hang(f"[dim]{escape(of + words)}[/dim]")
         if len(item.features) == 1:
             rows = outcomes_of(self.planner, item).get(item.features[0], [])
@@ -148,7 +150,7 @@ class Terminal:
             for label, row in zip(labels, rows, strict=True):
                 self._hang(f"[dim]if {f'{label}:'.ljust(wide + 1)}[/dim] {escape(row['words'])}")
         if others := self.planner.runners_up():
-            self._hang(f"[dim]then:[/dim] {escape(', '.join(other.name for other in others))}")
+            self._hang(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
 
     def _takes(self, feature: str) -> str:
         """How a feature can be answered, and what it is; empty where there is no more to say than on the first line."""
@@ -168,11 +170,12 @@ class Terminal:
         numbers = [f"{place.number:.2f}" for place in shown]
         digits = max(map(len, numbers))
         left = max(self.console.width - digits - 6, 0)  # a longer name wraps alone
-        width = min(max(len(place.entity) for place in shown), left)
+        entities = [self.planner.asked_of.shown(place.entity) for place in shown]
+        width = min(max(map(len, entities)), left)
         full = min(WIDTH, max(left - width, 0))
-        for place, number in zip(shown, numbers, strict=True):
+        for place, entity, number in zip(shown, entities, numbers, strict=True):
             bar = "█" * round(full * place.bar)
-            self._say(f"  {escape(place.entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
+            self._say(f"  {escape(entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
 
     def _hear(self, line: str, item: Suggestion | None) -> None:
         """Carry out one line: a look at something, a step, or values."""
@@ -314,13 +317,14 @@ class Terminal:
     def _why_entity(self, typed: str) -> None:
         """What each finding says for and against an entity, the strongest first."""
         entity = entity_named(self.planner, typed)
-        found = shares(self.planner, entity)
+        found, shown = shares(self.planner, entity), self.planner.asked_of.shown
         of = "log-odds" if self.planner.ordered_by == "probability" else "score"
-        self._say(f"[bold]{escape(entity)}[/bold]: {len(found)} measured; in nats of its {of}, + for and - against it")
+        what = f"how much lower its {of} would be without each, in nats"
+        self._say(f"[bold]{escape(shown(entity))}[/bold]: {len(found)} measured; {what}")
         most = max((abs(row["share"]) for row in found), default=0.0) or 1.0
         rows = [
             (
-                row["feature"],
+                shown(row["feature"]),
                 value_words(self.planner, row["feature"]),
                 f"{row['share']:+.2f}",
                 ("+" if row["share"] > 0 else "-") * round(WIDTH / 2 * abs(row["share"]) / most),
@@ -338,7 +342,7 @@ class Terminal:
         rows = [
             (
                 str(place),
-                row["entity"],
+                self.planner.asked_of.shown(row["entity"]),
                 f"{row['score']:.2f}" if by_score else f"{row['posterior']:.2f}",
                 f"{row['wins']:g}",
                 str(row["certain"]),

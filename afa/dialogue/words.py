@@ -31,6 +31,7 @@ def feature_named(planner: Planner, written: str) -> str:
     """
     names: dict[str, str] = {name: name for name in planner.panels}
     names |= {alias: name for name, aliases in planner.asked_of.aliases.items() for alias in aliases}
+    names |= {planner.asked_of.shown(name): name for name in planner.bundle.features}
     names |= {name: name for name in planner.bundle.features}
     if written in names:
         return names[written]
@@ -44,7 +45,10 @@ def feature_named(planner: Planner, written: str) -> str:
 def entity_named(planner: Planner, typed: str) -> str:
     """The entity of this name, or the only one that differs from it in case alone."""
     names = planner.bundle.entities
-    alike = [name for name in names if name == typed] or [name for name in names if name.casefold() == typed.casefold()]
+    alike = [name for name in names if name == typed]
+    alike = alike or [
+        name for name in names if typed.casefold() in (name.casefold(), planner.asked_of.shown(name).casefold())
+    ]
     if len(alike) == 1:
         return alike[0]
     step = suggestion(typed, names, "ask for the ranking, which has all names")
@@ -70,14 +74,15 @@ def value_words(planner: Planner, feature: str) -> str:
 def question_of(planner: Planner) -> str:
     """What is asked: `which of 10?`, `which 2 of 10?` or `is it fever?`."""
     if isinstance(planner, BinaryPlanner):
-        return f"is it {planner.entity}?"
+        return f"is it {planner.asked_of.shown(planner.entity)}?"
     return f"which{'' if planner.k == 1 else f' {planner.k}'} of {len(planner.bundle.entities)}?"
 
 
 def assumption_of(planner: Planner) -> str:
     """What the numbers beside the entities are, in a sentence."""
     if isinstance(planner, BinaryPlanner):
-        words = f"Probabilities are of {planner.bundle.entities[0]} and of {planner.bundle.entities[1]}."
+        one, other = map(planner.asked_of.shown, planner.bundle.entities)
+        words = f"Probabilities are of {one} and of {other}."
     else:
         assert isinstance(planner, TopKPlanner)
         words = BY_SCORE if planner.ordered_by == "score" else ASSUMING[planner.holds or "one"]

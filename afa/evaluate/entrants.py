@@ -24,7 +24,7 @@ from afa.engine.follow import choose, follow
 from afa.engine.layout import Models
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError
-from afa.evaluate.accuracy import auroc
+from afa.evaluate.accuracy import accuracies, auroc, ranking
 from afa.evaluate.classifiers import Mask, Method, Trained, conditionals, train
 from afa.evaluate.field import build_field_bundle
 from afa.evaluate.simulate.walks import measured_first
@@ -126,13 +126,13 @@ def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entran
         encoded.values.fillna(MISSING).to_numpy(dtype=np.int8),
         bundle,
         directions,
-        tuple(_tasks(bundle.entities, known, study.holds)),
+        tuple(questions_of(bundle.entities, known, study.holds)),
         study.confounded,
         np.asarray(texts.loc[list(patients)].groupby(names, sort=False).ngroup(), dtype=np.int64),
     )
 
 
-def _tasks(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[Task]:
+def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[Task]:
     """Each entity as a question; before them, where one holds, which does, of patients with one label, or none."""
     for column, entity in enumerate(entities):
         answers = np.where(np.isnan(labels[:, column]), -1, 1 - np.nan_to_num(labels[:, column])).astype(np.int64)
@@ -146,6 +146,40 @@ def _tasks(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[Task
     if holds == "one or none":
         hypotheses, answers = (*entities, NOBODY), np.where(count == 0, len(entities), answers)
     yield Task("which", hypotheses, answers.astype(np.int64))
+
+
+def statistics(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
+    """(R, T) of each metric of a task; answers (P,), evidence (P, T, C), weights (R, P).
+
+    `balanced_accuracy` is at even odds. `first_place` is the share of patients whose own hypothesis has the most
+    evidence, ties shared; `by_class` the mean of that share over the hypotheses.
+    """
+    columns: dict[str, list[Floats]] = {metric: [] for metric in task.metrics}
+    for t in range(evidence.shape[1]):
+        found: tuple[Floats, ...]
+        if task.entity is not None:
+            score, positive = evidence[:, t, 0] - evidence[:, t, 1], answers == 0
+            area, precision = ranking(score.round(9), positive, weights)
+            found = (area, accuracies(score.round(9), positive, weights)[1], precision)
+        else:
+            rounded = evidence[:, t].round(9)
+            first = rounded == rounded.max(axis=1, keepdims=True)
+            right = first[np.arange(len(answers)), answers] / first.sum(axis=1)
+            classes = (answers[:, None] == np.arange(len(task.hypotheses))).astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                shares = (weights @ (classes * right[:, None])) / (weights @ classes)
+            found = (weights @ right / weights.sum(axis=1), np.nanmean(shares, axis=1))
+        for metric, column in zip(columns, found, strict=True):
+            columns[metric].append(column)
+    return {metric: np.stack(found, axis=1) for metric, found in columns.items()}
+
+
+def main(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
+    """(R, T) of the first metric of a task: as `statistics`, which takes longer."""
+    if task.entity is None:
+        return statistics(task, answers, evidence, weights)[task.metrics[0]]
+    odds = (evidence[:, :, 0] - evidence[:, :, 1]).round(9)
+    return np.stack([ranking(each, answers == 0, weights)[0] for each in odds.T], axis=1)
 
 
 def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
@@ -285,10 +319,7 @@ much findings repeat each other, in the same order."""
 def readings(entrant: Entrant, task: Task) -> dict[str, tuple[Reading, Mask, Values]]:
     """Each reading of the bundle, the patients that it is asked about, and all patients' values."""
     bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
-    if entity is not None:
-        own = with_and_without(bundle, entity, "explicit")
-    else:
-        own = which(bundle, NOBODY if NOBODY in task.hypotheses else None)
+    own = whole(bundle, task)
     found = {HEADLINE: (own, asked, values)}
     if entrant.confounded:
         hidden = values.copy()
@@ -309,6 +340,25 @@ def readings(entrant: Entrant, task: Task) -> dict[str, tuple[Reading, Mask, Val
     else:  # the paper's models have no hypothesis `none`
         found["directions"] = (Reading(entrant.directions), asked & (task.answers < len(bundle.entities)), values)
     return found
+
+
+def whole(bundle: Bundle, task: Task) -> Reading:
+    """Return the reading of all that a bundle says of a task: its probabilities and its couplings."""
+    if task.entity is not None:
+        return with_and_without(bundle, task.entity, "explicit")
+    return which(bundle, NOBODY if NOBODY in task.hypotheses else None)
+
+
+def labels_for(bundle: Bundle, task: Task, answers: Answers) -> Floats:
+    """Return the labels (n, N) of patients as `afa.evaluate.update` takes them: 1, 0, or NaN where not asked.
+
+    answers : (n,) hypotheses of the task.
+    """
+    if task.entity is None:
+        return np.asarray(answers[:, None] == np.arange(len(bundle.entities)), dtype=np.float64)
+    labels = np.full((len(answers), len(bundle.entities)), np.nan)
+    labels[:, bundle.index(task.entity)] = answers == 0
+    return labels
 
 
 def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:

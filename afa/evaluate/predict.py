@@ -53,7 +53,8 @@ def predict_proba(
     X : (P, columns) the code -1, 0, +1 of what was measured, as `afa.encode` returns it; missing where nothing was.
         The index names the patients; other columns than features are left out, a feature without a column is missing.
     coupling, holds : as of `TopKPlanner`. Of a bundle of directions alone, exactly one entity is taken to hold.
-    inference : `mean_field`; or `exact`, patient by patient, which is slow and refused where models are too dense.
+    inference : `mean_field`, which is off where features are coupled; or `exact`, patient by patient, which is slow and
+        refused where models are too dense.
     solver : settings of the mean-field iteration.
     threads : change no number.
 
@@ -72,6 +73,8 @@ def predict_proba(
     >>> X = pd.DataFrame({"CXCL8": [1, None], "MMP9": [-1, 0]}, index=["ann", "ben"])
     >>> predict_proba(bundle, X).round(2).loc["ann"].to_dict()
     {'bleeding': 0.71, 'diarrhea': 0.28, 'fistula': 0.01}
+    >>> predict_proba(bundle, X, inference="exact").round(2).loc["ann"].to_dict()
+    {'bleeding': 0.7, 'diarrhea': 0.29, 'fistula': 0.01}
 
     """
     model = bundle_given(bundle)

@@ -27,19 +27,22 @@ from afa.evaluate.simulate import COST, FEATURES, Simulation, usual_rules, ways_
 from afa.evaluate.simulate import simulate as followed
 from afa.evaluate.simulate.walks import Setting, Way, is_compiled, measured_first, planned, planner_of, ranked
 from afa.io.files import atomic_folder, sha256_of, write_csv
+from afa.io.later import Later
 from afa.io.spreadsheet import marked_table
 from afa.model.bundle import Bundle
 from afa.model.closure import Closure
 from afa.model.orders import random_orders
+from afa.model.rule_names import COMPARED, COMPARED_BINARY
 from afa.planner import TopKPlanner
 from afa.planner.options import EXPLICIT_SCORES, INFORMATION, bundle_given, gauge_of
-from afa.planner.rules.names import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib import figure
+else:
+    figure = Later("matplotlib.figure")
 
 CARD = "simulate.yaml"
-FILES = (CARD, "curves.csv", "features_needed.csv", "curves.svg", "curves.png", "explorer.html")
+FILES = (CARD, "curves.csv", "features_needed.csv", "update.csv", "curves.svg", "curves.png", "explorer.html")
 PACKAGES = ("numpy", "scipy", "numba", "pandas", "pyarrow")
 LABELLED = {"label_auroc": "AUROC", "label_p_at_k": "share of the k best that have the label"}
 SHOWN_ROUNDS = (0, 1, 2, 3, 5, 10, 20, 50, 100)
@@ -108,16 +111,19 @@ def write_simulation(
     folder: Path,
     say: Callable[[str], None] = print,
     explored: Callable[[], Explored] | None = None,
+    brought: pd.DataFrame | None = None,
 ) -> None:
     """Write the tables, the card, a figure and the page of what `explored` gives; all appear when all are complete.
 
     The figure and the page are left out where a package that they need is missing; `say` gets a line about it.
+    brought : what an update by the labels would have brought (`update_brings`), for the table update.csv.
     """
     cohort, asked = card["cohort"], card["setting"]
     of = f"is it {asked['entity']}?" if asked["entity"] else f"top {asked['k']}"
     title = f"bundle {card['bundle']['name']}, {of}; cohort {cohort['name']}, {cohort['simulated_on']} patients"
     with atomic_folder(folder, FILES, CARD) as temporary:
-        for name, table in made._asdict().items():
+        tables = made._asdict() | ({} if brought is None or brought.empty else {"update": brought})
+        for name, table in tables.items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
         try:
             import bokeh  # noqa: F401, PLC0415 (the page is made with it; an extra brings it, as matplotlib)
@@ -130,7 +136,7 @@ def write_simulation(
                 save_figure(curves_figure(made.curves, title), temporary / f"curves.{ending}")
             if explored is not None:
                 write_explorer(explored(), temporary / "explorer.html")
-        digests = {name: sha256_of(temporary / name) for name in ("curves.csv", "features_needed.csv")}
+        digests = {name: sha256_of(temporary / name) for name in (f"{table}.csv" for table in tables)}
         text = yaml.safe_dump(
             {**card, "afa": afa.__version__, "packages": {name: version(name) for name in PACKAGES}, "tables": digests},
             sort_keys=False,
@@ -209,7 +215,7 @@ class Simulated:
     def _repr_html_(self) -> str:
         return self.features_needed.to_html(index=False)
 
-    def plot(self) -> Figure:
+    def plot(self) -> figure.Figure:
         """The curves as a figure, one panel a metric; it needs the extra `notebooks`."""
         from afa.evaluate.figures import curves_figure  # noqa: PLC0415 (matplotlib comes with an extra)
 

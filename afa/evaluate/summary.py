@@ -25,7 +25,7 @@ TABLES = [
     *("bracket_rate", "layer0_bundle", "layer0_synthetic", "binary", "gauge_agreement", "gauge_correlation"),
     *("gauge_accuracy", "calibration", "specificity", "labels", "controls"),
     *("acquisition_saved", "meanfield_vs_exact", "labels_needed", "null"),
-    *("stopping", "llm_baselines", "sanity"),
+    *("stopping", "llm_baselines", "llm_choosing", "sanity"),
 ]
 METRICS = [
     *("accuracy", "balanced_accuracy", "sensitivity", "specificity", "auroc", "average_precision"),

@@ -24,8 +24,19 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
 FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
+NO_UNIT = ("none", "no unit", "unitless", "dimensionless", "n/a", "-")
+"""What the column `unit` says of a feature without one, beside an empty cell."""
 VALUES = (-1, 0, 1)
 """What a feature can be at most, in the order of the columns of `Features.possible`."""
+
+
+def shown_unit(unit: str) -> str:
+    """Return the unit as it stands behind a number: empty where the text says that there is none.
+
+    >>> shown_unit("bar"), shown_unit("None")
+    ('bar', '')
+    """
+    return "" if unit.strip().casefold() in NO_UNIT else unit
 
 
 class Span(NamedTuple):

@@ -222,22 +222,25 @@ def carried_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
     return folder if settings.source == "extract" and settings.geo_mirror is None and folder.is_dir() else None
 
 
-def language_models(settings: RunConfig, home: Path = Path()) -> Baselines:
-    """The language models of a run as set; with `carried`, as those were asked whose answers the project carries.
+def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
+    """Return how the language models of a run are asked, by table of the summary; {} where none is run.
 
-    They were asked with the default settings of all that their prompts depend on; with others nothing is run.
+    `llm_baselines` is as set. With `carried` it is as those were asked whose answers the project carries, and
+    `llm_choosing` is beside it, where models chose their own features. They were asked with the default settings of all
+    that their prompts depend on; with others neither is run.
     home : the folder that holds the workflow.
     """
     given, default = settings.baselines, RunConfig()
-    folder = home / ANSWERS / settings.cohort
     same = all(getattr(settings, name) == getattr(default, name) for name in DEPENDED_ON)
     if given.live or given.record != "carried" or given.asked != default.baselines.asked or not same:
-        return given
-    if not folder.is_dir():
-        return given
-    asked = load_model(home / ANSWERS / "asked.yaml", Baselines)
-    given = given.model_copy(update=asked.model_dump(exclude_unset=True))
-    return given.model_copy(update={"record": folder, "study": home / given.study})
+        return {} if given.folder is None else {"llm_baselines": given}
+    found = {}
+    for name, folder in (("llm_baselines", ANSWERS), ("llm_choosing", ANSWERS / "choosing")):
+        answers = home / folder / settings.cohort
+        if answers.is_dir():
+            asked = load_model(answers / "asked.yaml", Baselines).model_dump(exclude_unset=True)
+            found[name] = given.model_copy(update=asked | {"record": answers, "study": home / given.study})
+    return found
 
 
 def own_rule_files(settings: RunConfig) -> list[Path]:

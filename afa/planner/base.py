@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from afa.engine.ranks import name_places
 from afa.errors import Fault, PlannerError, check_number
+from afa.io.later import Later
 from afa.model.bundle import Bundle
 from afa.planner.cluster import Clustering
 from afa.planner.explicit import ExplicitPatient
@@ -34,11 +35,22 @@ from afa.planner.options import ALL_DUELS_UP_TO, BACKGROUND, INFORMATION, NewPat
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
 from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
-from afa.planner.why import explained, in_words, outcomes, shares, told_apart
+from afa.planner.why import (
+    explained,
+    in_words,
+    outcomes,
+    patients_behind,
+    separated,
+    shares,
+    shown_entities,
+    told_apart,
+)
 from afa.scores.belief import Background, Belief, ScoreTable
 
 if TYPE_CHECKING:
     import pandas as pd
+else:
+    pd = Later("pandas")
 
 ALL_OBSERVED = "every feature has been observed"
 OWN_CHOICE = "not asked for"
@@ -349,8 +361,6 @@ class Planner(ABC):
         `number` and `unit` follow, missing and empty where a code was given. The cost of a panel stands at its first
         row.
         """
-        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
-
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
         return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
             {"value": "Int8", "number": "Float64"}
@@ -371,8 +381,6 @@ class Planner(ABC):
 
         The columns are `value`, `answer`, `probability`, `undecided`, `certain` and `words`.
         """
-        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
-
         code_of(self.bundle, feature, 0)
         return pd.DataFrame(outcomes(self, feature))
 
@@ -383,8 +391,6 @@ class Planner(ABC):
         would be lower without this finding. Where `ordered_by` is `score` it is the entity's mean score against the
         others. Shares need not add up where findings are coupled, or where one entity excludes the others.
         """
-        import pandas as pd  # noqa: PLC0415 (slow to load, and a conversation does without)
-
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
 
@@ -469,9 +475,14 @@ class Planner(ABC):
             item = self._with_others(item)
         words = item.reason
         if item.over is not None:
-            features = [self._index[name] for name in item.features]
-            if apart := told_apart(self._state, self.bundle.entities, features, item.over):
+            features, shown = [self._index[name] for name in item.features], shown_entities(self)
+            if apart := told_apart(self._state, shown, features, item.over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"
+            if self._counts_patients:
+                apart_of = separated(self._state, len(shown), features, item.over)
+                between = {self.bundle.entities[v]: shown[v] for v in apart_of}
+                if behind := patients_behind(self.asked_of, between, item.features[0]):
+                    words += f"; labelled patients behind it: {behind}"
         if self.priced and not item.cost:
             words += "; free"
         if (self._offer().open != self._offer().affordable).any():
@@ -497,6 +508,12 @@ class Planner(ABC):
         names = tuple(self.bundle.features[j] for j in features)
         cost = float(offer.price[items].sum())
         return replace(item, name=", ".join(menu.names[i] for i in items), features=names, cost=cost)
+
+    @property
+    def _counts_patients(self) -> bool:
+        """Whether labelled patients stand behind the probabilities that the planner uses (`afa.update`)."""
+        rates = self.asked_of.rates
+        return rates is not None and rates.stated.patients is not None and self.settings.get("coupling") == "explicit"
 
     def _offer(self) -> Offer:
         """What can be asked for in the present state, made out once."""

@@ -17,6 +17,7 @@ from afa.engine.patient_state import PatientState
 from afa.errors import Fault, PlannerError, check_number
 from afa.inference.meanfield import Solver
 from afa.io.csvfile import suggestion
+from afa.io.later import Later
 from afa.model.bundle import Bundle, load_bundle
 from afa.model.bundle.rates import HOLDS
 from afa.model.closure import Closure
@@ -30,7 +31,9 @@ from afa.scores.belief import Background
 from afa.scores.gain import TARGETS
 
 if TYPE_CHECKING:
-    from afa.planner.base import Planner
+    from afa.planner import base
+else:
+    base = Later("afa.planner.base")
 
 BACKGROUND, FRONTIER = "background", "frontier"
 """The score and the rule of the belief about scores, given a background of patients (docs/frontier.md)."""
@@ -98,7 +101,7 @@ class Stop:
             expected = "a function of the planner"
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
-    def met_by(self, planner: Planner) -> str | None:
+    def met_by(self, planner: base.Planner) -> str | None:
         """The rule by which the planner's answer is good enough, in words; None where none holds. `budget` is none."""
         if self.certain and planner.certain():
             return "nothing left to measure can change the answer"

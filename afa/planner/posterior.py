@@ -10,7 +10,7 @@ from afa.planner.topk import TopKPlanner
 def posterior_is_of(planner: Planner) -> str:
     """What the numbers of `posterior_of` are the probability of."""
     if isinstance(planner, BinaryPlanner):
-        return f"of {planner.bundle.entities[0]} and of {planner.bundle.entities[1]}"
+        return " and ".join(f"of {planner.asked_of.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)
     if planner.holds == "several":
         return "of each by itself"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from afa.errors import Fault, PlannerError
 from afa.io.csvfile import LARGEST, number, suggestion
 from afa.model.bundle import Bundle
-from afa.model.features import Features
+from afa.model.features import Features, shown_unit
 from afa.model.mrf import VALUES
 
 WORDS = {"low": -1, "usual": 0, "normal": 0, "high": 1}
@@ -62,7 +62,7 @@ def scale_of(bundle: Bundle, feature: str) -> Scale:
     if table is None or row is None:
         return Scale("", "", "", None, None)
     low, high = (None if math.isnan(cut[row]) else float(cut[row]) for cut in (table.low, table.high))
-    return Scale(table.kinds[row], table.units[row], table.definitions[row], low, high)
+    return Scale(table.kinds[row], shown_unit(table.units[row]), table.definitions[row], low, high)
 
 
 @lru_cache(maxsize=8)
@@ -177,7 +177,8 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> Reading:
 def echo(bundle: Bundle, feature: str, reading: Reading) -> str:
     """How a value was read: `flow: 0 ml/s is low`, or `frost: yes` where a code was given."""
     word = word_of(bundle, feature, reading.code)
-    return f"{feature}: {word if reading.number is None else f'{written(reading.number, reading.unit)} is {word}'}"
+    said = word if reading.number is None else f"{written(reading.number, reading.unit)} is {word}"
+    return f"{bundle.shown(feature)}: {said}"
 
 
 def same_unit(one: str, other: str) -> bool:

@@ -16,8 +16,11 @@ from afa.model.mrf import VALUES, Floats
 from afa.planner.values import scale_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
 
+    from afa.model.bundle import Bundle
     from afa.planner.base import Planner
 
 NUMBERS_AT_ONCE = 5_000_000
@@ -34,20 +37,38 @@ def told_apart(state: PatientState, entities: tuple[str, ...], features: list[in
 
     The first named is the side of the best duel that has more to gain in all of its duels; empty where nothing gains.
     """
+    apart = separated(state, len(entities), features, over)
+    return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
+
+
+def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
+    """The entities that some features separate, by index: the one, then those it is separated from, as `told_apart`."""
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
     places = over.duels[chosen]
     gain = state.gain_of(features, places) * over.weights[chosen]
     if not len(gain) or not gain.max() > 0:
-        return ""
-    pairs = sides_of(len(entities), places)
-    total = np.bincount(pairs.ravel(), weights=np.repeat(gain, 2), minlength=len(entities))
+        return []
+    pairs = sides_of(n_entities, places)
+    total = np.bincount(pairs.ravel(), weights=np.repeat(gain, 2), minlength=n_entities)
     a, b = pairs[int(gain.argmax())]
     one = int(a if total[a] >= total[b] else b)
     against = np.where(pairs[:, 0] == one, pairs[:, 1], pairs[:, 0])
     matters = (pairs == one).any(axis=1) & (gain >= OF_THE_LARGEST * gain.max())
     order = np.flatnonzero(matters)[np.argsort(-gain[matters], kind="stable")]
-    return f"{entities[one]} from {listed([entities[v] for v in against[order]], NAMED)}"
+    return [one, *against[order].tolist()]
+
+
+def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
+    """How many labelled patients stand behind the probabilities of a feature with and without some entities.
+
+    `flu 4 with, 5 without`; empty where there is none. entities : by name, what each is shown as; names that are no
+    entity of the bundle are skipped.
+    """
+    place, known = bundle.features.index(feature), [name for name in entities if name in bundle.entities]
+    counts = [(entities[name], *bundle.patients_behind(name)[place].tolist()) for name in known]
+    said = [f"{name} {with_it} with, {without} without" for name, with_it, without in counts if with_it or without]
+    return listed(said, NAMED) if said else ""
 
 
 def explained(planner: Planner, most: int) -> pd.DataFrame:
@@ -67,9 +88,14 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
     everything = float(table["gain"].sum())
     table["share"] = table["gain"] / everything if everything > 0 else 0.0
     table = table.sort_values([order, "feature"], ascending=[False, True], ignore_index=True).head(most)
-    over = DuelWeights(state.n_duels, duels, np.ones(len(duels)))
-    apart = (told_apart(state, bundle.entities, [place(name)], over) for name in table["feature"])
+    over, names = DuelWeights(state.n_duels, duels, np.ones(len(duels))), shown_entities(planner)
+    apart = (told_apart(state, names, [place(name)], over) for name in table["feature"])
     return table.assign(tells=[f"tells {words}" if words else "" for words in apart])
+
+
+def shown_entities(planner: Planner) -> tuple[str, ...]:
+    """Return what people are shown for the entities of the duels, in their order."""
+    return tuple(map(planner.asked_of.shown, planner.bundle.entities))
 
 
 def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
@@ -109,8 +135,10 @@ def in_words(planner: Planner) -> str:
     """What `Planner.in_words` says."""
     if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # a usual value counts there
         return "none of these: nothing that was measured is unusual"
+    shown = planner.asked_of.shown
     tied = planner.undecided()
-    sure = [name for name in planner.answer() if name not in tied]
+    sure = [shown(name) for name in planner.answer() if name not in tied]
+    tied = [shown(name) for name in tied]
     parts = [", ".join(sure)] if sure else []
     words = ", then ".join([*parts, f"undecided between {listed(tied, NAMED)}"] if tied else parts)
     unchangeable = [UNCHANGEABLE] if planner.certain() else []

@@ -16,11 +16,11 @@ from afa.engine.rules import COMPILED
 from afa.engine.state import condition, new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.model.orders import random_order
+from afa.model.rule_names import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 from afa.planner import TopKPlanner
 from afa.planner import rules as allocate
 from afa.planner.cluster import clusters
 from afa.planner.rules import RULES
-from afa.planner.rules.names import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 
 GAINS = (("wald_magnitude", None), ("cmi", None), ("f_target", "linearity"))
 SEVEN = {"entities": (2, 7), "features": (2, 5)}

@@ -21,6 +21,7 @@ from afa.model.study import load_study
 from afa.paper.baselines import Protocol, prompts_of
 from afa.paper.baselines.course import Source, recorded
 from afa.paper.baselines.stage import Setting, run_baselines
+from afa.paper.baselines.summary import summarise_baselines
 from afa.paper.config import Baselines, check_run_config, language_models
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +40,9 @@ def cohort_of(name: str, bundle: Bundle, folder: Path) -> Cohort:
     return build_cohort(settings, source, bundle.features, bundle.entities, aliases=aliases)
 
 
-def asked_of(name: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Baselines:
+def asked_of(name: str, monkeypatch: pytest.MonkeyPatch, table: str = "llm_baselines", **settings: Any) -> Baselines:
     monkeypatch.chdir(ROOT)
-    return language_models(check_run_config({"cohort": name, **settings}))
+    return language_models(check_run_config({"cohort": name, **settings}))[table]
 
 
 def replayed(name: str, bundle: Bundle, folder: Path, asked: Baselines) -> tuple[dict[str, Any], Source]:
@@ -81,6 +82,43 @@ def test_every_carried_answer_is_replayed_with_no_miss(
 
 
 @pytest.mark.parametrize(
+    ("name", "calls", "model", "planner", "along", "constant"),
+    [
+        ("gse109142", 420, [0.72, 0.90, 0.84, 0.78], [0.78, 0.78, 0.76, 0.92], [0.78, 0.78, 0.80, 0.92], 0.98),
+        ("demo", 210, [0.14, 0.32, 0.46, 0.42], [0.20, 0.16, 0.22, 0.26], [0.20, 0.20, 0.24, 0.26], 0.54),
+    ],
+)
+def test_a_model_that_chose_its_features_is_replayed_beside_the_planner_along_both_orders(
+    name: str,
+    calls: int,
+    model: list[float],
+    planner: list[float],
+    along: list[float],
+    constant: float,
+    recorded_bundle: Bundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables, source = replayed(name, recorded_bundle, tmp_path, asked_of(name, monkeypatch, "llm_choosing"))
+    assert len(list(source.store.entries())) == len(tables["calls"]) == calls
+    assert tables["faults"].empty
+    means = tables["readouts"].groupby(["evidence", "method", "t"])["p_at_k"].mean().astype(float)
+    for key, expected in (
+        (("mrf_llm", "mrf_llm"), model),
+        (("planner", "linearity"), planner),
+        (("mrf_llm", "linearity"), along),
+        (("fixed_top_k", "fixed_top_k"), [constant] * 4),
+    ):
+        np.testing.assert_allclose(means[key].to_numpy(), expected, atol=1e-9)
+    rows = summarise_baselines(tables, resamples=20, confidence=0.95, table="llm_choosing")
+    shares = rows[(rows["metric"] == "p_at_k") & (rows["target"] == "likelihood") & rows["variant"].isna()]
+    assert shares.loc[shares["method"] == "fixed_top_k", "value"].tolist() == pytest.approx([constant] * 4)
+    gaps = rows[(rows["metric"] == "gap") & (rows["target"] == "likelihood") & (rows["reference"] == "fixed_top_k")]
+    found = gaps.loc[gaps["method"] == "mrf_llm", "value"].tolist()
+    assert found == pytest.approx([share - constant for share in model])
+
+
+@pytest.mark.parametrize(
     "changed",
     [
         {"cohort": "gse117993"},
@@ -99,7 +137,7 @@ def test_the_carried_answers_are_left_out_where_the_run_would_ask_something_else
 ) -> None:
     assert asked_of("demo", monkeypatch).folder == Path("resources/baselines/demo")
     monkeypatch.chdir(ROOT)
-    assert language_models(check_run_config({"cohort": "demo", **changed})).folder is None
+    assert language_models(check_run_config({"cohort": "demo", **changed})) == {}
 
 
 def test_prices_and_a_record_or_a_live_model_of_ones_own_stand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bundle.faulty import change, check, only_fault
 
-from afa.model.bundle import validate_bundle
+from afa.model.bundle import load_bundle, save_bundle, validate_bundle
 
 
 def test_a_missing_column_is_a_fault(folder: Path) -> None:
@@ -258,3 +258,38 @@ def test_columns_without_a_name_are_told_by_their_places(folder: Path) -> None:
         "found 2 columns without a name, the columns 3, 4; expected one. Next step: name or remove them"
         in "\n".join(map(str, validate_bundle(folder)[0]))
     )
+
+
+SHOWN = 'name,display\nbleeding,"Bleeding, visible"\nMUC2,Mucin 2\n'
+
+
+def test_display_names_stay_with_copies_and_restrictions_and_change_no_model(folder: Path, tmp_path: Path) -> None:
+    digest = load_bundle(folder).digest
+    (folder / "display.csv").write_text(SHOWN)
+    bundle = load_bundle(folder)
+    assert bundle.digest == digest
+    names = ("bleeding", "not bleeding", "MUC2", "AQP8", "none")
+    assert [bundle.shown(name) for name in names] == [
+        "Bleeding, visible", "not Bleeding, visible", "Mucin 2", "AQP8", "none",
+    ]  # fmt: skip
+    assert bundle.restrict(["AQP8", "TFF3"]).display_names == {"bleeding": "Bleeding, visible"}
+    save_bundle(bundle, tmp_path / "copy")
+    assert (tmp_path / "copy/display.csv").read_text() == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("rows", "where", "found"),
+    [
+        ("MUC3,Mucin", "line 2, column name", "'MUC3'"),
+        ("MUC2,TFF3", "line 2, column display", "TFF3, the name of another"),
+        ("MUC2,A\nTFF3,A", "line 3, column display", "'A', as in line 2"),
+        ("MUC2,A\nMUC2,B", "line 3, column name", "'MUC2', as in line 2"),
+        ("MUC2,", "line 2, column display", "nothing"),
+    ],
+)
+def test_a_display_name_that_is_of_nothing_or_not_of_one_alone_is_a_fault(
+    folder: Path, rows: str, where: str, found: str
+) -> None:
+    (folder / "display.csv").write_text(f"name,display\n{rows}\n")
+    fault = only_fault(folder)
+    assert (fault.where, fault.found) == (f"{folder}/display.csv, {where}", found)

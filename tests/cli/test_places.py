@@ -225,4 +225,4 @@ def test_folders_are_removed_in_three_places_alone() -> None:
     """By `atomic_folder`, which looks at what is there; of a run's shards; and of kernels that are not as listed."""
     removing = re.compile(r"rmtree|rmdir|removedirs|shutil\.move|os\.rename")
     found = [str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if removing.search(path.read_text())]
-    assert sorted(found) == ["engine/compile.py", "files.py", "workflow.py"]
+    assert sorted(found) == ["engine/compile.py", "io/files.py", "paper/workflow.py"]

@@ -23,8 +23,8 @@ from afa.evaluate.simulate.walks import Setting, Way, budgets_of, rounds_until
 from afa.evaluate.simulation_page import write_simulation
 from afa.model.bundle import save_bundle
 from afa.model.orders import random_orders
+from afa.model.rule_names import COMPARED_BINARY
 from afa.planner import BinaryPlanner, TopKPlanner
-from afa.planner.rules.names import COMPARED_BINARY
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 

@@ -588,3 +588,22 @@ def test_an_extract_has_the_library_of_genes_alone(tmp_path: Path) -> None:
     again = read_expression(carried, cohort.expression, samples, {"G0"})
     pd.testing.assert_frame_equal(again.values, read.values, check_exact=True)
     assert again.library_size.tolist() == np.sum([values for _, values in genes], axis=0).tolist()
+
+
+def gct(version: str = "#1.2", names: Sequence[str] = GSM) -> str:
+    """A matrix as GenePattern and GTEx write it: two lines above the header, and a column of descriptions."""
+    rows_of = [f"{gene}\tthe 2nd, of {gene}\t" + "\t".join(map(str, values)) for gene, values in COUNTS.items()]
+    head = "\t".join(["Name", "Description", *names])
+    return "\n".join([version, f"{len(COUNTS)}\t{len(names)}", head, *rows_of]) + "\n"
+
+
+def test_a_gct_file_has_the_values_of_its_table(tmp_path: Path) -> None:
+    is_right(matrix(tmp_path, gct()))
+
+
+def test_a_gct_file_whose_samples_are_described_is_refused(tmp_path: Path) -> None:
+    assert "found GCT 1.3, in which rows that describe the samples" in refusal(matrix, tmp_path, gct("#1.3"))
+
+
+def test_two_numbers_below_another_comment_are_no_part_of_a_gct_file(tmp_path: Path) -> None:
+    assert "found 2 names over 5 fields" in refusal(matrix, tmp_path, gct("# Program: counts"))

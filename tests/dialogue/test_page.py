@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -243,6 +244,30 @@ def test_a_patient_by_mouse_is_the_same_session_as_its_requests_by_json_lines(se
         size(browser, width, 900)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         screenshot(browser, f"serve_{width}")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+@NEEDS_BROWSER
+def test_the_page_shows_display_names_which_break_between_words_alone_on_a_phone(serve, browser, tmp_path):
+    shutil.copytree(TINY, tmp_path / "named")
+    rows = "bleeding,Visible_bleeding_of_the_rectum_or_colon\nMUC2,Mucin 2\n"
+    (tmp_path / "named/display.csv").write_text(f"name,display\n{rows}")
+    _, address = serve(tmp_path / "named")
+    opened(browser, address)
+    size(browser, 390, 900)
+    assert text(browser, "asked") == "Mucin 2 (cost 0)"
+    step_by(browser, browser.find_element(By.CSS_SELECTOR, "#rows [data-value='-1']").click)
+    assert text(browser, "words").startswith("Visible_bleeding_of_the_rectum_or_colon (ahead by ")
+    assert browser.find_element(By.CSS_SELECTOR, "#values tbody th").text == "Mucin 2"
+    assert "Visible_bleeding_of_the_rectum_or_colon" in [
+        each.text.replace("\n", "") for each in browser.find_elements(By.CSS_SELECTOR, ".entity")
+    ]
+    for place in ("#words", ".entity"):
+        breaks = (
+            "return [...document.querySelector(arguments[0]).querySelectorAll('wbr')].map(w => w.previousSibling.data)"
+        )
+        assert [part[-1] for part in browser.execute_script(breaks, place)] == ["_"] * 6
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 

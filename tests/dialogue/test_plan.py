@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,19 @@ def test_a_number_beyond_what_the_dictionary_allows_is_refused(tmp_path: Path) -
         planner.observe("spo2", number=250)
     talk(planner, "spo2=88")
     assert planner.observed == {"spo2": -1}
+
+
+@pytest.mark.parametrize("unit", ["none", "None", "no unit", "-", ""])
+def test_a_unit_that_says_there_is_none_is_not_shown_behind_numbers(tmp_path: Path, unit: str) -> None:
+    folder = spo2_of(tmp_path)
+    table = folder / "features.csv"
+    table.write_text(table.read_text().replace(",%,", f",{unit},"))
+    assert afa("bundle", "stamp", folder).returncode == 0
+    planner = TopKPlanner(load_bundle(folder), k=1)
+    text = talk(planner, "spo2=250", "spo2=88", "history")
+    assert "found 250; expected 50 to 100" in text
+    assert "spo2: 88 is low" in text
+    assert "spo2     88 (low)" in text
 
 
 def spo2_of(folder: Path) -> Path:
@@ -392,3 +407,34 @@ def test_why_an_entity_names_each_findings_share() -> None:
     (row,) = [line for line in text.splitlines() if line.startswith("subcooling  9 K (high)")]
     assert row.split()[4].startswith("+")
     assert "entity 'nobody': found an unknown name" in text
+
+
+def shown_by_names(folder: Path) -> Path:
+    """A copy of the tiny bundle in which an entity and a feature have display names."""
+    shutil.copytree(ROOT / "tests/data/bundle_tiny", folder)
+    (folder / "display.csv").write_text("name,display\nbleeding,Visible bleeding\nMUC2,Mucin 2\n")
+    return folder
+
+
+def test_people_are_shown_display_names_and_may_type_them(tmp_path: Path) -> None:
+    bundle = load_bundle(shown_by_names(tmp_path / "b"))
+    planner = TopKPlanner(bundle, k=1, first=["MUC2"])
+    text = talk(planner, "mucin 2=low", "why Visible bleeding", "ranking")
+    assert planner.observed == {"MUC2": -1}
+    assert "Mucin 2 (MUC2)" in text
+    assert "\nVisible bleeding (ahead by " in text
+    assert "Visible bleeding: 1 measured" in text
+    assert " bleeding" not in re.sub("Visible bleeding", "", text)
+    asked = talk(BinaryPlanner(bundle, entity="bleeding"))
+    assert "is it Visible bleeding?" in asked
+    assert "Probabilities are of Visible bleeding and of not Visible bleeding." in asked
+
+
+def test_keys_of_json_stay_the_names_whatever_people_are_shown(tmp_path: Path) -> None:
+    planner = TopKPlanner(load_bundle(shown_by_names(tmp_path / "b")), k=1)
+    greeting, answer = map(
+        json.loads, converse(planner, [json.dumps({"do": "observe", "values": {"MUC2": -1}})], Keeper())
+    )
+    assert greeting["display_names"] == {"bleeding": "Visible bleeding", "MUC2": "Mucin 2"}
+    assert answer["answer"]["top_k"] == ["bleeding"]
+    assert answer["answer"]["words"].startswith("Visible bleeding (")

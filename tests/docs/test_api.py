@@ -10,8 +10,9 @@ import textwrap
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import pandas as pd
 import pytest
 from reference import PUBLIC, as_markdown, write_reference
 
@@ -119,6 +120,26 @@ def test_every_public_parameter_is_described() -> None:
         and not SAID_BY_ITS_TYPE.search(str(each.annotation))
     ]
     assert bare == []
+
+
+def test_every_public_annotation_names_something_that_is_there() -> None:
+    """Annotations of `pandas` resolve too, although planners do without it."""
+    unresolved = []
+    inherited = [
+        (f"{name}.{key}", getattr(value, "__func__", getattr(value, "fget", None) or value))
+        for name, found in public_objects()
+        if inspect.isclass(found)
+        for owner in found.__mro__
+        if owner.__module__.startswith("afa")
+        for key, value in members(owner)
+    ]
+    for name, found in [*public_objects(), *inherited]:
+        try:
+            get_type_hints(found)
+        except NameError as error:
+            unresolved.append(f"{name}: {error}")
+    assert unresolved == []
+    assert get_type_hints(afa.TopKPlanner.explain)["return"] is pd.DataFrame
 
 
 def test_every_public_signature_is_typed_in_full() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import ANAEMIA, PAGE, PLAN, ROOT, TABLE, Block, blocks, run_page, run_python, shell, write_files
+from pages import ANAEMIA, FEW_LABELS, PAGE, PLAN, ROOT, TABLE, Block, blocks, run_page, run_python, shell, write_files
 from snakemake.cli import get_argument_parser, parse_config
 
 
@@ -39,6 +39,12 @@ def test_every_file_command_and_example_of_the_page_on_tables_does_what_is_print
     write_files(tmp_path, TABLE)
     monkeypatch.chdir(tmp_path)
     run_page(TABLE, tmp_path)
+
+
+def test_every_file_command_and_example_of_the_page_on_few_labels_does_what_is_printed(tmp_path, monkeypatch):
+    write_files(tmp_path, FEW_LABELS)
+    monkeypatch.chdir(tmp_path)
+    run_page(FEW_LABELS, tmp_path)
 
 
 def test_a_number_that_the_page_has_wrong_is_noticed():

@@ -23,9 +23,9 @@ from afa.evaluate.long_tables import write_tables
 from afa.evaluate.simulate import runs_of, ways_of
 from afa.evaluate.simulate.walks import Setting
 from afa.evaluate.simulation_page import explore_simulation
+from afa.model.rule_names import WITHOUT_GAIN
 from afa.planner import TopKPlanner
 from afa.planner.rules import RULES
-from afa.planner.rules.names import WITHOUT_GAIN
 from afa.scores.copeland import copeland_wins, ranking
 
 ROOT = Path(__file__).parents[2]

@@ -19,6 +19,7 @@ from afa.evaluate.figures import (
     shared_legend,
 )
 from afa.evaluate.summary import summary_rows, write_summary
+from afa.model.rule_names import IN_THE_GRID
 from afa.paper.experiments import allocation_truth
 from afa.paper.experiments.allocation import run, summarise
 from afa.paper.experiments.settings import Allocation, Bootstrap, Inference
@@ -34,7 +35,6 @@ from afa.paper.report.tables import (
     verdict,
     with_interval,
 )
-from afa.planner.rules.names import IN_THE_GRID
 
 ROOT = Path(__file__).parents[2]
 PRINTED = pd.read_csv(ROOT / "resources" / "paper" / "tab_m2_alloc.csv")

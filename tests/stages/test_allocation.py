@@ -13,12 +13,12 @@ from afa.evaluate.inputs import labels_of
 from afa.evaluate.topk import clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.orders import random_order
+from afa.model.rule_names import WITHOUT_GAIN
 from afa.paper.experiments import allocation_truth
 from afa.paper.experiments.allocation.tables import GAINS, SCHEDULES, Cell, cells_of, follow_own_rule, run
 from afa.paper.experiments.settings import Allocation, Inference
 from afa.planner.rules import RULES
 from afa.planner.rules.check import rule_of
-from afa.planner.rules.names import WITHOUT_GAIN
 
 SOLVER = Solver()
 

@@ -19,6 +19,7 @@ from afa.evaluate.entrants import (
     Reading,
     Task,
     discounted,
+    labels_for,
     measured_first,
     plainly_coupled,
     read_entrant,
@@ -31,7 +32,7 @@ from afa.evaluate.field import import_field
 from afa.evaluate.long_tables import write_tables
 from afa.model.bundle.rates import explicit_models
 from afa.paper.experiments.league import Settings, follow_field, statistics
-from afa.paper.report.league import NOT_FETCHED, worth, write_league
+from afa.paper.report.league import BEST, NOT_FETCHED, ladder_at, passed, worth, write_league
 from afa.planner import BinaryPlanner, TopKPlanner
 
 FIELDS = Path(__file__).parents[2] / "resources" / "fields"
@@ -124,6 +125,55 @@ def test_the_worth_is_between_the_sizes_where_the_best_classifier_catches_up() -
     assert worth(table.assign(value=table["value"] - 0.2 * (table["model"] == "how often")), "auroc", 3) == "at most 10"
     assert worth(table[table["size"] == 10], "auroc", 3) == "more than 10"
     assert worth(table, "auroc", 5) == "not measured"
+
+
+def test_labels_alone_pass_where_the_best_of_their_models_first_does_better() -> None:
+    values = {
+        "how often": (0.8, 0.8, 0.8),
+        "bundle and labels": (0.8, 0.85, 0.9),
+        "labels alone": (0.6, 0.7, 0.8),
+        "logistic": (0.5, 0.81, 0.95),
+        "boosting": (0.5, 0.5, 0.5),
+        "naive_bayes": (0.5, 0.5, 0.5),
+    }
+    rows = [(model, size, x) for model, each in values.items() for size, x in zip((10, 20, 50), each, strict=True)]
+    table = pd.DataFrame(rows, columns=["model", "size", "value"]).assign(t=5, low=0.0, high=1.0)
+    rungs = ladder_at(table, 5)
+    assert rungs[BEST].tolist() == [0.5, 0.81, 0.95]
+    assert (passed(rungs, "how often"), passed(rungs, "bundle and labels")) == ("10 to 20", "20 to 50")
+    assert passed(ladder_at(table, 3), "how often") == "not measured"
+
+
+def test_the_ladder_is_the_mean_over_draws_and_its_differences_are_of_the_same_draws(tmp_path: Path) -> None:
+    field = read_entrant(made_up(tmp_path, "valves", holds="several"))
+    assert not isinstance(field, str)
+    tables = follow_field(field, SMALL.model_copy(update={"repeats": 3, "ladder_resamples": 20}))
+    keys = ["task", "model", "size", "t"]
+    drawn = tables["trained"][tables["trained"]["metric"] == "auroc"].groupby(keys)["value"].agg(["mean", "size"])
+    ladder = tables["ladder"].set_index(keys)
+    own = ladder.loc[drawn.index]
+    assert own["value"].to_numpy() == pytest.approx(drawn["mean"].to_numpy())
+    assert set(drawn["size"]) == {3}
+    assert ((own["low"] <= own["value"] + 1e-9) & (own["value"] <= own["high"] + 1e-9)).mean() > 0.9
+    by_model = tables["ladder"].pivot_table(index=["task", "size", "t"], columns="model", values="value")
+    difference = by_model["bundle and labels"] - by_model["how often"]
+    assert by_model["bundle and labels less how often"].to_numpy() == pytest.approx(difference.to_numpy())
+
+
+def test_labels_of_a_task_are_those_that_an_update_takes(tmp_path: Path) -> None:
+    valves, taps = (
+        read_entrant(made_up(tmp_path, name, holds=holds))
+        for name, holds in (("valves", "several"), ("taps", "one or none"))
+    )
+    assert not isinstance(valves, str)
+    assert not isinstance(taps, str)
+    one = labels_for(valves.bundle, Task("torn", ("torn", "not torn"), np.array([0, 1]), "torn"), np.array([0, 1]))
+    place = valves.bundle.index("torn")
+    assert one[:, place].tolist() == [1, 0]
+    assert np.isnan(np.delete(one, place, axis=1)).all()
+    which_ = next(task for task in taps.tasks if task.entity is None)
+    n = len(taps.bundle.entities)
+    assert labels_for(taps.bundle, which_, np.arange(n + 1)).tolist() == [*np.eye(n).tolist(), [0.0] * n]
 
 
 @pytest.mark.parametrize(("name", "entity"), [("pima", "diabetes"), ("kidney", "chronic_kidney_disease")])
@@ -270,6 +320,8 @@ def test_fields_that_nobody_coded_for_pass_and_a_table_that_is_not_there_is_show
     assert set(rows.index) == {("valves", "stuck"), ("valves", "torn"), ("taps", "which")}
     assert (rows["planner_all"] > 0.6).all()
     assert rows["planner_all"].tolist() == pytest.approx(rows["random_all"].tolist())
+    assert page.index("labelled patients") < page.index("features observed")  # the ladder comes first
+    assert "both, without couplings" in (tmp_path / "page" / "ladder.svg").read_text()
     curves = pd.read_csv(tmp_path / "page" / "curves.csv")
     gaps = curves[(curves["field"] == "valves")].groupby("model")["n"].unique()
     assert gaps["how often, of complete patients"].tolist() == [60 - len(range(0, 60, 7))]

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "your_own_bundle.md"
 ANAEMIA = ROOT / "docs" / "anaemia.md"
 PLAN = ROOT / "docs" / "plan.md"
+FEW_LABELS = ROOT / "docs" / "few_labels.md"
 TABLE = ROOT / "docs" / "your_own_table.md"
 BLOCK = re.compile(r"(?:^`(?P<file>[^`\n]+)`[^\n]*\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 

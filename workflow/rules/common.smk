@@ -52,7 +52,12 @@ from afa.paper.report.cells import caption_of, fill_caption
 from afa.paper.report.start import start_notes
 from afa.paper.sources import NOTED, note_sources, sources
 from afa.paper.experiments import left_out, stages
-from afa.paper.workflow import has_profile, join_the_living, remove_shards, workflow_folder
+from afa.paper.workflow import (
+    has_profile,
+    join_the_living,
+    remove_shards,
+    workflow_folder,
+)
 
 SOURCES = set()
 """Files of the project that rules name as inputs."""
@@ -223,7 +228,9 @@ def command_digest(command, beside=""):
 def stage_digest(name, function):
     """`code_of` one job of a stage: its `run` or its `summarise`, and the command that calls it."""
     command = {"run": "stage", "summarise": "summarise"}[function]
-    return code_of(f"afa.cli.stage:{command}", f"afa.paper.experiments.{name}:{function}")
+    return code_of(
+        f"afa.cli.stage:{command}", f"afa.paper.experiments.{name}:{function}"
+    )
 
 
 def template_digest(pattern):
@@ -337,6 +344,7 @@ BEFORE = {
     "cohort": ["bundle", "geo", "source"],
     "by_cohort": ["bundle", "geo", "source"],
     "llm_baselines": ["cohort"],
+    "llm_choosing": ["cohort"],
 }
 
 

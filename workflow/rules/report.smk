@@ -3,7 +3,7 @@ from afa.paper.report.paper_tables import TABLES as PRINTED_TABLES
 from afa.paper.report.publish import DICTIONARY
 
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
-SUMMARISED += BASELINE_STAGES
+SUMMARISED += BASELINES
 
 
 rule summary:
@@ -117,6 +117,13 @@ for name, stage in STAGES.items():
         rows = [] if stage.summary is None else [f"curves/{name}.parquet"]
         NOTEBOOKS[name] = (*stage.figure, [*rows, f"tables/{name}"])
 
+if "llm_choosing" in BASELINES:
+    NOTEBOOKS["choosing"] = (
+        "Top-k identification",
+        "a language model that chooses its own features",
+        ["curves/llm_choosing.parquet"],
+    )
+
 # Figures whose tables this run does not have are left out, and the report says why.
 for name, (_, _, reads) in dict(NOTEBOOKS).items():
     lacking = [Path(part).stem for part in reads if Path(part).stem in LEFT_OUT]
@@ -186,7 +193,7 @@ rule published:
         cohort=FILES["cohort"],
         paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
-        stages=[file for name in [*STAGES, *BASELINE_STAGES] for file in FILES[name]],
+        stages=[file for name in [*STAGES, *BASELINES] for file in FILES[name]],
     output:
         tables=FILES["published"],
     log:
@@ -211,7 +218,9 @@ rule published:
         contents=contents(PAPER_TABLES),
         code=command_digest(
             "report:publish_tables",
-            sha256_of(PACKAGE / "paper" / "experiments" / "columns.csv")[:DIGEST_LENGTH],
+            sha256_of(PACKAGE / "paper" / "experiments" / "columns.csv")[
+                :DIGEST_LENGTH
+            ],
         ),
     shell:
         "afa publish {input.summary} --cohort {params.cohort} {params.paper} {params.stages}"
@@ -379,8 +388,8 @@ if GAPS:
     KEPT = [*FILES["league"], f"{RUN}/report.html"]
 else:
     KEPT = [
-        *files_behind(*STAGES, *MEASURED_BY, *BASELINE_STAGES),
-        *expand(f"{RUN}/curves/{{stage}}.parquet", stage=BASELINE_STAGES),
+        *files_behind(*STAGES, *MEASURED_BY, *BASELINES),
+        *expand(f"{RUN}/curves/{{stage}}.parquet", stage=list(BASELINES)),
         f"{RUN}/summary.csv",
         *REPORTED,
         *(

@@ -6,7 +6,9 @@
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
 for name, stage in STAGES.items():
     summary = stage.summary or ()
-    shown_by = [] if stage.summary is None else [f"afa.paper.experiments.{name}:summarise"]
+    shown_by = (
+        [] if stage.summary is None else [f"afa.paper.experiments.{name}:summarise"]
+    )
 
     if is_split(name) and name != "allocation":
 
@@ -119,7 +121,11 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 settings=settings_of([*stage.settings, *summary]),
                 contents=contents(sources_of(stage)),
-                code=code_of("afa.cli.stage:stage", f"afa.paper.experiments.{name}:run", *shown_by),
+                code=code_of(
+                    "afa.cli.stage:stage",
+                    f"afa.paper.experiments.{name}:run",
+                    *shown_by,
+                ),
                 folder=folder_of_output("tables"),
                 rows=rows_option,
             shell:

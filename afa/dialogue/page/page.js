@@ -20,8 +20,11 @@ function make(tag, content, properties = {}) {
   return element;
 }
 
-// A name that may break after each underscore.
+// A name, or a sentence with names, that may break after each underscore.
 const named = (name) => name.split(/(?<=_)/).flatMap((part, i) => (i ? [make("wbr", []), part] : [part]));
+
+// What people are shown for an entity or a feature.
+const shown = (name) => greeting.display_names[name] || name;
 
 function tell(words) {
   at("message").textContent = words || "";
@@ -142,14 +145,14 @@ function row(feature) {
     const then = outcomes.find((one) => one.value === value);
     const words = then ? `then ${then.words}` : null;
     const has = state.patient[feature] === value ? " (this case)" : "";
-    const button = make("button", [make("strong", `${meaning(feature, value)}${has}`), words && make("small", words)], { type: "button" });
+    const button = make("button", [make("strong", `${meaning(feature, value)}${has}`), words && make("small", named(words))], { type: "button" });
     button.dataset.value = value;
     button.setAttribute("aria-pressed", String(chosen[feature] === value));
     button.addEventListener("click", () => choose(feature, value));
     return button;
   });
   parts.push(make("div", buttons, { className: "choice" }));
-  return make("fieldset", [make("legend", several ? named(feature) : ""), ...parts]);
+  return make("fieldset", [make("legend", several ? named(shown(feature)) : ""), ...parts]);
 }
 
 function rows() {
@@ -167,22 +170,22 @@ function show(now) {
   at("question").textContent = greeting.question + (state.named ? ` Patient ${state.named}.` : "");
   const item = state.suggestion, answer = state.answer, view = state.view;
   at("next-label").textContent = item ? "Measure next" : "Done";
-  at("asked").replaceChildren(...(item ? [...named(item.name), view.priced ? ` (cost ${item.cost})` : ""] : [answer.words]));
+  at("asked").replaceChildren(...(item ? [...named(shown(item.name)), view.priced ? ` (cost ${item.cost})` : ""] : named(answer.words)));
   const scale = item && greeting.scales[item.features[0]];
   at("definition").textContent = (item && item.features.length === 1 && scale && scale.definition) || "";
-  at("reason").textContent = item ? item.reason : state.stopped;
+  at("reason").replaceChildren(...named((item ? item.reason : state.stopped) || ""));
   at("skip").disabled = !item;
   at("undo").disabled = !view.history.length;
   rows();
   at("others").replaceChildren();
-  if (view.runners_up.length) at("others").append("Next best: ", view.runners_up.join(", "), ".");
-  at("words").textContent = answer.words;
+  if (view.runners_up.length) at("others").append("Next best: ", ...named(view.runners_up.map(shown).join(", ")), ".");
+  at("words").replaceChildren(...named(answer.words));
   at("spent").textContent = `${state.observed} measured${view.priced ? `, spent ${state.spent}` : ""}`;
   bars(view, answer);
   values(view);
   at("kept").textContent = state.kept ? `Kept in ${state.kept} after every step.` : "";
   at("keep").hidden = Boolean(state.kept);
-  at("features").replaceChildren(...view.open.map((name) => make("option", [], { value: name })));
+  at("features").replaceChildren(...view.open.map((name) => make("option", [], { value: name, label: shown(name) })));
   if (asking) why(asking);
   else at("why").hidden = true;
   document.body.dataset.step = state.step;
@@ -197,7 +200,7 @@ function bars(view, answer) {
   const lines = view.order.map(({ entity, number, bar }) => {
     let line = known.get(entity);
     if (!line) {
-      const button = make("button", named(entity), { type: "button", className: "entity", title: "why" });
+      const button = make("button", named(shown(entity)), { type: "button", className: "entity", title: "why" });
       button.addEventListener("click", () => why(entity));
       line = make("tr", [make("th", button, { scope: "row" }), make("td", make("span", [], { className: "bar" })), make("td", "")]);
     }
@@ -223,9 +226,9 @@ async function why(entity) {
   }
   if (!found.ok || asking !== entity) return;
   const of = found.ordered_by === "probability" ? "log-odds" : "score";
-  at("why-title").textContent = `Why ${entity}`;
+  at("why-title").replaceChildren("Why ", ...named(shown(entity)));
   at("why-of").textContent = found.findings.length
-    ? `What each finding adds to its ${of}, in nats: to the right for it, to the left against it.`
+    ? `How much lower its ${of} would be without each finding, in nats: to the right for it, to the left against it. They need not add up.`
     : "Nothing has been measured yet.";
   const most = Math.max(1e-12, ...found.findings.map((one) => Math.abs(one.share)));
   const lines = found.findings.map(({ feature, share }) => {
@@ -233,7 +236,7 @@ async function why(entity) {
     bar.style.width = `${(50 * Math.abs(share)) / most}%`;
     const said = make("small", state.view.said[feature]);
     const signed = `${share < 0 ? "−" : "+"}${Math.abs(share).toFixed(2)}`;
-    return make("tr", [make("th", [...named(feature), " ", said], { scope: "row" }), make("td", bar, { className: "both" }), make("td", signed)]);
+    return make("tr", [make("th", [...named(shown(feature)), " ", said], { scope: "row" }), make("td", bar, { className: "both" }), make("td", signed)]);
   });
   at("shares").tBodies[0].replaceChildren(...lines);
 }
@@ -245,9 +248,9 @@ function values(view) {
     const control = hasRange(feature) ? rewriting(feature) : choosing(feature, value);
     control.setAttribute("aria-label", `correct ${feature}`);
     const said = make("span", view.said[feature], { className: hasRange(feature) ? "said" : "said printed" });
-    return make("tr", [make("th", named(feature), { scope: "row" }), make("td", [said, control]), make("td", reasons[feature])]);
+    return make("tr", [make("th", named(shown(feature)), { scope: "row" }), make("td", [said, control]), make("td", reasons[feature])]);
   });
-  for (const feature of view.skipped) lines.push(make("tr", [make("th", named(feature), { scope: "row" }), make("td", "skipped"), make("td", "cannot be measured")]));
+  for (const feature of view.skipped) lines.push(make("tr", [make("th", named(shown(feature)), { scope: "row" }), make("td", "skipped"), make("td", "cannot be measured")]));
   at("values").tBodies[0].replaceChildren(...lines);
   at("values").hidden = !lines.length;
   at("nothing").hidden = Boolean(lines.length);

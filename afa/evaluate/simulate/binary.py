@@ -39,9 +39,9 @@ from afa.evaluate.simulate.walks import (
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.model.orders import random_orders
+from afa.model.rule_names import COMPARED_BINARY
 from afa.planner import BinaryPlanner
 from afa.planner.options import INFORMATION
-from afa.planner.rules.names import COMPARED_BINARY
 
 DECIDES = "two_elbo"
 """The score whose calibrated sign is the decision; others are only what the gain `f_target` is of."""

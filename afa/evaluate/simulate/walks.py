@@ -30,11 +30,11 @@ from afa.model.bundle import Bundle
 from afa.model.closure import Closure
 from afa.model.mrf import Floats
 from afa.model.orders import random_orders
+from afa.model.rule_names import WITHOUT_GAIN
 from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import measurements_of
 from afa.planner.options import BACKGROUND, FRONTIER
 from afa.planner.rules.check import rule_of
-from afa.planner.rules.names import WITHOUT_GAIN
 
 AnyPlanner = TypeVar("AnyPlanner", bound=Planner)
 

@@ -1,12 +1,15 @@
 """The bundle format: a folder with `bundle.yaml` and a few CSV files.
 
     bundle.yaml    name, version; optional: entities, features, value_domain, provenance, licence, digests
-    unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without][,confidence]
-                   [,evidence]            (a row with probabilities may leave its potential empty)
+    unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without]
+                   [,n_with,n_without][,confidence][,evidence]
+                   (a row with probabilities may leave its potential empty; n_with and n_without are the labelled
+                   patients behind the probabilities)
     pairwise.csv   entity,feature_a,feature_b,potential[,scope][,confidence][,evidence]
     priors.csv     entity,probability     (or entity,log_odds; optional; `afa.model.bundle.priors`)
     costs.csv      feature,cost           (optional; a cost for every feature, or for the measurement it comes from)
     aliases.csv    feature,alias          (optional; several rows a feature are allowed)
+    display.csv    name,display           (optional; what people are shown for an entity or a feature)
     features.csv   feature,kind,unit,low,high,values,missing,p_low,p_high,definition (optional; all features)
     groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
 
@@ -43,13 +46,16 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "priors.csv": ("entity",),
     "costs.csv": ("feature", "cost"),
     "aliases.csv": ("feature", "alias"),
+    "display.csv": ("name", "display"),
     "features.csv": FEATURE_COLUMNS[:2],
     "groups.csv": ("feature",),
 }
 ANNOTATIONS = ("confidence", "evidence")
 SHARES = ("p_low_with", "p_high_with", "p_low_without", "p_high_without")
+COUNTS = ("n_with", "n_without")
+"""Labelled patients behind the probabilities with and without the entity, in a bundle that `afa update` made."""
 OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "unary.csv": (*SHARES, *ANNOTATIONS),
+    "unary.csv": (*SHARES, *COUNTS, *ANNOTATIONS),
     "pairwise.csv": ("scope", *ANNOTATIONS),
     "priors.csv": PRIORS,
     "features.csv": FEATURE_COLUMNS[2:],
@@ -203,8 +209,24 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
         table.wrong(bare, f"p_high_{state}", f"the probabilities {state} it", step, found)
     rows = np.flatnonzero(states)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
-    directed = ~table.empty("potential")[order]
-    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed)
+    directed, patients = ~table.empty("potential")[order], _patients(table, states)
+    kept = None if patients is None else patients[order]
+    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed, kept)
+
+
+def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    """(n_rows, 2) `COUNTS` as whole numbers, 0 where a cell is empty; None where all are.
+
+    states : (n_rows,) whether a row states probabilities; a count in another row is a fault.
+    """
+    counts = np.column_stack([number_column(table, name, low=0.0, high=1e9, empty=np.nan) for name in COUNTS])
+    for name, column in zip(COUNTS, counts.T, strict=True):
+        broken = np.isfinite(column) & (column % 1 != 0)
+        table.wrong(broken, name, "a whole number of patients", "correct the number")
+        alone = np.isfinite(column) & ~states
+        step = "add the probabilities that the patients are behind, or empty it"
+        table.wrong(alone, name, "nothing in a row without probabilities", step)
+    return None if np.isnan(counts).all() else np.nan_to_num(counts).astype(np.int64)
 
 
 def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:
@@ -240,6 +262,23 @@ def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
     for index, alias in zip(feature[feature >= 0], itertools.compress(names, feature >= 0), strict=True):
         aliases[features[index]] = (*aliases.get(features[index], ()), alias)
     return aliases
+
+
+def display_rows(table: CsvTable, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
+    """What people are shown for entities and features, by name; no two of them are shown alike."""
+    names = list(dict.fromkeys([*entities, *features]))
+    named = name_column(table, "name", {name: place for place, name in enumerate(names)}, "among entities and features")
+    table.once(named, "each name once", "name")
+    name_column(table, "display")
+    shown = table.columns["display"]
+    taken = [row for row, text in enumerate(shown) if text in names and text != table.columns["name"][row]]
+    step = "choose another text, or remove the row"
+    table.wrong(
+        taken, "display", "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another"
+    )
+    place = {text: number for number, text in enumerate(dict.fromkeys(shown)) if text}
+    table.once([place.get(text, -1) for text in shown], "each text once", "display")
+    return {names[at]: text for at, text in zip(named, shown, strict=True) if at >= 0 and text}
 
 
 def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:

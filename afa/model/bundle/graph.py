@@ -72,6 +72,7 @@ def _attributes(bundle: Bundle) -> dict[str, str]:
         "entities": bundle.entities,
         "priors": {name: x for name, x in zip(bundle.entities, bundle.log_odds.tolist(), strict=True) if x},
         "aliases": dict(bundle.aliases),
+        "display_names": dict(bundle.display_names),
         "provenance": dict(bundle.provenance),
     }
     # A date of YAML is the only thing a provenance can hold that JSON cannot; as text it says the same.
@@ -94,6 +95,7 @@ class _Stated(BaseModel):
     entities: Annotated[list[str], BeforeValidator(_from_json)] = []
     priors: Annotated[dict[str, Any], BeforeValidator(_from_json)] = {}
     aliases: Annotated[dict[str, list[str]], BeforeValidator(_from_json)] = {}
+    display_names: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     provenance: Annotated[dict[str, Any], BeforeValidator(_from_json)] = {}
 
 
@@ -149,6 +151,7 @@ def from_networkx(
         "priors.csv": list(signed(stated.priors).items()),
         "costs.csv": [(node, cost) for node, cost in graph.nodes(data=COST) if cost is not None],
         "aliases.csv": [(feature, alias) for feature, aliases in stated.aliases.items() for alias in aliases],
+        "display.csv": list(stated.display_names.items()),
     }
     return bundle_of_rows(where, header, rows)
 

@@ -19,12 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from afa.errors import BundleError, Fault
 from afa.io.csvfile import suggestion
+from afa.io.later import Later
 from afa.model.bundle.format import Potentials
 from afa.model.bundle.rates import CONDITION, FLOOR, SHARED, Holds, Rates, bundle_models, exclusive_log_odds
 from afa.model.mrf import PairwiseMRF
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
+else:
+    pd = Later("pandas")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +71,9 @@ class Bundle:
     """N entities with pairwise potentials on a shared space of M features; all arrays are read-only.
 
     Two bundles hold the same model exactly when their `digest` is equal. `load_bundle` makes one of a folder, and
-    checks it; `packed` has the couplings of all entities, `aliases` other names of a feature; `name`, `version`,
-    `provenance` and `licence` are what bundle.yaml says.
+    checks it; `packed` has the couplings of all entities, `aliases` other names of a feature, `display_names` what
+    people are shown for an entity or a feature; `name`, `version`, `provenance` and `licence` are what bundle.yaml
+    says.
 
     >>> from afa.model.bundle import load_bundle
     >>> bundle = load_bundle("tests/data/bundle_tiny")
@@ -91,6 +95,7 @@ class Bundle:
     costs: NDArray[np.float64] | None = None
     """(M,), non-negative; None where all features cost the same."""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    display_names: Mapping[str, str] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str | None = None
     rates: Rates | None = None
@@ -112,8 +117,6 @@ class Bundle:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the unary potentials, entities down and features across."""
-        import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
-
         table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
         heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
         return heading + table.to_html(max_rows=20, max_cols=20, float_format="{:g}".format)
@@ -262,6 +265,17 @@ class Bundle:
         row, column, _ = self.packed.of(v)
         return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
+    def patients_behind(self, entity: str) -> NDArray[np.int64]:
+        """Return the labelled patients behind the probabilities of an entity, (M, 2): with it and without it.
+
+        All are 0 unless `afa.update` made the bundle.
+        """
+        counts = np.zeros((len(self.features), 2), dtype=np.int64)
+        if self.rates is not None and self.rates.stated.patients is not None:
+            own = self.rates.stated.entity == self.index(entity)
+            counts[self.rates.stated.feature[own]] = self.rates.stated.patients[own]
+        return counts
+
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
         """The couplings of an entity that are in both classes, and those of its class alone, as `couplings`.
 
@@ -281,6 +295,13 @@ class Bundle:
         used[row] = True
         used[column] = True
         return np.flatnonzero(used)
+
+    def shown(self, name: str) -> str:
+        """Return what people are shown for an entity or a feature: its name, unless display.csv says otherwise."""
+        other = name.removeprefix("not ")
+        if name not in self.display_names and name != other and other not in self.features:
+            return f"not {self.display_names.get(other, other)}"
+        return self.display_names.get(name, name)
 
     def restrict(self, features: Sequence[str]) -> Bundle:
         """The bundle on these features alone, in this order; potentials on others are dropped.
@@ -325,6 +346,7 @@ class Bundle:
             shares=None if self.shares is None else self.shares[rows],
             costs=None if self.costs is None else self.costs[columns],
             aliases={name: others for name, others in self.aliases.items() if name in set(features)},
+            display_names={name: text for name, text in self.display_names.items() if name in {*entities, *features}},
             provenance={**self.provenance, "restricted_from": self.digest},
             rates=None if self.rates is None else self.rates.renumbered(numbers[0], numbers[1]),
         )

@@ -120,11 +120,11 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
     if entity is not None:
         chance = float(expit(bundle.log_odds[bundle.index(entity)]))
         by = ", as priors.csv says" if bundle.priors.any() else "; priors.csv can say otherwise"
-        return f"Before any measurement {entity} has probability {chance:.3g}{by}."
+        return f"Before any measurement {bundle.shown(entity)} has probability {chance:.3g}{by}."
     each, n = starting(bundle, holds), len(bundle.entities)
     if bundle.priors.any():
         order = np.argsort(-each, kind="stable")
-        named = few(f"{bundle.entities[v]} {each[v]:.3g}" for v in order)
+        named = few(f"{bundle.shown(bundle.entities[v])} {each[v]:.3g}" for v in order)
         return f"Before any measurement, by priors.csv: {named}."
     holds = holds or bundle.holds
     if holds == "several":

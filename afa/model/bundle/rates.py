@@ -89,6 +89,7 @@ class Stated:
 
     entity, feature : (n,) indices. with_entity, without : (n, 3) as stated, NaN throughout where a row does not say.
     directed : (n,) bool, whether the row has a potential of its own too.
+    patients : (n, 2) int64, labelled patients behind `with_entity` and `without`; None where no bundle was updated.
     """
 
     entity: Indices
@@ -96,6 +97,7 @@ class Stated:
     with_entity: Floats
     without: Floats
     directed: npt.NDArray[np.bool_]
+    patients: Indices | None = None
 
     def __len__(self) -> int:
         return len(self.entity)
@@ -232,7 +234,12 @@ class Rates:
             n_features=len(kept),
             table=None if self.table is None else self.table.chosen([self.table.names[j] for j in kept]),
             stated=Stated(
-                entity[rows], feature[rows], stated.with_entity[rows], stated.without[rows], stated.directed[rows]
+                entity[rows],
+                feature[rows],
+                stated.with_entity[rows],
+                stated.without[rows],
+                stated.directed[rows],
+                None if stated.patients is None else stated.patients[rows],
             ),
             measurements=tuple(group for group in groups[0] if group[1]),
             exclusive=tuple(group for group in groups[1] if len(group[1]) > 1),

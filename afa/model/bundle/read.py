@@ -30,6 +30,7 @@ from afa.model.bundle.format import (
     Potentials,
     alias_rows,
     cost_rows,
+    display_rows,
     feature_rows,
     group_faults,
     group_rows,
@@ -214,7 +215,10 @@ def assembled(
     items = feature_index | {name: len(features) + i for i, (name, _) in enumerate(groups[0])}
     item = name_column(rows["costs.csv"], "feature", items, features_from)
     costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
-    aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features)
+    aliases, display_names = (
+        alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features),
+        display_rows(rows["display.csv"], entities, features),
+    )
     table, table_faults = None, list[Fault]()
     if "features.csv" in tables:
         columns("features.csv", "feature")
@@ -264,6 +268,7 @@ def assembled(
         shares=shares,
         costs=costs if "costs.csv" in tables else None,
         aliases=aliases,
+        display_names=display_names,
         provenance=header.provenance,
         licence=header.licence,
         rates=rates if {"encoding", "probability_floor", "holds"} & header.model_fields_set or any(beside) else None,

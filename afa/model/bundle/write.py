@@ -21,6 +21,7 @@ from afa.io.files import atomic_folder, write_text
 from afa.io.yamlfile import read_mapping
 from afa.model.bundle.format import (
     ANNOTATIONS,
+    COUNTS,
     HEADER,
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
@@ -49,6 +50,7 @@ def write_bundle(
     probabilities: Mapping[str, float] | None = None,
     costs: Mapping[str, float] | None = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
+    display_names: Mapping[str, str] | None = None,
     provenance: Mapping[str, Any] | None = None,
     licence: str | None = None,
     table: Features | None = None,
@@ -67,9 +69,10 @@ def write_bundle(
     Parameters
     ----------
     unary, pairwise : tables with the columns of their files. Only the names and the potential are required; columns of
-        probabilities and of the scope are written if a row has a value there.
+        probabilities, of labelled patients and of the scope are written if a row has a value there.
     priors : log-odds by entity. probabilities : probabilities by entity, given instead of `priors`.
     costs : by feature or measurement. aliases : other names, by feature.
+    display_names : what people are shown, by entity or feature.
     table : the content of features.csv. groups : a table with the columns of groups.csv.
     name, version, licence : texts of bundle.yaml. provenance : a mapping for bundle.yaml, with any keys.
     encoding : `ranges`, `controls` or `cohort`. probability_floor : the least probability, above 0.
@@ -77,7 +80,7 @@ def write_bundle(
 
     """
     tables = {
-        "unary.csv": _potential_rows(unary, entities, features, ["feature"], SHARES),
+        "unary.csv": _potential_rows(unary, entities, features, ["feature"], (*SHARES, *COUNTS)),
         "pairwise.csv": _potential_rows(pairwise, entities, features, ["feature_a", "feature_b"], ["scope"]),
     }
     for columns, values, order in (
@@ -91,6 +94,9 @@ def write_bundle(
     if aliases:
         rows = [(key, alias) for key in _in_order(aliases, features) for alias in aliases[key]]
         tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
+    if display_names:
+        rows = [(key, display_names[key]) for key in _in_order(display_names, [*entities, *features])]
+        tables["display.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["display.csv"]))
     if table is not None:
         tables["features.csv"] = _texts(table.to_frame(), features)
     if groups is not None and len(groups):
@@ -123,6 +129,9 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
     for name, side, part in zip(SHARES, (0, 2, 0, 2), (stated.with_entity,) * 2 + (stated.without,) * 2, strict=True):
         unary[name] = np.nan
         unary.loc[rows, name] = part[:, side]
+    if stated.patients is not None:
+        for name, counts in zip(COUNTS, stated.patients.T, strict=True):
+            unary[name] = pd.Series(counts, index=rows).reindex(unary.index)
     pairwise = pd.DataFrame(
         {
             "entity": names[bundle.packed.owner],
@@ -159,6 +168,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
         probabilities=None if bundle.shares is None else by_entity(bundle.shares),
         costs=None if bundle.costs is None else dict(zip(bundle.features, bundle.costs, strict=True)),
         aliases=bundle.aliases,
+        display_names=bundle.display_names,
         provenance=bundle.provenance,
         licence=bundle.licence,
         **beside,
@@ -262,8 +272,11 @@ def bundle_from_frame(
     """Return a bundle made of tables in memory, checked as the files of a folder are.
 
     unary : entities down and features across, with potentials (missing is 0); or rows of `entity`, `feature` and
-        `potential`, as in unary.csv. pairwise : rows as in pairwise.csv. costs : by feature, every one. priors,
-        probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
+        `potential`, as in unary.csv.
+    pairwise : rows as in pairwise.csv.
+    name, version : of the new bundle, as in bundle.yaml.
+    costs : by feature, every one.
+    priors, probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
         measured.
 
     Raises

@@ -34,6 +34,8 @@ CHECKPOINTS, TRAJECTORY = "checkpoints", "trajectory"
 """Asked at some rounds alone, along an order of ours; or each turn, with the earlier turns listed."""
 PLANNER = "planner"
 CONTROL = "control"
+CONSTANT = "fixed_top_k"
+"""The same k entities for every patient: those that are most often among the k best at full observation."""
 
 
 @dataclass(frozen=True)

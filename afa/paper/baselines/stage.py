@@ -27,7 +27,7 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.closure import closed_bundle
 from afa.model.orders import random_orders
-from afa.paper.baselines import BINARY, PLANNER, TOP_K, Abstracts, Briefing, Protocol, Trial, briefings
+from afa.paper.baselines import BINARY, CONSTANT, PLANNER, TOP_K, Abstracts, Briefing, Protocol, Trial, briefings
 from afa.paper.baselines.course import Course, Source, follow_all
 from afa.paper.experiments.binary import targets_of
 from afa.planner import ALL_DUELS_UP_TO
@@ -103,6 +103,12 @@ class TopK:
         places = np.take_along_axis(paths.place, seen[:, :, None, None], axis=1)
         return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
+    def constant(self, rounds: int) -> Mapping[str, NDArray[np.float64]]:
+        """The precisions of the best constant answer for these patients, in hindsight, at so many rounds."""
+        wanted = self._targets.sure + self._targets.tied * 0.5
+        place = np.argsort(np.argsort(-wanted.sum(axis=0), kind="stable"), kind="stable")
+        return self.precisions(np.broadcast_to(place, (len(wanted), rounds, len(place))).astype(np.int16))
+
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
         """`p_at_k` and `clinical_p_at_k` of rankings (P, T, N), patient by patient; NaN without a positive label."""
         made = self._targets.precisions(place, self._threads)
@@ -165,6 +171,11 @@ class Setting:
 def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
     """What models and planner say at the rounds read out."""
     parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
+    top_k = setting.tasks.get("")
+    if isinstance(top_k, TopK) and not setting.protocol.at_checkpoints:
+        same: dict[str, Any] = {"method": CONSTANT, "task": TOP_K, "evidence": CONSTANT, "entity": "", "decided": True}
+        keys = rows_of(patient=setting.patients, t=setting.rounds)
+        parts.append(keys.assign(**same, **top_k.constant(len(setting.rounds))))
     done = {(PLANNER, entity) for entity in setting.tasks}
     for (method, _, entity), group in groupby(courses, lambda course: course.trial.key[:3]):
         own = list(group)

@@ -11,7 +11,7 @@ from afa.elicit.budget import NO_PRICES, Prices
 from afa.errors import ElicitationError, Fault
 from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.summary import count_rows, summary_rows
-from afa.paper.baselines import BINARY, KNOWLEDGE, PLANNER, TASKS, TOP_K
+from afa.paper.baselines import BINARY, CONSTANT, KNOWLEDGE, PLANNER, TASKS, TOP_K
 from afa.paper.baselines.course import STANDS
 from afa.paper.baselines.stage import BINARY_RULE, GAIN
 from afa.paper.experiments.binary import truth_of
@@ -64,16 +64,22 @@ DEFAULT_SCORE = {BINARY: "two_elbo", TOP_K: "linearity"}
 
 
 def summarise_baselines(
-    tables: Mapping[str, pd.DataFrame], *, resamples: int, confidence: float, prices: Prices = NO_PRICES
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    resamples: int,
+    confidence: float,
+    prices: Prices = NO_PRICES,
+    table: str = "llm_baselines",
 ) -> pd.DataFrame:
-    """Summary rows `llm_baselines` of the tables of `afa.paper.baselines.stage.run_baselines`, all patients together.
+    """Summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`, all patients together.
 
     By target and t, of each model and of every score of the planner along its own order: `accuracy` and
     `balanced_accuracy` of the binary task, `p_at_k` of the top k; a decision that is missing is wrong. `gap`: the model
-    less the score in `reference`. Variant `same_order`, by task: the scores along the order that the model in
-    `reference` observed, and `gap` along it. The task is the stratum too of `rate`, quantity `missing`: turns without a
-    decision; of `count`: turns, how they ended, faults by kind, calls and tokens, the planner's beside; and of `cost`,
-    where there are prices, with the currency in `quantity`. Once: `majority` and `prevalence`, and targets left out.
+    less the score in `reference`. Where models choose, `p_at_k` of the best constant answer too. Variant `same_order`,
+    by task: the scores along the order that the model in `reference` observed, and `gap` along it. The task is the
+    stratum too of `rate`, quantity `missing`: turns without a decision; of `count`: turns, how they ended, faults by
+    kind, calls and tokens, the planner's beside; and of `cost`, where there are prices, with the currency in
+    `quantity`. Once: `majority` and `prevalence`, and targets left out.
 
     Raises
     ------
@@ -93,7 +99,7 @@ def summarise_baselines(
         *_ends(tables["turns"], tables["faults"]),
         *_usage(tables["calls"], prices),
     ]
-    return summary_rows("llm_baselines", pd.concat(rows, ignore_index=True))
+    return summary_rows(table, pd.concat(rows, ignore_index=True))
 
 
 def refuse_scripted(calls: pd.DataFrame) -> None:
@@ -117,11 +123,15 @@ def _shares(
             continue
         if cut.evidence == PLANNER:
             yield shares.assign(method=cut.method, **_own_order(cut.task, rules))
+        if cut.method == CONSTANT:
+            yield shares.assign(method=CONSTANT)
         for (task, model), evidence in observed.items():
             if task != cut.task:
                 continue
             mine = credit[cut._replace(method=model, evidence=evidence)]
             gap = resampled.gap(mine, parts).assign(t=rounds, metric="gap", target=cut.target, method=model)
+            if cut.method == CONSTANT:
+                yield gap.assign(reference=CONSTANT)
             if cut.evidence == PLANNER and cut.metric != BALANCED:
                 yield gap.assign(reference=cut.method, **_own_order(task, rules))
             if cut.evidence == evidence:

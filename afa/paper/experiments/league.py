@@ -18,18 +18,48 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import log_softmax
 
-from afa.evaluate.accuracy import accuracies, bins_of, ranking
+from afa.evaluate.accuracy import bins_of
 from afa.evaluate.classifiers import METHODS, one_thread
-from afa.evaluate.entrants import HEADLINE, RULES, STATED, Entrant, Reading, Task, facts, readings, trained
+from afa.evaluate.entrants import (
+    HEADLINE,
+    RULES,
+    STATED,
+    UNCOUPLED,
+    Entrant,
+    Reading,
+    Task,
+    facts,
+    labels_for,
+    main,
+    readings,
+    statistics,
+    trained,
+    uncoupled,
+    whole,
+)
 from afa.evaluate.inputs import shuffled_alike
 from afa.evaluate.long_tables import joined
 from afa.evaluate.resampling import patient_weights, with_interval
 from afa.evaluate.simulate.walks import measured_first
+from afa.evaluate.update import update_of, updated_bundle, without_knowledge
 from afa.model.mrf import Floats
 from afa.model.orders import generator_of, random_orders
 from afa.paper.experiments.base import Section
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
+LABELS, BOTH, SHUFFLED = "labels alone", "bundle and labels", "bundle and shuffled labels"
+"""The same model from a flat prior and the labelled patients; the bundle updated by them; the same, labels shuffled."""
+APART = ", without couplings"
+STEPS = (
+    (BOTH, HEADLINE),
+    (BOTH, LABELS),
+    (SHUFFLED, HEADLINE),
+    (BOTH + APART, UNCOUPLED),
+    (BOTH + APART, LABELS),
+    (SHUFFLED + APART, UNCOUPLED),
+)
+"""Pairs of models of the ladder whose difference has an interval."""
+LADDER = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws"]
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
 
 
@@ -41,15 +71,19 @@ class Settings(Section):
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="random orders of each patient")
     shuffles: int = Field(20, ge=1, description="bundles whose knowledge is shuffled among features")
     shuffled: int = Field(300, ge=20, description="at most so many patients that these are asked about")
-    sizes: tuple[int, ...] = Field((10, 20, 50, 100), description="labelled patients that classifiers are given")
-    repeats: int = Field(3, ge=1, description="draws of the labelled patients")
-    tested: int = Field(1000, ge=20, description="at most so many patients that classifiers are asked about")
+    sizes: tuple[int, ...] = Field((10, 20, 50, 100, 200), description="labelled patients that models are given")
+    repeats: int = Field(10, ge=1, description="draws of the labelled patients")
+    labelled_rounds: tuple[int, ...] = Field(
+        (3, 5, 8), description="of `rounds`, at which these models are asked, beside all"
+    )
+    tested: int = Field(1000, ge=20, description="at most so many patients that these models are asked about")
+    ladder_resamples: int = Field(200, ge=20, description="of draws and patients, for the intervals of the ladder")
     resamples: int = Field(500, ge=100)
     confidence: float = Field(0.95, gt=0, lt=1)
 
 
 def follow_field(entrant: Entrant, settings: Settings) -> dict[str, pd.DataFrame]:
-    """All tables of one field: `curves`, `leads`, `null`, `trained`, `reliability` and `facts`."""
+    """All tables of one field: `curves`, `leads`, `null`, `trained`, `ladder`, `reliability` and `facts`."""
     parts: dict[str, list[pd.DataFrame]] = {}
     followed = entrant.some(settings.patients)
     for task in followed.tasks:
@@ -88,7 +122,7 @@ class _Question:
         found["null"] = self.null(own[HEADLINE][0])
         evidence = dict(zip(own, planned, strict=True))
         with one_thread():
-            found["trained"] = self.trained(evidence[HEADLINE])
+            found["trained"], found["ladder"] = self.trained(evidence)
         found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in STATED])
         return found
 
@@ -146,29 +180,86 @@ class _Question:
         lines = {metric: np.vstack([[each.mean() for each in drawn.T], drawn]) for metric, drawn in every.items()}
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
 
-    def trained(self, own: Floats) -> pd.DataFrame:
-        """Classifiers given labels, and the bundle, on the same other patients; a row for each size and repeat.
+    def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return what models that were given labels tell of the other patients, and the ladder over their number.
 
-        own : (P, T, C) log-evidence of the bundle, of all patients asked.
+        The models are the classifiers, the bundle updated by the labelled patients, the same model from a flat prior,
+        and the bundle by itself; all see the same draws. The first table has a row for each size and draw; the second
+        the means over the draws, with intervals over draws and patients together, and the differences of `STEPS`.
+
+        own : (P, T, C) log-evidence of the bundle, of all patients asked, by reading.
         """
-        tables, place = [], np.cumsum(self.asked) - 1
+        most = len(self.entrant.features)
+        rounds = [t for t in self.rounds if t in (*self.settings.labelled_rounds, most)]
+        at, place = [self.rounds.index(t) for t in rounds], np.cumsum(self.asked) - 1
+        weights = self.weights(self.asked)[: self.settings.ladder_resamples + 1]
+        tables, steps = [], []
         for size in self.settings.sizes:
+            drawn = list[dict[str, Floats]]()
             for repeat in range(self.settings.repeats):
                 generator = generator_of("league", self.entrant.name, self.task.name, size, repeat)
                 given, tested = split(self.task, size, self.settings.tested, generator)
                 if given is None:
                     continue
-                evidence = {HEADLINE: own[place[tested]]}
+                evidence = {name: own[name][place[tested]][:, at] for name in (HEADLINE, UNCOUPLED)}
                 for method in METHODS:
                     labelled = self.entrant.values[given], self.task.answers[given]
                     model = trained(method, *labelled, self.entrant.features, generator)
-                    evidence[method] = model.planned(self.entrant.values[tested], self.rounds)
+                    evidence[method] = model.planned(self.entrant.values[tested], rounds)
+                evidence |= self.updated(given, tested, rounds, generator)
+                answers, drawn_weights = self.task.answers[tested], weights[:, place[tested]]
+                drawn.append({name: main(self.task, answers, each, drawn_weights) for name, each in evidence.items()})
                 for name, each in evidence.items():
-                    found = statistics(self.task, self.task.answers[tested], each, np.ones((1, len(tested))))
+                    found = statistics(self.task, answers, each, np.ones((1, len(tested))))
                     for metric, value in found.items():
-                        table = pd.DataFrame({"metric": metric, "t": self.rounds, "value": value[0], "n": len(tested)})
+                        table = pd.DataFrame({"metric": metric, "t": rounds, "value": value[0], "n": len(tested)})
                         tables.append(table.assign(task=self.task.name, model=name, size=size, repeat=repeat))
-        return joined(tables, ["task", "model", "size", "repeat", "metric", "t", "value", "n"])
+            steps += self.steps(size, rounds, drawn)
+        keys = ["task", "model", "size", "repeat", "metric", "t", "value", "n"]
+        return joined(tables, keys), joined(steps, LADDER)
+
+    def updated(
+        self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
+    ) -> dict[str, Floats]:
+        """Log-evidence (P, T, C) of models made of some labelled patients, of the tested ones, by name.
+
+        given, tested : indices of patients.
+        """
+        bundle, values, asked = self.entrant.bundle, self.entrant.values[given], self.entrant.values[tested]
+        answers = self.task.answers[given]
+        found = {}
+        for name, prior, known in (
+            (LABELS, without_knowledge(bundle), answers),
+            (BOTH, bundle, answers),
+            (SHUFFLED, bundle, generator.permutation(answers)),
+        ):
+            made = updated_bundle(prior, update_of(prior, values, labels_for(prior, self.task, known)))
+            reading = whole(made, self.task)
+            found[name] = reading.planned(asked, rounds)
+            if name != LABELS:
+                found[name + APART] = uncoupled(reading).planned(asked, rounds)
+        return found
+
+    def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:
+        """The ladder at one number of labelled patients: means over draws and differences, by model.
+
+        drawn : of each draw, by model, the main metric and its resamples of patients, (1 + R, T).
+        """
+        if not drawn:
+            return []
+        n, names = len(drawn), list(drawn[0])
+        generator = generator_of("league", "draws", self.entrant.name, self.task.name, size)
+        resamples = len(drawn[0][names[0]]) - 1
+        shares = np.vstack([np.ones(n), generator.multinomial(n, np.full(n, 1 / n), size=resamples)]) / n
+        every = {name: np.einsum("rd,drt->rt", shares, np.stack([each[name] for each in drawn])) for name in names}
+        every |= {f"{one} less {other}": every[one] - every[other] for one, other in STEPS}
+        keys = {"task": self.task.name, "metric": self.task.metrics[0]}
+        return [
+            with_interval(values, confidence=self.settings.confidence).assign(
+                model=name, size=size, draws=n, t=rounds, **keys
+            )[LADDER]
+            for name, values in every.items()
+        ]
 
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
         """Tenths of the stated probability of the first hypothesis, or of the one in first place: stated, observed."""
@@ -185,32 +276,6 @@ class _Question:
                 row = {"t": t, "bin": bin_, "stated": said[of].mean(), "observed": right[of].mean(), "n": of.sum()}
                 rows.append({"task": self.task.name, "model": name, **row})
         return pd.DataFrame(rows)
-
-
-def statistics(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """(R, T) of each metric of a task; answers (P,), evidence (P, T, C), weights (R, P).
-
-    `balanced_accuracy` is at even odds. `first_place` is the share of patients whose own hypothesis has the most
-    evidence, ties shared; `by_class` the mean of that share over the hypotheses.
-    """
-    columns: dict[str, list[Floats]] = {metric: [] for metric in task.metrics}
-    for t in range(evidence.shape[1]):
-        found: tuple[Floats, ...]
-        if task.entity is not None:
-            score, positive = evidence[:, t, 0] - evidence[:, t, 1], answers == 0
-            area, precision = ranking(score.round(9), positive, weights)
-            found = (area, accuracies(score.round(9), positive, weights)[1], precision)
-        else:
-            rounded = evidence[:, t].round(9)
-            first = rounded == rounded.max(axis=1, keepdims=True)
-            right = first[np.arange(len(answers)), answers] / first.sum(axis=1)
-            classes = (answers[:, None] == np.arange(len(task.hypotheses))).astype(np.float64)
-            with np.errstate(invalid="ignore"):
-                shares = (weights @ (classes * right[:, None])) / (weights @ classes)
-            found = (weights @ right / weights.sum(axis=1), np.nanmean(shares, axis=1))
-        for metric, column in zip(columns, found, strict=True):
-            columns[metric].append(column)
-    return {metric: np.stack(found, axis=1) for metric, found in columns.items()}
 
 
 def split(

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt
 
+from afa.model.rule_names import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 from afa.paper.experiments.base import Rounds, Section, Seeds
-from afa.planner.rules.names import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 
 
 def _known_rules(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,17 +11,19 @@ import pandas as pd
 from markupsafe import Markup
 
 from afa.errors import Fault, ReportError
+from afa.evaluate.classifiers import METHODS
 from afa.evaluate.entrants import HEADLINE
 from afa.evaluate.figures import new_figure, save_figure
 from afa.evaluate.long_tables import read_table
 from afa.evaluate.page_parts import page
 from afa.io.files import atomic_folder, write_csv
-from afa.paper.experiments.league import FIXED, PLANNER, RANDOM
+from afa.paper.experiments.league import APART, BOTH, FIXED, LABELS, PLANNER, RANDOM, SHUFFLED
 
+BEST = "best classifier"
 NOT_FETCHED = "not_fetched.txt"
 """In the folder of a field whose table is not there: a line that says where it is to be had."""
-TABLES = ("curves", "leads", "null", "trained", "reliability", "facts")
-PAGE_FILES = ("league.html", "league.svg", *(f"{name}.csv" for name in ("league", *TABLES)))
+TABLES = ("curves", "leads", "null", "trained", "ladder", "reliability", "facts")
+PAGE_FILES = ("league.html", "league.svg", "ladder.svg", *(f"{name}.csv" for name in ("league", *TABLES)))
 """What the page of the league consists of."""
 SHOWN = (3, 5)
 """Features observed at which the page shows a field, beside all."""
@@ -31,6 +33,15 @@ NAMES = {
     "balanced_accuracy": "balanced accuracy",
     "average_precision": "average precision",
     "by_class": "first place, mean over conditions",
+}
+LADDER_AT = 5
+"""Features observed at which the ladder is drawn; all, where there are fewer."""
+RUNGS = {
+    HEADLINE: ("#0072B2", "--", "bundle alone"),
+    LABELS: ("#555555", ":", "labels alone, the same model"),
+    BEST: ("#999999", "-.", "labels alone, the best of three classifiers"),
+    BOTH: ("#D55E00", "-", "both"),
+    BOTH + APART: ("#E69F00", "-", "both, without couplings"),
 }
 LEGEND = 6.5
 """Inches that the figure's legend takes in one line."""
@@ -45,7 +56,8 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """A row for each main question of the fields: its facts, and the main metric at 3, 5 and all features.
 
     Columns `<what>_<t>`, t being 3, 5 or all: `planner`, `random` and `fixed` orders; `lead` of the planner's order
-    over random ones with its interval; `null`, shuffled knowledge, and the top of its range; `worth`.
+    over random ones with its interval; `null`, shuffled knowledge, and the top of its range; `worth`; and at how many
+    labelled patients labels alone pass the bundle, and both together.
     """
     rows = []
     facts = tables["facts"][tables["facts"]["main"].astype(bool)] if tables else pd.DataFrame()
@@ -63,6 +75,9 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             }
             row |= {f"null_{place}": null["value"], f"null_{place}_high": null["high"]}
             row[f"worth_{place}"] = worth(own["trained"], metric, t)
+            rungs = ladder_at(own["ladder"], t)
+            for name, rival in (("bundle", HEADLINE), ("both", BOTH)):
+                row[f"labels_pass_{name}_{place}"] = passed(rungs, rival)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -74,11 +89,37 @@ def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
         return "not measured"
     means = at.groupby(["size", "model"])["value"].mean().unstack()
     sizes = list(means.index)
-    reached = means.drop(columns=HEADLINE).max(axis=1) >= means[HEADLINE]
+    classifiers = [name for name in METHODS if name in means]
+    return _reached(sizes, means[classifiers].max(axis=1) >= means[HEADLINE])
+
+
+def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
+    """Between which sizes something is first reached, in words; reached : of each size."""
     if not reached.any():
         return f"more than {sizes[-1]}"
     first = int(np.argmax(reached.to_numpy()))
     return f"{sizes[first - 1]} to {sizes[first]}" if first else f"at most {sizes[0]}"
+
+
+def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
+    """The means of a question after t features: a row for each number of labelled patients, a column for each model.
+
+    `BEST` is the classifier that is best in the mean over draws. Columns of the interval of a model end in ` low` and
+    ` high`. Empty where the question has no ladder there.
+    """
+    at = ladder[ladder["t"] == t].set_index(["size", "model"])
+    if at.empty:
+        return pd.DataFrame()
+    means = at["value"].unstack()
+    ends = [at[end].unstack().add_suffix(f" {end}") for end in ("low", "high")]
+    return pd.concat([means.assign(**{BEST: means[list(METHODS)].max(axis=1)}), *ends], axis=1)
+
+
+def passed(rungs: pd.DataFrame, rival: str) -> str:
+    """At how many labelled patients labels alone, by the best model, do better than `rival`; rungs : `ladder_at`."""
+    if rungs.empty:
+        return "not measured"
+    return _reached(list(rungs.index), rungs[[LABELS, BEST]].max(axis=1) > rungs[rival])
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
@@ -145,6 +186,7 @@ def _shown(
         "picture": Markup(draw(tables, rows, n_fields, path) if tables else ""),  # noqa: S704 (our own figure)
         "rows": rows.to_dict("records"),
         "readings": _models(tables, rows),
+        "ladder": _rungs(tables, rows),
         "calibration": calibration(tables["reliability"]).to_dict("records") if tables else [],
         "names": NAMES,
         "places": [*map(str, SHOWN), "all"],
@@ -169,7 +211,9 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
         for name, table in {"league": rows, **tables}.items():
             write_csv(table, made / f"{name}.csv", float_format="%.6g")
         shown = _shown(tables, rows, len(fields), made / "league.svg")
-        text = page("league.html", **shown, said=said, absent=absent, n_fields=len(fields))
+        drawn = draw_ladder(tables, rows, len(fields), made / "ladder.svg") if tables else ""
+        first = Markup(drawn)  # noqa: S704 (our own figure)
+        text = page("league.html", **shown, ladder_picture=first, said=said, absent=absent, n_fields=len(fields))
         (made / "league.html").write_text(text, encoding="utf-8")
 
 
@@ -207,6 +251,56 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
     return save_figure(figure, path).svg()
+
+
+def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
+    """A panel for each question: the main metric after `LADDER_AT` features by labelled patients, of each of `RUNGS`.
+
+    The figure as SVG; with a path it is written too.
+    """
+    columns = min(4, len(rows))
+    height = -(-len(rows) // columns)
+    figure, panels = new_figure(max(2.5 * columns, LEGEND), 2.2 * height + 0.7, columns, height)
+    for axes, row in zip(panels, rows.to_dict("records"), strict=False):
+        t = min(LADDER_AT, row["features"])
+        rungs = ladder_at(of_task(tables["ladder"], row), t)
+        places = range(1, len(rungs) + 1)
+        for name, (colour, line, label) in RUNGS.items() if len(rungs) else ():
+            values, at = list(rungs[name]), list(places)
+            if name.startswith(BOTH):  # without a label both are the bundle
+                values, at = [rungs[HEADLINE].iloc[0], *values], [0, *at]
+            axes.plot(at, values, line, color=colour, label=label, marker="o", markersize=2.5)
+            if name == BOTH:
+                axes.fill_between(
+                    places, rungs[f"{name} low"], rungs[f"{name} high"], color=colour, alpha=0.15, linewidth=0
+                )
+        axes.set_xticks([0, *places], ["0", *map(str, rungs.index)])
+        axes.set_title(f"{_title(row)}\nafter {t} of {row['features']}", fontsize=8)
+        axes.set_ylabel(NAMES[row["metric"]], fontsize=8)
+        axes.tick_params(labelsize=7)
+    for axes in panels[len(rows) :]:
+        axes.set_visible(False)
+    present = rows["field"].nunique()
+    over = "" if present == n_fields else f" ({present} of {n_fields} fields)"
+    figure.supxlabel(f"labelled patients{over}", fontsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=8)
+    return save_figure(figure, path).svg()
+
+
+def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of the table of the ladder: field, question, number of labelled patients, features, and the models."""
+    found = []
+    for row in rows.to_dict("records"):
+        for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
+            for size, rung in ladder_at(of_task(tables["ladder"], row), t).iterrows():
+                head = {"field": row["field"], "task": row["task"], "metric": NAMES[row["metric"]]}
+                steps = {"labels": LABELS, "best": BEST, "bundle": HEADLINE, "both": BOTH, "apart": BOTH + APART}
+                steps |= {f"both{end}": f"{BOTH} less {HEADLINE}{end}" for end in (" low", " high")}
+                steps |= {f"bad{end}": f"{SHUFFLED} less {HEADLINE}{end}" for end in ("", " low", " high")}
+                place = "all" if t == row["features"] else str(t)
+                found.append({**head, "t": place, "size": size, **{key: rung[name] for key, name in steps.items()}})
+    return found
 
 
 def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:

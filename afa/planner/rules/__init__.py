@@ -8,6 +8,7 @@ twin of their weights there; any other is followed patient by patient, some hund
 
 from importlib import import_module
 
+from afa.model.rule_names import RULE_CLASSES
 from afa.planner.rules.base import Choice, Rule, View
 from afa.planner.rules.boundary import Boundary
 from afa.planner.rules.check import check_policy
@@ -17,7 +18,6 @@ from afa.planner.rules.greedy import Greedy
 from afa.planner.rules.information import Information
 from afa.planner.rules.largest_unary import LargestUnary
 from afa.planner.rules.lucb import Lucb
-from afa.planner.rules.names import RULE_CLASSES
 from afa.planner.rules.priority import PriorityAll, PriorityClusters
 from afa.planner.rules.random import Random
 
@@ -25,7 +25,7 @@ RULES: dict[str, type[Rule]] = {
     name: getattr(import_module(f"{__name__}.{module}"), class_name)
     for name, (module, class_name) in RULE_CLASSES.items()
 }
-"""The rules by name, read from this folder (`afa.planner.rules.names`)."""
+"""The rules by name, read from this folder (`afa.model.rule_names`)."""
 
 __all__ = [
     "RULES",

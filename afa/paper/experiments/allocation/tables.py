@@ -31,11 +31,11 @@ from afa.evaluate.topk import Targets, clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.orders import PAPER_ROUNDS, random_orders
+from afa.model.rule_names import WITHOUT_GAIN
 from afa.planner.cluster import Clustering
 from afa.planner.rules import RULES, Rule
 from afa.planner.rules.base import Choice, View, fall_back, view_of
 from afa.planner.rules.check import rule_of
-from afa.planner.rules.names import WITHOUT_GAIN
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Allocation, Inference

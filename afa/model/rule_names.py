@@ -22,8 +22,8 @@ class _Rule(NamedTuple):
 
 def _rules() -> dict[str, _Rule]:
     found = dict[str, _Rule]()
-    for path in Path(__file__).parent.glob("*.py"):
-        text = path.read_text(encoding="utf-8") if path.stem not in ("base", "check", "names") else ""
+    for path in (Path(__file__).parents[1] / "planner" / "rules").glob("*.py"):
+        text = path.read_text(encoding="utf-8") if path.stem not in ("base", "check") else ""
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef) and "choose" in [getattr(part, "name", "") for part in node.body]:
                 name = re.sub("(?<=[a-z])(?=[A-Z])", "_", node.name).lower()

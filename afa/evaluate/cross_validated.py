@@ -1,0 +1,115 @@
+"""What an update by labelled patients would bring, by cross-validation: each is scored by what the others updated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from afa.evaluate.entrants import Task, labels_for, main, questions_of, whole
+from afa.evaluate.resampling import patient_weights, with_interval
+from afa.evaluate.update import update_of, updated_bundle
+from afa.model.bundle import Bundle
+from afa.model.mrf import Floats
+from afa.model.orders import generator_of
+
+FOLDS = 10
+"""Parts of the labelled patients; each is scored by the bundle that the other parts have updated."""
+ROUNDS = (1, 2, 3, 5, 8, 12, 20)
+"""Features observed, beside all."""
+LEAST = 2
+"""Patients of each answer without which a question is not asked."""
+COLUMNS = ["question", "t", "metric", "alone", "updated", "brought", "low", "high", "patients"]
+WORDS = {"auroc": "AUROC", "first_place": "first place"}
+
+
+def update_brings(
+    bundle: Bundle,
+    values: NDArray[np.int8],
+    labels: Floats,
+    *,
+    entity: str | None = None,
+    resamples: int = 1000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Return how well patients are told apart by the bundle alone and by the bundle updated by the other patients.
+
+    Columns: question (an entity, or `which`), t (features observed, in the planner's own order), metric (`auroc`, or
+    where one entity holds `first_place`), alone, updated, brought (their difference) with its interval over patients
+    (low, high), and patients. No row where a question has fewer than `LEAST` patients of an answer.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        What was elicited; it states probabilities.
+    values : (P, M) int8
+        -1, 0, +1, or `MISSING`.
+    labels : (P, N) float64
+        1, 0, or NaN where a label is not known.
+    entity : str
+        The one that is asked about; every question that the labels answer unless given.
+    resamples, confidence : int, float
+        Of the intervals.
+
+    """
+    tables = [
+        _brought(bundle, values, task, resamples, confidence)
+        for task in questions_of(bundle.entities, labels, bundle.holds)
+        if (task.main if entity is None else task.entity == entity)
+        and np.bincount(task.answers[task.answers >= 0]).min(initial=len(labels)) >= LEAST
+    ]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+
+
+def _brought(bundle: Bundle, values: NDArray[np.int8], task: Task, resamples: int, confidence: float) -> pd.DataFrame:
+    """The rows of one question."""
+    asked = task.answers >= 0
+    values, answers, most = values[asked], task.answers[asked], values.shape[1]
+    rounds = [*(t for t in ROUNDS if t < most), most]
+    alone = whole(bundle, task).planned(values, rounds)
+    updated, fold = np.empty_like(alone), folds_of(task.name, answers)
+    for part in range(fold.max() + 1):
+        others, own = fold != part, fold == part
+        made = update_of(bundle, values[others], labels_for(bundle, task, answers[others]))
+        updated[own] = whole(updated_bundle(bundle, made), task).planned(values[own], rounds)
+    weights = np.vstack(
+        [np.ones(len(values)), patient_weights(len(values), resamples=resamples, purpose="update_brings")]
+    )
+    each = [main(task, answers, evidence, weights) for evidence in (alone, updated)]
+    table = with_interval(each[1] - each[0], confidence=confidence).rename(columns={"value": "brought"})
+    said = table.assign(question=task.name, t=rounds, metric=task.metrics[0], patients=len(values))
+    return said.assign(alone=each[0][0], updated=each[1][0])[COLUMNS]
+
+
+def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the fold of each patient, (P,), each answer spread evenly over at most `FOLDS`; answers : (P,)."""
+    mixed = generator_of("cross-validation", name).permutation(len(answers))
+    ordered = mixed[np.argsort(answers[mixed], kind="stable")]
+    fold = np.empty(len(answers), dtype=np.int64)
+    fold[ordered] = np.arange(len(answers)) % min(FOLDS, len(answers))
+    return fold
+
+
+def brought_text(table: pd.DataFrame, most: Sequence[int] = (1, 3, 5)) -> str:
+    """Return what `update_brings` found in words: a row for each question and number of features; empty for no row.
+
+    most : the numbers of features that are shown, beside all.
+    """
+    if table.empty:
+        return ""
+    every = table.groupby("question")["t"].transform("max")
+    shown = table[table["t"].isin(most) | (table["t"] == every)]
+    rows = pd.DataFrame(
+        {
+            "question": shown["question"],
+            "features": shown["t"],
+            "metric": shown["metric"].map(WORDS),
+            "bundle": shown["alone"].map("{:.2f}".format),
+            "updated": shown["updated"].map("{:.2f}".format),
+            "brought": [f"{r.brought:+.2f} [{r.low:+.2f}, {r.high:+.2f}]" for r in shown.itertuples()],
+        }
+    )
+    title = "What `afa update` with these patients would have brought, each scored by a bundle that the others updated"
+    return f"{title}\n{rows.to_string(index=False)}"

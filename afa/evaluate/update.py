@@ -1,0 +1,561 @@
+r"""A bundle after some labelled patients: what was elicited is the prior, the patients are the data.
+
+Of every entity and feature a bundle has two distributions, of the feature's values with the entity and without it. Each
+elicited distribution p with a strength s is a Dirichlet prior of s p cases. With n_x labelled patients who have value
+x, N together, its posterior mean is
+
+\[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
+   \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
+
+Each distribution has its own strength, from the grid `STRENGTHS`. How common each strength is, `weights`, is one
+distribution for the whole bundle; EM fits it to the marginal likelihood of all labelled patients. The posterior mean of
+a distribution is then the mean of the above over its strength, given its own patients. No held-out label is looked at.
+
+Where several entities may hold, each is told from its absence by the ratio of p with to p without. There are two such
+steps then. What p with and p without have wrong in common, the level of a feature in these patients, is learned first,
+from the patients with and without together: both are multiplied by the ratio of the posterior to the prior of their
+mixture, and normalised, so that the odds ratio of any two values, with against without, stays. Then each is updated by
+its own patients. In one step the more numerous class would reach the true level first, and the odds ratios would be
+wrong until the other class follows. A feature that only one class has patients of keeps its level. Where one entity
+holds, entities are told from each other by p with alone (docs/decisions.md, F6), and there is one step.
+
+The features of an exclusive group are one variable: which member is +1, or none. Where a bundle says `one or none`, the
+patients whose labels are all 0 are patients without any entity: they update the background in the same way. Couplings,
+priors and potentials stay. Elicited priors for linear models in the same spirit: Capstick et al., AutoElicit
+(arXiv:2411.17284).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import gammaln, softmax
+
+from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.errors import BundleError, CohortError, Fault
+from afa.io.csvfile import few
+from afa.model.bundle import Bundle
+from afa.model.bundle.rates import Indices, Rates, Stated, group_states, three_values
+from afa.model.features import Features, features_of
+from afa.model.mrf import Floats
+from afa.planner.options import bundle_given
+
+STRENGTHS: Floats = np.exp2(np.arange(11.0))
+"""Cases that an elicited distribution can be worth: 1, 2, 4, ..., 1024."""
+WITHIN = 0.01
+"""EM ends when the marginal log-likelihood is at most this far below its maximum, in nats."""
+MOST_ROUNDS = 100_000
+NO_ENTITY = "none of them"
+"""The class of patients without any entity, where a bundle says `one or none`."""
+SIDES = ("with", "without")
+LISTED = 10
+"""Probabilities that moved most, as a bundle's provenance lists them."""
+DECIMALS = 4
+LEAST_SHARE = 0.01
+"""Strengths that are less common are not named in words."""
+
+
+def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -> Floats:
+    """Return the log-probability of the labelled patients of each distribution, (..., G) in nats, by strength.
+
+    Parameters
+    ----------
+    prior : (..., S) float64
+        Elicited probabilities of S states; 0 for a state that cannot occur.
+    counts : (..., S) float64
+        Labelled patients in each state; 0 for a state that cannot occur.
+    strengths : (G,) float64
+        Cases that the elicited distribution is worth.
+
+    """
+    cases = prior[..., None, :] * strengths[:, None]
+    there = cases > 0
+    alike = np.where(there, cases, 1.0)
+    of_states = np.where(there, gammaln(alike + counts[..., None, :]) - gammaln(alike), 0.0).sum(axis=-1)
+    return np.asarray(gammaln(strengths) - gammaln(strengths + counts.sum(axis=-1, keepdims=True)) + of_states)
+
+
+def fitted_weights(log_likelihood: Floats) -> Floats:
+    """Return how common each strength is, (G,), which maximises the marginal likelihood of all distributions, by EM.
+
+    EM starts from equal weights and ends within `WITHIN` nats of the maximum: with d the mean over distributions of
+    the likelihood of a strength relative to that of the mixture, no weights do better by more than R (max d - 1).
+
+    Parameters
+    ----------
+    log_likelihood : (R, G) float64
+        `log_marginal` of the distributions with at least one labelled patient; equal weights where R is 0.
+
+    """
+    n, grid = log_likelihood.shape
+    weights = np.full(grid, 1.0 / grid)
+    if n == 0:
+        return weights
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    for _ in range(MOST_ROUNDS):
+        relative = (likelihood / (likelihood @ weights)[:, None]).mean(axis=0)
+        if n * (relative.max() - 1.0) <= WITHIN:
+            break
+        weights = weights * relative
+    return np.asarray(weights / weights.sum())
+
+
+def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strengths: Floats = STRENGTHS) -> Floats:
+    """Return the posterior mean of each distribution, (..., S).
+
+    Parameters
+    ----------
+    prior, counts : (..., S) float64
+        As of `log_marginal`.
+    of_strength : (..., G) float64
+        Probability of each strength, given the patients of the distribution.
+    strengths : (G,) float64
+        Cases that the elicited distribution is worth.
+
+    """
+    total = strengths + counts.sum(axis=-1, keepdims=True)
+    of_prior = (of_strength * strengths / total).sum(axis=-1, keepdims=True)
+    of_counts = (of_strength / total).sum(axis=-1, keepdims=True)
+    return np.asarray(of_prior * prior + of_counts * counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """The distributions of a bundle before and after some labelled patients.
+
+    Of C classes: each entity with, then each entity without, then, where a bundle says `one or none`, no entity at all.
+
+    Parameters
+    ----------
+    elicited, updated : (C, M, 3) float64
+        Probabilities of -1, 0, +1 before and after.
+    counts : (C, M, 3) int64
+        Labelled patients of the class by value; those of a member of an exclusive group have all members measured.
+    strength : (C, M) float64
+        Geometric mean of the strength of each elicited distribution, given its patients; NaN without a patient.
+    weights, level_weights : (G,) float64
+        How common each of `STRENGTHS` is, of the distributions and of the levels.
+
+    """
+
+    elicited: Floats
+    updated: Floats
+    counts: Indices
+    strength: Floats
+    weights: Floats
+    level_weights: Floats
+
+    @property
+    def patients(self) -> Indices:
+        """(C, M) labelled patients behind each distribution."""
+        return np.asarray(self.counts.sum(axis=2))
+
+
+def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, strengths: Floats = STRENGTHS) -> Update:
+    """Return the distributions of a bundle before and after some labelled patients.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        What was elicited; it states probabilities.
+    values : (P, M) array_like
+        -1, 0 or +1 of each patient; NaN, or another number, where a feature was not measured.
+    labels : (P, N) array_like
+        1 or 0 of each patient and entity; NaN where that is not known.
+    strengths : (G,) float64
+        The grid of strengths.
+
+    Raises
+    ------
+    BundleError : the bundle states no probabilities.
+
+    """
+    check_probabilities(bundle)
+    x, y = np.asarray(values, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    both = [bundle.how_often(entity)[:2] for entity in bundle.entities]
+    classes, members = [each[side] for side in (0, 1) for each in both], [y == 1, y == 0]
+    if bundle.holds == "one or none":
+        classes.append(bundle.background)
+        members.append((y == 0).all(axis=1, keepdims=True))
+    elicited, of_class = np.array(classes), np.concatenate(members, axis=1).T.astype(np.float64)
+    counts = np.stack([of_class @ (x == value) for value in (-1, 0, 1)], axis=2)
+    variables = [_alone(bundle, elicited, counts), *_groups(bundle, elicited, of_class, x)]
+    level_weights = fitted_weights(np.empty((0, len(strengths))))
+    if bundle.holds == "several":
+        variables, level_weights = _levelled(variables, len(bundle.entities), strengths)
+    weights, of_strengths = _fitted([(each.prior, each.counts) for each in variables], strengths)
+    updated, strength = elicited.copy(), np.full(elicited.shape[:2], np.nan)
+    for variable, of_strength in zip(variables, of_strengths, strict=True):
+        at, some = variable.features, np.asarray(variable.counts.any(axis=-1))
+        means = posterior_means(variable.prior, variable.counts, of_strength, strengths)
+        worth = np.exp(of_strength @ np.log(strengths))
+        updated[:, at] = np.where(some[..., None], variable.by_feature(means), elicited[:, at])
+        strength[:, at] = np.where(some, worth, np.nan)
+        counts[:, at] = variable.by_feature(variable.counts)
+    return Update(elicited, updated, np.rint(counts).astype(np.int64), strength, weights, level_weights)
+
+
+def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
+    """How common each strength is, (G,), and of each part the probability of each strength, (..., G).
+
+    parts : priors and counts, (..., S) each; all share the weights.
+    """
+    marginals = [log_marginal(prior, counts, strengths) for prior, counts in parts]
+    seen = [np.asarray(counts.any(axis=-1)) for _, counts in parts]
+    weights = fitted_weights(np.concatenate([each[some] for each, some in zip(marginals, seen, strict=True)]))
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(weights)
+    return weights, [np.asarray(softmax(each + log_weights, axis=-1)) for each in marginals]
+
+
+def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
+    """The variables with the level of each that the patients with and without an entity have in common; its weights."""
+    one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
+    parts = []
+    for each in variables:
+        n_one, n_zero = (each.counts[side].sum(axis=-1, keepdims=True) for side in (one, zero))
+        both = (n_one > 0) & (n_zero > 0)
+        share = np.where(both, n_one / np.maximum(n_one + n_zero, 1.0), 0.5)
+        mixture = share * each.prior[one] + (1.0 - share) * each.prior[zero]
+        parts.append((mixture, np.where(both, each.counts[one] + each.counts[zero], 0.0)))
+    weights, of_strengths = _fitted(parts, strengths)
+    made = []
+    for each, (mixture, counts), of_strength in zip(variables, parts, of_strengths, strict=True):
+        level = posterior_means(mixture, counts, of_strength, strengths)
+        ratio = np.where(mixture > 0, level / np.where(mixture > 0, mixture, 1.0), 0.0)
+        prior = each.prior.copy()
+        for side in (one, zero):
+            moved = each.prior[side] * ratio
+            prior[side] = moved / moved.sum(axis=-1, keepdims=True)
+        made.append(replace(each, prior=prior))
+    return made, weights
+
+
+@dataclass(frozen=True, eq=False)
+class _Variables:
+    """Variables with S states each, of C classes: features that are variables by themselves, or one exclusive group.
+
+    features : (F,) indices. prior, counts : (C, K, S), where K is F, or 1 for a group, whose last state is no member.
+    """
+
+    features: Indices
+    prior: Floats
+    counts: Floats
+    is_group: bool = False
+
+    def by_feature(self, states: Floats) -> Floats:
+        """(C, F, 3) what (C, K, S) says of -1, 0 and +1 of each feature."""
+        if not self.is_group:
+            return states
+        high = states[:, 0, :-1]
+        return np.stack([0.0 * high, states[:, 0].sum(axis=1, keepdims=True) - high, high], axis=2)
+
+
+def _alone(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
+    """The features outside exclusive groups; elicited, counts : (C, M, 3)."""
+    grouped = [j for _, members in bundle.exclusive for j in members]
+    at = np.setdiff1d(np.arange(len(bundle.features)), grouped).astype(np.int64)
+    return _Variables(at, elicited[:, at], counts[:, at])
+
+
+def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) -> Iterator[_Variables]:
+    """Each exclusive group, by the patients who have all its members measured.
+
+    elicited : (C, M, 3). of_class : (C, P) 1 where a patient is of the class. values : (P, M).
+    """
+    for _, members in bundle.exclusive:
+        at = np.array(members, dtype=np.int64)
+        of_group = values[:, at]
+        known = np.asarray(np.isin(of_group, (0, 1)).all(axis=1))
+        high = (of_group == 1) & known[:, None]
+        states = np.column_stack([high, known & ~high.any(axis=1)])
+        chances = np.array([group_states(each[at, 2], bundle.floor) for each in elicited])
+        prior = np.column_stack([chances, 1.0 - chances.sum(axis=1)])
+        yield _Variables(at, prior[:, None], (of_class @ states)[:, None], is_group=True)
+
+
+def check_probabilities(bundle: Bundle) -> None:
+    """Refuse a bundle of directions alone, with a `BundleError` that says what it needs."""
+    if not bundle.says_how_often:
+        found, expected = "directions alone, which labelled patients cannot update", "probabilities of the values"
+        step = "add p_low_with, p_high_with, p_low_without and p_high_without to unary.csv (docs/bundle.md)"
+        raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
+
+
+def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
+    """Return the bundle with the updated distributions, and how many labelled patients are behind each.
+
+    Couplings, priors and potentials stay; the direction of a row without a potential is that of its probabilities. A
+    pair that the bundle was silent on gets a row with the potential 0 once a patient says something of it. Where an
+    update changes a background that other entities take theirs from, these keep theirs, in rows of their own.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        What was elicited.
+    update : Update
+        Its distributions before and after, by `update_of`.
+    provenance : mapping
+        What to say of the update in the new bundle's provenance, as one more of its `updates`.
+
+    """
+    n, m = len(bundle.entities), len(bundle.features)
+    rates = bundle.rates or Rates(m)
+    old = rates.stated
+    patients = update.patients
+    shares, counts = np.full((n, m, 2, 3), np.nan), np.zeros((n, m, 2), dtype=np.int64)
+    directed, written = np.ones((n, m), dtype=np.bool_), np.zeros((n, m), dtype=np.bool_)
+    at = old.entity, old.feature
+    shares[at] = np.stack([old.with_entity, old.without], axis=1)
+    directed[at], written[at] = old.directed, True
+    counts[at] = 0 if old.patients is None else old.patients
+    table = _background(bundle, update)
+    with_rows, without_rows = patients[:n], patients[n : 2 * n]
+    seen = (with_rows > 0) | (without_rows > 0)
+    shares[seen] = np.stack([update.updated[:n], update.updated[n : 2 * n]], axis=2)[seen]
+    counts += np.stack([with_rows, without_rows], axis=2)
+    written |= seen
+    made = replace(rates, table=table, stated=_rows(written, shares, directed, counts))
+    moved = (np.abs(made.background - rates.background) > 0).any(axis=1)
+    rests = ~seen & moved & np.isnan(shares[..., 0]).any(axis=2)
+    shares[rests] = np.stack([update.elicited[:n], update.elicited[n : 2 * n]], axis=2)[rests]
+    made = replace(made, stated=_rows(written | rests, shares, directed, counts))
+    unary, bare = bundle.unary.copy(), ~made.stated.directed
+    unary[made.stated.entity[bare], made.stated.feature[bare]] = made.directions()[bare]
+    said = dict(bundle.provenance)
+    if provenance is not None:
+        said["updates"] = [*said.get("updates", []), dict(provenance)]
+    return replace(bundle, unary=unary, rates=made, provenance=said)
+
+
+def _rows(written: npt.NDArray[np.bool_], shares: Floats, directed: npt.NDArray[np.bool_], counts: Indices) -> Stated:
+    """The rows of unary.csv that state probabilities.
+
+    written, directed : (N, M). shares : (N, M, 2, 3). counts : (N, M, 2).
+    """
+    entity, feature = np.nonzero(written)
+    low, high = shares[written][..., 0], shares[written][..., 2]
+    each = np.maximum(three_values(low, high), 0.0)  # as they are read again from unary.csv
+    return Stated(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
+
+
+def _background(bundle: Bundle, update: Update) -> Features | None:
+    """The features of the bundle with the background that patients without any entity update, if there are any."""
+    table = None if bundle.rates is None else bundle.rates.table
+    n = len(bundle.entities)
+    if len(update.updated) == 2 * n or not (seen := update.patients[-1] > 0).any():
+        return table
+    if table is None:
+        table = features_of(pd.DataFrame({"feature": bundle.features, "kind": "continuous"}))
+    p_low, p_high = table.p_low.copy(), table.p_high.copy()
+    p_low[seen], p_high[seen] = update.updated[-1, seen, 0], update.updated[-1, seen, 2]
+    return replace(table, p_low=p_low, p_high=p_high)
+
+
+def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
+    """Return the probabilities of low and high values with their numbers before and after, largest change first.
+
+    Columns: entity, `class` (with or without), feature, value (low or high), elicited, updated, count (labelled
+    patients with the value) and patients (labelled patients behind the probability). Rows without a patient are
+    skipped. The probability of a usual value is what is left.
+    """
+    names = [(entity, side) for side in SIDES for entity in bundle.entities]
+    names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))
+    c, j, side = np.nonzero((update.patients > 0)[:, :, None] & bundle.possible[None, :, ::2])
+    table = pd.DataFrame(
+        {
+            "entity": [names[i][0] for i in c],
+            "class": [names[i][1] for i in c],
+            "feature": [bundle.features[i] for i in j],
+            "value": np.where(side == 0, "low", "high"),
+            "elicited": update.elicited[c, j, 2 * side],
+            "updated": update.updated[c, j, 2 * side],
+            "count": update.counts[c, j, 2 * side],
+            "patients": update.patients[c, j],
+        }
+    )
+    order = np.argsort(-(table["updated"] - table["elicited"]).abs().to_numpy().round(12), kind="stable")
+    return table.iloc[order].reset_index(drop=True)
+
+
+def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str, Any]:
+    """Return what the provenance of an updated bundle says of the update.
+
+    labels : (P, N) 1, 0 or NaN, as given to `update_of`.
+    """
+    y = np.asarray(labels, dtype=np.float64)
+    table = moved_most(bundle, update).head(LISTED).round(DECIMALS)
+    rows = [{name: _plain(value) for name, value in row.items() if value != ""} for row in table.to_dict("records")]
+    labelled = {
+        entity: {"with": int((y[:, v] == 1).sum()), "without": int((y[:, v] == 0).sum())}
+        for v, entity in enumerate(bundle.entities)
+    }
+    said = {
+        "of": bundle.digest,
+        "patients": int((~np.isnan(y)).any(axis=1).sum()),
+        "labelled": labelled,
+        "strengths": _common(update.weights),
+        "moved_most": rows,
+    }
+    if bundle.holds == "several":
+        said["strengths_of_levels"] = _common(update.level_weights)
+    if bundle.holds == "one or none":
+        said["without_any"] = int((y == 0).all(axis=1).sum())
+    return said
+
+
+def _common(weights: Floats) -> dict[str, float]:
+    """The strengths that are not rare, with how common they are."""
+    found = {f"{s:g}": round(float(w), DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
+    return {strength: weight for strength, weight in found.items() if weight > 0}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def update_text(said: Mapping[str, Any]) -> str:
+    """Return in words what `report_of` holds: how many patients, how strong the elicited numbers are, what moved most.
+
+    >>> print(update_text({"patients": 3, "labelled": {"flu": {"with": 1, "without": 2}}, "strengths": {"8": 1.0},
+    ...                    "moved_most": []}))
+    updated by 3 labelled patients: flu 1 with, 2 without
+    patients that an elicited probability is worth: 8
+    """
+    each = few([f"{name} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
+    common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}
+    worth = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
+    lines = [
+        f"updated by {said['patients']} labelled patients: {each}",
+        f"patients that an elicited probability is worth: {worth if len(common) > 1 else ''.join(common)}",
+    ]
+    if said["moved_most"]:
+        table = pd.DataFrame(said["moved_most"]).fillna("")
+        lines += ["probabilities that moved most:", table.to_string(index=False, float_format="{:.2f}".format)]
+    return "\n".join(lines)
+
+
+def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
+    """Return the bundle after some labelled patients: its probabilities are the prior, the patients are the data.
+
+    Parameters
+    ----------
+    bundle : Bundle or path
+        A bundle that states probabilities, or its folder.
+    X : (P, features) DataFrame
+        Patients down and features across, -1, 0, +1 or missing. Columns that the bundle does not know are ignored;
+        features without a column keep their elicited numbers, and so do features that were not measured.
+    y : (P, entities) DataFrame
+        Labels, patients down and entities across, 1, 0 or missing. An entity without a column keeps its numbers.
+        Patients are matched by the index; who is not in both tables is skipped.
+    couplings : bool
+        Whether the elicited couplings stay. No patient updates them; docs/few_labels.md says what they cost.
+
+    Returns
+    -------
+    Bundle : with `n_with` and `n_without` behind each probability, and what moved most in its provenance
+
+    Raises
+    ------
+    BundleError : the bundle states directions alone.
+    CohortError : values are not ternary or cannot occur, labels are not 0 or 1, or no patient is labelled.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from afa.model.bundle import bundle_from_frame
+    >>> row = {"entity": "flu", "feature": "fever", "potential": 1.0, "p_low_with": 0.1, "p_high_with": 0.5}
+    >>> bundle = bundle_from_frame(pd.DataFrame([row | {"p_low_without": 0.1, "p_high_without": 0.2}]))
+    >>> X, y = pd.DataFrame({"fever": [1] * 40}), pd.DataFrame({"flu": [1] * 40})
+    >>> made = update(bundle, X, y)
+    >>> made.patients_behind("flu").tolist(), bool(made.how_often("flu")[0][0, 2] > 0.8)
+    ([[40, 0]], True)
+
+    """
+    model = bundle_given(bundle)
+    check_probabilities(model)
+    for name, table, what in (("X", X, "features"), ("y", y, "entities")):
+        if not isinstance(table, pd.DataFrame):
+            step = f"give pandas.DataFrame(values, columns={what})"
+            raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
+    values = _numbers(X, "table X", model.features, (-1.0, 0.0, 1.0), "encode the values: afa.encode(X, features)")
+    labels = _numbers(y, "table y", model.entities, (0.0, 1.0), "code the labels as 0 and 1, a column for each entity")
+    return update_by(model, values, labels, couplings=couplings)
+
+
+def _numbers(table: pd.DataFrame, where: str, columns: Sequence[str], only: Sequence[float], step: str) -> pd.DataFrame:
+    """The numbers of the known columns of a table; faults name its cells."""
+    cells = cells_of_frame(table, where, rows=[f"patient {name}" for name in table.index])
+    known = [name for name in columns if name in cells.columns]
+    if not known:
+        found = f"none of {few(list(columns))} among the columns {few(list(map(str, table.columns)))}"
+        raise CohortError(Fault(where, found, "at least one", "name the columns as `afa bundle show` does"))
+    values = numbers_of(cells, known, f"{', '.join(f'{x:g}' for x in only)} or nothing", only=only, step=step)
+    CohortError.raise_for(cells.table.faults.listed())
+    return pd.DataFrame(values, index=list(cells.names), columns=known)
+
+
+def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
+    """Return the bundle after the patients of two checked tables of numbers, with what was done in its provenance.
+
+    X, y : as of `update`, with NaN where nothing is known. couplings : whether they stay.
+    """
+    labelled = set(y.index)
+    patients = [name for name in X.index if name in labelled]
+    values = X.reindex(index=patients, columns=list(bundle.features)).to_numpy(dtype=np.float64)
+    labels = y.reindex(index=patients, columns=list(bundle.entities)).to_numpy(dtype=np.float64)
+    if np.isnan(labels).all():
+        found = f"no label of {len(X)} patients with values"
+        step = "name the patients in both tables alike, and label at least one"
+        raise CohortError(Fault("the labels", found, "at least one patient with values and a label", step))
+    _check_values(bundle, patients, values)
+    made = update_of(bundle, values, labels)
+    said = report_of(bundle, made, labels) | ({} if couplings else {"couplings": "dropped"})
+    return updated_bundle(bundle if couplings else without_couplings(bundle), made, said)
+
+
+def _check_values(bundle: Bundle, patients: Sequence[str], values: Floats) -> None:
+    """Refuse values that cannot occur, and patients with two members of an exclusive group; values : (P, M)."""
+    faults = list[Fault]()
+    for place, value in enumerate((-1, 0, 1)):
+        for j in np.flatnonzero(((values == value) & ~bundle.possible[:, place]).any(axis=0)):
+            who = list(itertools.compress(patients, values[:, j] == value))
+            expected = " or ".join(f"{v}" for v, can in zip((-1, 0, 1), bundle.possible[j], strict=True) if can)
+            step = "encode the values with the features.csv of the bundle"
+            faults.append(Fault(f"feature {bundle.features[j]}", f"{value} of {few(who)}", expected, step))
+    for name, members in bundle.exclusive:
+        twice = list(itertools.compress(patients, (values[:, list(members)] == 1).sum(axis=1) > 1))
+        if twice:
+            found, expected = f"several members at +1 for {few(twice)}", "at most one"
+            faults.append(Fault(f"exclusive group {name}", found, expected, "correct the values"))
+    CohortError.raise_for(faults)
+
+
+def without_couplings(bundle: Bundle) -> Bundle:
+    """Return the bundle without its couplings."""
+    nothing = np.zeros(len(bundle.packed.value), dtype=np.bool_)
+    numbers = np.arange(len(bundle.entities)), np.arange(len(bundle.features))
+    return replace(bundle, packed=bundle.packed.renumbered(*numbers, nothing))
+
+
+def without_knowledge(bundle: Bundle) -> Bundle:
+    """Return the same model with nothing elicited: every possible value as probable as any other, and no coupling."""
+    n, m = len(bundle.entities), len(bundle.features)
+    rates = bundle.rates or Rates(m)
+    share = np.zeros((m, 3))
+    share[:] = bundle.possible / bundle.possible.sum(axis=1, keepdims=True)
+    for _, members in bundle.exclusive:
+        high = 1.0 / (len(members) + 1)
+        share[list(members)] = [0.0, 1.0 - high, high]
+    every = np.tile(share[None, :, None], (n, 1, 2, 1))
+    table = None if rates.table is None else replace(rates.table, p_low=share[:, 0], p_high=share[:, 2])
+    stated = _rows(np.ones((n, m), np.bool_), every, np.ones((n, m), np.bool_), np.zeros((n, m, 2), dtype=np.int64))
+    made = replace(rates, table=table, stated=stated)
+    return replace(without_couplings(bundle), unary=np.zeros((n, m)), rates=made)
