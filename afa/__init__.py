@@ -4,8 +4,8 @@ Each of the names below is imported when it is first used, so that `import afa` 
 these modules too, with the parts that the planners are made of: `afa.planner`, `afa.planner.rules`,
 `afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
 `afa.inference.result`, `afa.model.closure`, `afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`,
-`afa.scores.copeland`, `afa.model.bundle.graph`, `afa.model.bundle.markov_network`, `afa.evaluate.plot` and
-`afa.errors`. CHANGELOG.md says what a version number promises of it.
+`afa.scores.copeland`, `afa.scores.belief`, `afa.model.bundle.graph`, `afa.model.bundle.markov_network`,
+`afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from afa.planner import TopKPlanner as TopKPlanner
     from afa.planner.session import load_session as load_session
     from afa.planner.session import save_session as save_session
+    from afa.scores.belief import Background as Background
 
 __version__ = "0.2.0"
 
@@ -48,6 +49,7 @@ _NAMES = {
     "afa.evaluate.simulation_page": ("simulate",),
     "afa.evaluate.update": ("update",),
     "afa.planner.session": ("load_session", "save_session"),
+    "afa.scores.belief": ("Background",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

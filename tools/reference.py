@@ -20,6 +20,7 @@ PUBLIC = (
     *("afa", "afa.planner", "afa.planner.rules", "afa.planner.session", "afa.model.bundle", "afa.model.mrf"),
     *("afa.inference.meanfield", "afa.inference.exact", "afa.inference.result"),
     *("afa.model.closure", "afa.scores.preference", "afa.scores.gain", "afa.scores.bracket", "afa.scores.copeland"),
+    "afa.scores.belief",
     *("afa.model.bundle.graph", "afa.model.bundle.markov_network"),
     *("afa.evaluate.plot", "afa.errors"),
 )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from afa.inference.meanfield import Solver
+    from afa.model.bundle import Bundle
 
 FOLDER, FILE = "FOLDER", "FILE"
 """What a command writes is an option with this metavar; a file's goes on with its endings: FILE.csv|.parquet."""
@@ -80,6 +81,33 @@ Costs = Annotated[
     Literal["own", "equal"] | None,
     typer.Option("--costs", help="the bundle's own costs, or the same for every feature"),
 ]
+
+
+Background = Annotated[
+    str | None,
+    typer.Option(
+        "--background",
+        help="of the score background and the rule frontier: a table or cohort folder of other patients, elicited, or "
+        "uniform; what the bundle states unless given",
+    ),
+]
+
+
+def background_of(named: str | None, bundle: Bundle, patient: str | None = None) -> str | dict[str, Any] | None:
+    """The background that an option names, as plain values; of a table with the patient, he himself is left out.
+
+    Fewer than 30 patients are mixed with what the bundle states (`Background.mixture`).
+    """
+    if named in (None, "elicited", "uniform"):
+        return named
+    from afa.cohort.cells import read_patients
+    from afa.scores.belief import FEW_PATIENTS
+    from afa.scores.belief import Background as Frequencies
+
+    table = read_patients(Path(named), bundle, drop_missing=True).frame().drop(index=[patient], errors="ignore")
+    values = table.reindex(columns=list(bundle.features)).to_numpy(float)
+    few = len(values) < FEW_PATIENTS
+    return (Frequencies.mixture(bundle, values) if few else Frequencies.of_patients(bundle, values)).plain()
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,16 @@ class Question(options.Task):
     """What is asked of a planner, how it goes on and when it stops: one option each."""
 
     score: Annotated[
-        str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a or kl_nonzero")
+        str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a, kl_nonzero or background")
     ] = None
     gain: Annotated[
         str | None, typer.Option(help="gain of a feature: cmi, f_target, wald_magnitude or information")
     ] = None
     allocation: Annotated[
-        str | None, typer.Option(help="rule that chooses the next feature, such as priority_all, or module:Class")
+        str | None, typer.Option(help="rule that chooses the next feature, such as frontier, or module:Class")
     ] = None
+    background: options.Background = None
+    together: Annotated[int | None, typer.Option(min=1, help="features or panels to ask for at once")] = None
     inference: Annotated[
         str | None, typer.Option(help="mean_field, the default, or exact: slower, where features are coupled")
     ] = None
@@ -76,6 +78,7 @@ class Question(options.Task):
         from afa.planner.options import tau_of
 
         asked = vars(self) | {"panels": read_panels(self.panels) if self.panels else None, "tau": tau_of(self.tau)}
+        asked["background"] = options.background_of(self.background, bundle, self.patient)
         asked["first"] = [name.strip() for name in self.first.split(",")] if self.first else None
         if session is not None and keeper.found:
             return resumed_planner(session, bundle, asked)
@@ -89,6 +92,8 @@ class Question(options.Task):
             "gain",
             "allocation",
             "inference",
+            "background",
+            "together",
             "first",
             "costs",
         )

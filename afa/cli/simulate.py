@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from afa.cohort.cells import Given
+    from afa.evaluate.simulate.walks import Setting
 
 LISTED = 5
 
@@ -43,6 +45,13 @@ def simulate(
     gain: Annotated[
         str, typer.Option(help="gains to compare, comma-separated: cmi, f_target, wald_magnitude, information")
     ] = "cmi",
+    background: Annotated[
+        str | None,
+        typer.Option(
+            help="of the score background and the rule frontier: patients, the others of this cohort; a table of other "
+            "patients; elicited; or uniform; what the bundle states unless given"
+        ),
+    ] = None,
     costs: options.Costs = None,
     labels: Annotated[
         Path | None, typer.Option(help="CSV: a column of patients, then one of 0, 1 or nothing for each entity")
@@ -82,7 +91,7 @@ def simulate(
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
     from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
-    from afa.planner.options import gauge_of, question_of, tau_of
+    from afa.planner.options import BACKGROUND, FRONTIER, gauge_of, question_of, tau_of
 
     model, costs = load_bundle(bundle), costs or "own"
     check_place(out, FILES, CARD)
@@ -103,17 +112,17 @@ def simulate(
         threads=threads,
     )
     gains = words("--gain", gain, GAINS)
-    scores = words("--score", score or ("two_elbo" if entity or setting.explicit else "linearity"), SCORES)
+    usual_score = "two_elbo" if entity or setting.explicit else "linearity"
+    scores = words("--score", score or (BACKGROUND if allocation == FRONTIER else usual_score), SCORES)
     usual = COMPARED_BINARY if entity else COMPARED
     if len(model.entities) > ALL_DUELS_UP_TO:
         usual = usual.replace("priority_all", "priority_clusters")
-    rules = _distinct("--allocation", allocation) if allocation else usual_rules(usual, gains)
-    ways = ways_of(rules, gains, scores)
+    ways = ways_of(_distinct("--allocation", allocation) if allocation else usual_rules(usual, gains), gains, scores)
     given = read_patients(cohort, model, drop_missing=drop_missing)
     given = given if labels is None else read_labels(labels, given)
     say = partial(typer.echo, err=json)  # what is no JSON, to where people read it
     _tell(given, say)
-    chosen = some_patients(given.cohort, patients, seed)
+    setting, chosen = _with_background(setting, background, given), some_patients(given.cohort, patients, seed)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
     runs = runs_of(ways, drawn)
     with tqdm(total=len(runs) * len(chosen.patients), unit="walk", disable=None) as bar:
@@ -132,6 +141,7 @@ def simulate(
         },
         "setting": {name: getattr(setting, name) for name in ("k", "entity", "coupling", "holds", "tau")},
         "ways": [way._asdict() for way in ways],
+        "background": background or ("elicited" if model.says_how_often else "uniform"),
         "costs": costs,
         "seeds": list(drawn),
         "resamples": resamples,
@@ -193,6 +203,22 @@ def score(
     if not model.says_how_often:
         typer.echo("The bundle states directions alone: probabilities assume that exactly one entity holds.")
     typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
+
+
+def _with_background(setting: Setting, named: str | None, given: Given) -> Setting:
+    """The setting with the background of each patient by name; of `patients` all others of the cohort."""
+    from afa.scores.belief import Background
+
+    if named is None:
+        return setting
+    if named != "patients":
+        return replace(setting, background=cache(lambda patient: options.background_of(named, given.bundle, patient)))
+    values, place = given.frame().to_numpy(), {name: i for i, name in enumerate(given.cohort.patients)}
+
+    def others(patient: str) -> Background:
+        return Background.of_patients(given.bundle, values, without=place.get(patient), name="others")
+
+    return replace(setting, background=others)
 
 
 def _distinct(option: str, text: str) -> list[str]:

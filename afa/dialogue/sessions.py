@@ -94,7 +94,7 @@ def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) 
     stored = {**stop, **settings, "min_gain": stop["gain"], "allocation": settings["allocation"] or named}
     asked = {name: value for name, value in given.items() if name not in ("panels", "costs") and value is not None}
     differ = {name: value for name, value in asked.items() if value != stored.get(name)}
-    other = {f"--{name.replace('_', '-')} {value}": str(stored.get(name)) for name, value in differ.items()}
+    other = {f"--{name.replace('_', '-')} {_said(value)}": _said(stored.get(name)) for name, value in differ.items()}
     panels, costs = given.get("panels"), given.get("costs")
     if panels is not None or costs is not None:
         features = {name: list(members) for name, members in panels.features.items()} if panels else {}
@@ -106,6 +106,11 @@ def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) 
         found, expected = f"an earlier session, and {', '.join(other)}", ", ".join(other.values())
         raise PlannerError(Fault(str(path), found, expected, step))
     return planner
+
+
+def _said(value: Any) -> str:
+    """A setting in a message; a background by what it is of."""
+    return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
 def session_of_text(text: str, bundle: Bundle) -> Planner:

@@ -82,9 +82,12 @@ def assumption_of(planner: Planner) -> str:
     """What the numbers beside the entities are, in a sentence."""
     if isinstance(planner, BinaryPlanner):
         one, other = map(planner.asked_of.shown, planner.bundle.entities)
-        return f"Probabilities are of {one} and of {other}."
-    assert isinstance(planner, TopKPlanner)
-    return BY_SCORE if planner.ordered_by == "score" else ASSUMING[planner.holds or "one"]
+        words = f"Probabilities are of {one} and of {other}."
+    else:
+        assert isinstance(planner, TopKPlanner)
+        words = BY_SCORE if planner.ordered_by == "score" else ASSUMING[planner.holds or "one"]
+    known = planner.background
+    return words if known is None else f"{words} What is not measured is expected as in the background: {known.words}."
 
 
 def start_of(planner: Planner) -> str:

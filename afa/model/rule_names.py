@@ -33,7 +33,7 @@ def _rules() -> dict[str, _Rule]:
     return dict(sorted(found.items(), key=lambda named: (named[1].in_the_grid, named[0])))
 
 
-_RULES = {name: rule for name, rule in _rules().items() if rule.looks_at != "entities"}
+_RULES = {name: rule for name, rule in _rules().items() if rule.looks_at not in ("entities", "background")}
 
 RULE_CLASSES = {name: (rule.module, rule.class_name) for name, rule in _RULES.items()}
 """The module in `afa.planner.rules` and the class of each rule."""

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from afa.engine.ranks import name_places
 from afa.errors import Fault, PlannerError, check_number
 from afa.io.later import Later
 from afa.model.bundle import Bundle
 from afa.planner.cluster import Clustering
+from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import (
     Action,
     Log,
@@ -29,7 +31,7 @@ from afa.planner.menu import (
     menu_of,
     offer_of,
 )
-from afa.planner.options import ALL_DUELS_UP_TO, INFORMATION, NewPatient, Options
+from afa.planner.options import ALL_DUELS_UP_TO, BACKGROUND, INFORMATION, NewPatient, Options
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
 from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
@@ -43,6 +45,7 @@ from afa.planner.why import (
     shown_entities,
     told_apart,
 )
+from afa.scores.belief import Background, Belief, ScoreTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +80,14 @@ class Planner(ABC):
         self._index = {name: j for j, name in enumerate(bundle.features)}
         self._clustering = Clustering(replace(bundle, rates=None) if "tau" in settings else bundle)
         self._new_patient, self._state = new_patient, new_patient()
+        self.background: Background | None = None
+        self._at_first: Belief | None = None  # the belief before anything is observed
+        if options.believes:
+            self.background = Background.given(asked_of, options.background)
+            self._at_first = Belief(self._score_table(), self.background)
+            self.settings["background"] = self.background.plain()
+        self._belief = self._at_first and self._at_first.copy()
+        self.at_once = int(options.together)
         self._log = Log()
         self._asked: Suggestion | None = None
         self._fresh = False  # whether `_asked` and `reason` are of the present state
@@ -146,7 +157,8 @@ class Planner(ABC):
                 break
             chosen = self._chosen_item(view, offered)
             others += [chosen] if item else []
-            offered &= self._menu.item_of != self._menu.of_feature[chosen.features[0]]
+            members = (first if not item else chosen).features
+            offered &= ~np.isin(self._menu.item_of, [self._menu.of_feature[name] for name in members])
         return others
 
     def next_feature(self) -> str | None:
@@ -194,8 +206,11 @@ class Planner(ABC):
         return False
 
     def nothing_unusual(self) -> bool:
-        """Whether something has been measured, and all of it is as usual: 0."""
-        return bool(self._log.observed) and not any(self._log.observed.values())
+        """Whether something has been measured, and all of it is as usual: 0.
+
+        False with the score `background`, to which a usual value says something.
+        """
+        return self.guide != BACKGROUND and bool(self._log.observed) and not any(self._log.observed.values())
 
     @abstractmethod
     def confidence(self) -> float:
@@ -272,7 +287,7 @@ class Planner(ABC):
         asked = self._fresh and self._asked is not None and readings.keys() <= set(self._asked.features)
         self._take(action_of("observe", readings, float(cost), self.reason if asked else OWN_CHOICE))
         for name, reading in readings.items():
-            self._state.observe(self._index[name], reading.code)
+            self._note(name, reading.code)
 
     def correct_to(self, feature: str, reading: Reading) -> None:
         """Replace an earlier value by another reading, at no cost; everything is computed again."""
@@ -291,7 +306,10 @@ class Planner(ABC):
 
         The answer goes on to leave it open, so that a certain answer holds whatever its value would have been.
         """
-        if name in self._index:
+        asked = self._asked if self._fresh else None
+        if asked is not None and name == asked.name:
+            features = list(asked.features)
+        elif name in self._index:
             features = [name]
         elif name in self._menu.names:
             members = self._menu.members[self._menu.names.index(name)]
@@ -418,15 +436,24 @@ class Planner(ABC):
         return np.flatnonzero(~self._state.resolved())
 
     def _view(self) -> View:
-        return view_of(
+        guided = self.guide == BACKGROUND
+        view = view_of(
             self._state,
             self.bundle,
-            score=self.guide,
+            score="linearity" if guided else self.guide,
             k=self.k,
             find_clusters=lambda: self._clustering.at(self._log.observed),
             patient=self.patient,
             seed=self.seed,
         )
+        if (belief := self._belief) is None:
+            return view
+        assert self.background is not None
+        view = replace(view, find_frontier=lambda: belief.frontier(self.k), background=self.background.words)
+        if not guided:
+            return view
+        tie, rank = belief.table.tie, np.argsort(belief.order()) + 1
+        return replace(view, tie=tie, find_scores=lambda: self.scores_by(BACKGROUND), find_rank=lambda: rank)
 
     def _chosen_item(self, view: View, offered: NDArray[np.bool_]) -> Suggestion:
         """What the rule chooses among the features on offer."""
@@ -444,6 +471,8 @@ class Planner(ABC):
             return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)
         view = self._view()
         item = self._chosen_item(view, self._offer().affordable)
+        if self.at_once > 1:
+            item = self._with_others(item)
         words = item.reason
         if item.over is not None:
             features, shown = [self._index[name] for name in item.features], shown_entities(self)
@@ -461,6 +490,24 @@ class Planner(ABC):
             if first.name != item.name:
                 words += f"; {first.name} comes first but costs {first.cost:g}, and {self._left():g} is left"
         return replace(item, reason=words)
+
+    def _with_others(self, item: Suggestion) -> Suggestion:
+        """The item with those that are best measured together with it, up to `together` of them."""
+        offer, menu, belief = self._offer(), self._menu, self._belief
+        assert belief is not None
+        features = belief.together(
+            self.at_once,
+            self.k,
+            offer.affordable,
+            item_of=menu.item_of,
+            price=offer.price,
+            left=self._left(),
+            first=[self._index[name] for name in item.features],
+        )
+        items = list(dict.fromkeys(int(menu.item_of[j]) for j in features))
+        names = tuple(self.bundle.features[j] for j in features)
+        cost = float(offer.price[items].sum())
+        return replace(item, name=", ".join(menu.names[i] for i in items), features=names, cost=cost)
 
     @property
     def _counts_patients(self) -> bool:
@@ -488,6 +535,40 @@ class Planner(ABC):
     def _replay(self) -> None:
         """Bring the patient to what the log says, from nothing."""
         self._state = self._new_patient()
+        self._belief = self._at_first and self._at_first.copy()
         for feature, value in self._log.observed.items():
-            self._state.observe(self._index[feature], value)
+            self._note(feature, value)
         self._forget()
+
+    def _note(self, feature: str, value: int) -> None:
+        """Let the patient's state and the belief take in one value."""
+        self._state.observe(self._index[feature], value)
+        if self._belief is not None:
+            self._belief.observe(self._index[feature], value)
+
+    def _score_table(self) -> ScoreTable:
+        """The scores that the belief is about; entities of equal score come by name (decisions.md S6)."""
+        if isinstance(self._state, ExplicitPatient):
+            table = self._state.score_table(self.bundle.entities, self.bundle.features)
+        else:
+            table = ScoreTable.of_bundle(self.bundle)
+        return replace(table, places=name_places(self.bundle.entities))
+
+    def scores_by(self, score: str) -> NDArray[np.float64]:
+        """(N, N) preference scores; score : its name, of which `background` is differences of expected scores."""
+        if score != BACKGROUND or self._belief is None:
+            return self._state.scores(score)
+        mean = self._belief.mean
+        found = mean[:, None] - mean[None, :]
+        return np.where(np.abs(found) <= self._belief.table.tie, 0.0, found)
+
+    def top_probability(self) -> float:
+        """The probability that the present top k is that at full observation, ties counting as right.
+
+        By the belief of the options `background`, which says how sure it is of a patient from that population: how
+        often it is right has to be measured (docs/frontier.md). A `PlannerError` without it.
+        """
+        if self._belief is None:
+            step = "give score='background', or allocation='frontier'"
+            raise PlannerError(Fault("top_probability", "no background", "a planner with one", step))
+        return self._belief.top_probability(self.k)

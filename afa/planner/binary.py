@@ -13,7 +13,17 @@ from afa.model.bundle import Bundle
 from afa.model.closure import STRENGTH, closed_bundle
 from afa.model.mrf import Floats
 from afa.planner.base import Planner
-from afa.planner.options import INFORMATION, Given, Options, bundle_given, gauge_of, listing_options, patients_of
+from afa.planner.options import (
+    BACKGROUND,
+    FRONTIER,
+    INFORMATION,
+    Given,
+    Options,
+    bundle_given,
+    gauge_of,
+    listing_options,
+    patients_of,
+)
 from afa.planner.rules import Rule
 
 
@@ -45,14 +55,16 @@ class BinaryPlanner(Planner):
         bundle: Bundle | str | Path,
         *,
         entity: str,
-        score: str = "two_elbo",
+        score: str | None = None,
         gain: str = "cmi",
         allocation: str | Rule | None = None,
         strength: float = STRENGTH,
         **options: Unpack[Given],
     ) -> None:
         self.entity = entity
-        allocation = allocation or (INFORMATION if gain == INFORMATION else "greedy")
+        score = score or (BACKGROUND if allocation == FRONTIER else "two_elbo")
+        usual = FRONTIER if score == BACKGROUND else "greedy"
+        allocation = allocation or (INFORMATION if gain == INFORMATION else usual)
         checked = Options(score=score, gain=gain, allocation=allocation, **options)
         bundle = bundle_given(bundle)
         gauge = gauge_of(bundle, checked.coupling)
@@ -63,7 +75,7 @@ class BinaryPlanner(Planner):
 
     def score(self) -> float:
         """The preference score of the duel, positive where the entity is preferred; raw, as the paper has it."""
-        return float(self._state.scores(self.guide)[0, 1])
+        return float(self.scores_by(self.guide)[0, 1])
 
     def log_odds(self) -> float:
         """Calibrated two-ELBO log-odds of the entity in nats: at no observation the prior (decisions.md S15)."""
@@ -74,12 +86,14 @@ class BinaryPlanner(Planner):
         """P(entity | x_obs), the logistic function of `log_odds` (prop:calibration)."""
         return float(expit(self.log_odds()))
 
-    def decision(self, by: Literal["calibrated", "raw"] = "calibrated") -> Literal[-1, 0, 1]:
+    def decision(self, by: Literal["calibrated", "raw"] | None = None) -> Literal[-1, 0, 1]:
         """1 for the entity, -1 against it, 0 a tie: the sign of `log_odds`, so that it sides with `probability`.
 
-        by : `raw` is the paper's decision, the sign of `score`. Before all is observed the two can differ, and at full
+        by : `calibrated` unless given, and `raw` with the score `background`. `raw` is the paper's decision, the sign
+            of `score`. Before all is observed the two can differ, and at full
         observation too, by the normalisers of the two classes (decisions.md S15).
         """
+        by = by or ("raw" if self.guide == BACKGROUND else "calibrated")
         if by not in ("calibrated", "raw"):
             raise PlannerError(Fault("decision by", repr(by), "calibrated or raw", "choose one of these"))
         value = self.score() if by == "raw" else self.log_odds()
@@ -104,7 +118,9 @@ class BinaryPlanner(Planner):
         return list(self.bundle.entities) if self.decision() == 0 else []
 
     def confidence(self) -> float:
-        """The larger of `probability` and its complement."""
+        """The larger of `probability` and its complement; with the score `background` it is `top_probability`."""
+        if self.guide == BACKGROUND:
+            return self.top_probability()
         probability = self.probability()
         return max(probability, 1 - probability)
 

@@ -6,6 +6,7 @@ The classes answer what `afa.engine.patient` answers for the paper's models, by 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from afa.engine.patient_state import PatientState
+from afa.errors import Fault, PlannerError
 from afa.inference.exact import exact
 from afa.inference.meanfield import Solver, mean_field, moments_of
 from afa.inference.result import Marginals, spread
 from afa.model.mrf import Evidence, Floats
-from afa.planner.sides import Fixed, Indices
+from afa.planner.sides import Fixed, Indices, score_table_of
+from afa.scores.belief import ScoreTable
 from afa.scores.gain import ZERO_GAIN, divergence, information, site_probabilities
 
 ENUMERATED = 10
@@ -73,6 +76,22 @@ class ExplicitPatient(PatientState):
                 one, zero = self._states[v]
                 self._states[v] = one.observe(int(place), value), zero.observe(int(place), value)
             self._stale[v] |= place >= 0 or grouped
+
+    def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
+        """Return the scores of all sides as far as tau believes them, for the belief about them (docs/frontier.md).
+
+        A `PlannerError` where what is believed depends on what is observed (tau `effective`).
+        """
+        if any(side.repeats is not None for side in self.packed.sides):
+            found, step = "tau effective with a background", "give tau a number, or leave it out"
+            raise PlannerError(Fault("planner option tau", found, "a number", step))
+        table, tau = score_table_of(self.packed, entities, features), self.tau
+        return replace(
+            table,
+            constant=self._empty + tau * (table.constant - self._empty),
+            terms=table.terms * tau[table.entity, None],
+            psi=table.psi * tau[table.owner],
+        )
 
     @property
     def closed(self) -> NDArray[np.bool_]:

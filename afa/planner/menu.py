@@ -300,6 +300,7 @@ def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
         total_gain=lambda closed: by_item(view.total_gain(closed)),
         weighted_gain=lambda weights: by_item(view.weighted_gain(weights)),
         find_information=lambda: by_item(view.information()),
+        find_frontier=lambda: by_item(view.frontier()),
     )
 
 

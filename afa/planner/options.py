@@ -24,8 +24,10 @@ from afa.model.closure import Closure
 from afa.planner.explicit import ExplicitPatient
 from afa.planner.menu import Costs, Panels, is_list
 from afa.planner.rules import RULES, Rule
+from afa.planner.rules.frontier import Frontier
 from afa.planner.rules.information import Information
 from afa.planner.sides import sides_for
+from afa.scores.belief import Background
 from afa.scores.gain import TARGETS
 
 if TYPE_CHECKING:
@@ -33,15 +35,17 @@ if TYPE_CHECKING:
 else:
     base = Later("afa.planner.base")
 
-SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
+BACKGROUND, FRONTIER = "background", "frontier"
+"""The score and the rule of the belief about scores, given a background of patients (docs/frontier.md)."""
+SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero", BACKGROUND)
 ALL_DUELS_UP_TO = 200
 """Entities: with more of them, what goes over all duels goes over clusters or the top-k boundary instead."""
 DUEL_GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
 INFORMATION = "information"
 """The gain over entities, and the rule that goes by it (docs/decisions.md, F15)."""
 GAINS = (*DUEL_GAINS, INFORMATION)
-EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero")
-EXPLICIT_SCORES = ("two_elbo", "wald")
+EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero", BACKGROUND)
+EXPLICIT_SCORES = ("two_elbo", "wald", BACKGROUND)
 EXPLICIT_GAINS = ("cmi", "wald_magnitude", INFORMATION)
 NewPatient = Callable[[], PatientState]
 OwnRule = Callable[[Any], str | bool | None]
@@ -133,6 +137,8 @@ class Given(TypedDict, total=False):
     seed: int
     coupling: Closure | None
     tau: float | str | None
+    background: Background | Mapping[str, Any] | str | None
+    together: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +161,8 @@ class Options:
     seed: int = 0
     coupling: Closure | None = None
     tau: float | str | None = None
+    background: Background | Mapping[str, Any] | str | None = None
+    together: int = 1
 
     def __post_init__(self) -> None:
         if self.score == "kl":
@@ -177,7 +185,7 @@ class Options:
             step = "use inference='mean_field'"
             raise PlannerError(Fault("planner option inference", found, expected, step))
         if isinstance(self.allocation, str):
-            one_of("allocation", self.allocation, (*RULES, INFORMATION))
+            one_of("allocation", self.allocation, (*RULES, INFORMATION, FRONTIER))
             if (self.gain == INFORMATION) != (self.allocation == INFORMATION) and self.allocation != "random":
                 found, step = f"{self.allocation!r} with gain {self.gain!r}", "leave allocation out"
                 expected = "the rule `information` with the gain of that name, and with no other"
@@ -185,6 +193,14 @@ class Options:
         elif not callable(getattr(self.allocation, "choose", None)):
             found, expected = repr(self.allocation), f"{' or '.join(RULES)}, or an object with the method choose(view)"
             raise PlannerError(Fault("planner option allocation", found, expected, "choose one of these"))
+        expected = "a whole number, 1 or more"
+        check_number(PlannerError, "planner option together", self.together, expected, lambda x: x >= 1 and x % 1 == 0)
+        if self.together > 1 and not self.believes:
+            found, step = "several features at once", f"give score={BACKGROUND!r} or allocation={FRONTIER!r}"
+            raise PlannerError(Fault("planner option together", found, "a planner with a background", step))
+        if self.background is not None and not self.believes:
+            found, step = f"{self.score} with {self.allocation}", f"give score={BACKGROUND!r}, or leave it out"
+            raise PlannerError(Fault("planner option background", found, "a score or rule that uses it", step))
         if self.stop is not None and not isinstance(self.stop, Stop) and not callable(self.stop):
             step = "give afa.Stop(certain=True)"
             raise PlannerError(Fault("planner option stop", repr(self.stop), "an afa.Stop or a function", step))
@@ -199,9 +215,14 @@ class Options:
 
     @cached_property
     def rule(self) -> Rule:
-        if self.allocation == INFORMATION:
-            return Information()
+        if self.allocation in (INFORMATION, FRONTIER):
+            return Information() if self.allocation == INFORMATION else Frontier()
         return RULES[self.allocation]() if isinstance(self.allocation, str) else self.allocation
+
+    @property
+    def believes(self) -> bool:
+        """Whether the score or the rule is that of the belief, which needs a background."""
+        return self.score == BACKGROUND or isinstance(self.rule, Frontier)
 
     @property
     def rules_of_stopping(self) -> Stop:
@@ -220,7 +241,7 @@ class Options:
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """All of them as plain values, with the panels that there are; `allocation` is None for a custom rule."""
-        rules = RULES | {INFORMATION: Information}
+        rules = RULES | {INFORMATION: Information, FRONTIER: Frontier}
         named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
         return {name: getattr(self, name) for name in same} | {
@@ -231,6 +252,7 @@ class Options:
             "panels": dict(panels),
             "first": list(self.first),
             "stop": self.rules_of_stopping.plain(),
+            "together": int(self.together),
         }
 
 

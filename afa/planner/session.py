@@ -55,6 +55,12 @@ class _StopUsed(Strict):
     own: bool = False
 
 
+class _BackgroundUsed(Strict):
+    probabilities: list[tuple[float, float, float]]
+    kind: Literal["patients", "mixture"]
+    words: str
+
+
 class _Settings(Strict):
     score: str
     gain: str
@@ -77,6 +83,8 @@ class _Settings(Strict):
     coupling: Closure = "differential"
     holds: Holds | None = None
     tau: float | Literal["effective"] | None = None
+    background: _BackgroundUsed | Literal["elicited", "uniform"] | None = None
+    together: int = Field(1, ge=1)
 
 
 class _Step(Strict):

@@ -18,6 +18,7 @@ from afa.inference.class_odds import known_log_ratio, log_ratio
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import bundle_models, group_states, hypotheses_of
 from afa.model.mrf import ROUNDING, VALUES, Floats, PairwiseMRF, pair_terms
+from afa.scores.belief import ScoreTable
 
 Indices = NDArray[np.int64]
 
@@ -120,6 +121,37 @@ def sides_for(
     if key not in known:
         known[key] = _laid_out(bundle, holds, exactly=exactly, entity=entity, discounted=discounted)
     return known[key]
+
+
+def score_table_of(fixed: Fixed, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
+    """Return the scores S_v of all sides, one class less the other, for the belief about them (docs/frontier.md)."""
+    constant, slots, couplings = np.zeros(len(fixed.sides)), list[tuple[int, int, Floats]](), list[tuple[float, ...]]()
+    for v, side in enumerate(fixed.sides):
+        difference = side.one - side.zero
+        constant[v] = difference.prior
+        terms = {int(j): row for j, row in zip(side.at, difference.terms, strict=True)}
+        for group, classes in zip(fixed.groups, side.members, strict=True):
+            none = np.log1p(-classes.sum(axis=1))
+            constant[v] += none[0] - none[1]
+            for j, chance in zip(group, np.log(classes[0] / classes[1]), strict=True):
+                terms[int(j)] = np.array([0.0, 0.0, chance - none[0] + none[1]])
+        slots += [(v, j, np.where(np.isfinite(terms[j]), terms[j], 0.0)) for j in sorted(terms)]
+        upper = sp.triu(difference.couplings).tocoo()
+        couplings += [(v, side.at[i], side.at[j], psi) for i, j, psi in zip(*upper.coords, upper.data, strict=True)]
+    place = {(v, j): i for i, (v, j, _) in enumerate(slots)}
+    ends = [[place[int(v), int(pair[end])] for v, *pair in couplings] for end in (0, 1)]
+    return ScoreTable(
+        entities,
+        features,
+        constant,
+        np.array([v for v, _, _ in slots], dtype=np.int64),
+        np.array([j for _, j, _ in slots], dtype=np.int64),
+        np.array([terms for _, _, terms in slots]).reshape(-1, 3),
+        np.array([v for v, *_ in couplings], dtype=np.int64),
+        np.array(ends, dtype=np.int64).reshape(2, -1),
+        np.array([psi for *_, psi in couplings], dtype=np.float64),
+        fixed.groups,
+    )
 
 
 def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, discounted: bool) -> Fixed:

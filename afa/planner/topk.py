@@ -21,6 +21,8 @@ from afa.planner.base import Planner
 from afa.planner.layer0 import CRITERIA, SOUND, without_eliminated
 from afa.planner.options import (
     ALL_DUELS_UP_TO,
+    BACKGROUND,
+    FRONTIER,
     INFORMATION,
     Given,
     Options,
@@ -43,12 +45,15 @@ class TopKPlanner(Planner):
     bundle : the entities and their models, or the folder of a bundle.
     k : size of the answer, 1 <= k < N.
     score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
-        or `kl_nonzero`; `linearity` unless given, and `two_elbo`, or `wald`, in the explicit gauge.
+        or `kl_nonzero`; `linearity` unless given, and `two_elbo`, or `wald`, in the explicit gauge. Or `background`:
+        the expected score, where unobserved features are as among patients at large (docs/frontier.md); the default,
+        for models of directions, where a background is given.
     gain : what a duel is expected to learn from a feature: `cmi`, the default, `f_target` or `wald_magnitude`; or
         `information`, what it tells about which entity holds, over all at once (docs/decisions.md, F15).
     target : the score that `f_target` looks ahead to; the guiding score where that can be one.
     allocation : the rule that chooses features, by its name in `afa.planner.rules.RULES`, or an object with the method
-        `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities.
+        `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities. Or `frontier`,
+        which goes with the score `background` and is its default.
     inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
     look_ahead : where the solves of `f_target` start: `same` as the score, or `warm` from the present marginals.
@@ -69,6 +74,10 @@ class TopKPlanner(Planner):
         unless given (docs/decisions.md, F6).
     tau : how far log-odds are believed, above 0 and at most 1, or `effective`: by how much findings repeat each other;
         1 unless given (docs/decisions.md, F16).
+    background : of the score `background` and the rule `frontier`: how frequent each value is among patients at large,
+        an `afa.Background`, or `elicited` or `uniform`; what the bundle states unless given, and every value alike
+        where it states nothing.
+    together : how many features or panels `suggest` names at once, with a background; 1 unless given.
 
     Examples
     --------
@@ -116,8 +125,13 @@ class TopKPlanner(Planner):
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
         gain = gain or "cmi"
+        given = options.get("background") is not None and gauge == "differential" and gain != INFORMATION
+        if allocation == FRONTIER or (given and allocation is None):
+            score = score or BACKGROUND
         if allocation is None and gain == INFORMATION:
             allocation = INFORMATION
+        elif allocation is None and score == BACKGROUND:
+            allocation = FRONTIER
         elif allocation is None:
             allocation = "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
         score = score or ("two_elbo" if gauge == "explicit" else "linearity")
@@ -128,7 +142,7 @@ class TopKPlanner(Planner):
 
     def scores(self) -> Floats:
         """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie (eq:vec_score)."""
-        return self._state.scores(self.guide)
+        return self.scores_by(self.guide)
 
     def wins(self) -> Floats:
         """(N,) Copeland wins, a tie half (`afa.scores.copeland`)."""
@@ -187,10 +201,11 @@ class TopKPlanner(Planner):
         """The entities that tie for the last places of `top_k`, the most probable first, then as ranked; [] for no tie.
 
         A tie of what `ordered_by` names: equal scores, or posteriors within 0.005 of each other; of both before
-        anything is measured.
+        anything is measured, unless the score is `background`.
         """
         tied = self._tied_by_score()
-        if self.ordered_by == "probability" or not self._log.observed:
+        by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background tells them apart at once
+        if self.ordered_by == "probability" or by_posterior:
             tied |= self._as_probable()
         order, posterior = np.argsort(self._view().rank), self.posterior()
         chosen = sorted(order[tied[order]], key=lambda v: -round(float(posterior[v]), 2))
@@ -285,8 +300,11 @@ class TopKPlanner(Planner):
         In [0, 1]: of each duel P(sign of D_ab at full observation = its present sign) under the duel's own predictive,
         by the Gaussian approximation of `stack_a` (eq:fsp); 1 where the duel is resolved, 1/2 where it is level, and
         below 1/2 where a guiding score other than `linearity` and `stack_a` prefers the other side. In the explicit
-        gauge it is the probability that the winner holds, given that exactly one of the two does.
+        gauge it is the probability that the winner holds, given that exactly one of the two does. With the score
+        `background` it is `top_probability`.
         """
+        if self.guide == BACKGROUND:
+            return self.top_probability()
         view = self._view()
         if not len(view.contested):
             return 1.0

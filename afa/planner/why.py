@@ -150,6 +150,8 @@ def in_words(planner: Planner) -> str:
         known = [f"probability {planner.answer_probability():.2f}"]
     elif not tied and (lead := planner.lead()) > 0:
         known = [f"ahead by {lead:.2f}"]
+    if planner.guide == "background" and planner.background is not None:
+        known.append(f"stays with probability {planner.top_probability():.2f} by {planner.background.words}")
     known += unchangeable
     return f"{words} ({'; '.join(known)})" if known else words
 

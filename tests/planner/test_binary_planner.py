@@ -52,8 +52,9 @@ def patients(draw, **kwargs):
 def test_it_is_the_top_1_of_two_entities_at_every_round(score, kind, case):
     bundle, entity, patient = case
     options = {"score": score, "gain": kind[0], "target": kind[1]}
+    options |= {"allocation": "greedy"}
     binary = BinaryPlanner(bundle, entity=entity, **options)
-    duel = TopKPlanner(two_entities(bundle, entity), k=1, allocation="greedy", **options)
+    duel = TopKPlanner(two_entities(bundle, entity), k=1, **options)
     # the duel of two entities settles the sign of S, the task that of its posterior, one perhaps before the other
     while not (binary.resolved() or duel.resolved()):
         feature = binary.next_feature()

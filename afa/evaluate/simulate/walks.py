@@ -33,11 +33,12 @@ from afa.model.orders import random_orders
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import measurements_of
+from afa.planner.options import BACKGROUND, FRONTIER
 from afa.planner.rules.check import rule_of
 
 AnyPlanner = TypeVar("AnyPlanner", bound=Planner)
 
-CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own")
+CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own", FRONTIER)
 DRAWN = ("random", "random_own")
 IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
 """Metrics whose sums are in whole numbers of 1 / `UNIT`, so that they are exact in any order of adding up."""
@@ -63,6 +64,7 @@ class Setting:
     """What is asked of all patients, and how.
 
     k, entity : the size of the top set, or the one entity that is asked for. coupling, holds, tau : as of the planners.
+    background : maps the name of a patient to the option of that name; None for what the bundle states.
     costs : `own`, those of the bundle, which rules weigh gains by, or `equal`. seeds : of orders drawn at random, each
     followed once. resamples, confidence : of the intervals. solver : of the mean-field iteration. threads : they change
     no number.
@@ -73,6 +75,7 @@ class Setting:
     coupling: Closure | None = None
     holds: str | None = None
     tau: float | str | None = None
+    background: Callable[[str], Any] | None = None
     costs: str = "own"
     seeds: Sequence[int] = (0,)
     resamples: int = 1000
@@ -295,7 +298,7 @@ def planned(
 
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDArray[np.int64]]:
     """A score (N, N) of a planner, the guiding one unless given, and (N,) how many entities are ahead of each by it."""
-    scores, entities = planner._state.scores(score or planner.guide), planner.bundle.entities
+    scores, entities = planner.scores_by(score or planner.guide), planner.bundle.entities
     ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
     return scores, ranks.place
 
@@ -317,6 +320,7 @@ def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArr
 
 def planner_of(bundle: Bundle, way: Way, setting: Setting, *, patient: str = "", seed: int = 0) -> TopKPlanner:
     """A planner that goes this way; a `PlannerError`, or the `ConfigError` of a custom rule, where none does."""
+    believes = setting.background is not None and (way.score == BACKGROUND or way.allocation == FRONTIER)
     return TopKPlanner(
         bundle,
         k=setting.k,
@@ -330,6 +334,7 @@ def planner_of(bundle: Bundle, way: Way, setting: Setting, *, patient: str = "",
         coupling=setting.coupling,
         holds=setting.holds,
         tau=setting.tau,
+        background=setting.background(patient) if setting.background is not None and believes else None,
     )
 
 

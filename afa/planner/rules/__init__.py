@@ -13,6 +13,7 @@ from afa.planner.rules.base import Choice, Rule, View
 from afa.planner.rules.boundary import Boundary
 from afa.planner.rules.check import check_policy
 from afa.planner.rules.clustered import Clustered
+from afa.planner.rules.frontier import Frontier
 from afa.planner.rules.greedy import Greedy
 from afa.planner.rules.information import Information
 from afa.planner.rules.largest_unary import LargestUnary
@@ -31,6 +32,7 @@ __all__ = [
     "Boundary",
     "Choice",
     "Clustered",
+    "Frontier",
     "Greedy",
     "Information",
     "LargestUnary",

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from afa.engine.duels import all_pairs, sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
 from afa.engine.ranks import name_places, ranks_of
+from afa.errors import Fault, PlannerError
 from afa.model.bundle import Bundle
 from afa.model.mrf import RELATIVE_TIE, Floats
 from afa.planner.cluster import Clusters
@@ -55,7 +56,9 @@ class View:
     find_lead, find_resolved : map the places of some duels, (q,), each once and ascending, to `lead` and `resolved` of
     those. find_intervals, find_clusters : make `intervals` and `clusters`. find_information : makes what each
     feature tells about which entity holds, (M,), before those observed are set to 0; None where only duels count.
-    k : size of the top set. patient : its name. seed : of rules that draw at random.
+    find_frontier : makes what each feature settles at the edge of the top k, (M,); None without a background, of which
+    `background` says in words what it is. k : size of the top set. patient : its name. seed : of rules that draw at
+    random.
     """
 
     features: tuple[str, ...]
@@ -76,6 +79,8 @@ class View:
     patient: str
     seed: int
     find_information: Callable[[], Floats] | None = None
+    find_frontier: Callable[[], Floats] | None = None
+    background: str = ""
 
     @property
     def n_duels(self) -> int:
@@ -159,6 +164,16 @@ class View:
         if self.find_information is None:
             return np.zeros(len(self.features))
         return np.where(self.observed, 0.0, self.find_information())
+
+    def frontier(self) -> Floats:
+        """Return what each feature settles at the edge of the top k, (M,), 0 at observed features (`Belief.frontier`).
+
+        A `PlannerError` where the planner has no background.
+        """
+        if self.find_frontier is None:
+            step = "give the planner a background"
+            raise PlannerError(Fault("rule frontier", "no background", "one, in the view", step))
+        return np.where(self.observed, 0.0, self.find_frontier())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
         """Some entities, best first, by the duels among themselves alone (decisions.md S6)."""

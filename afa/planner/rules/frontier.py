@@ -1,0 +1,17 @@
+"""`frontier`: the feature that settles most at the edge of the top k (docs/frontier.md, ours)."""
+
+from __future__ import annotations
+
+from afa.planner.rules.base import Choice, View, best, fall_back
+
+
+class Frontier:
+    """The variance that a feature takes out of the differences across the edge, each weighted by how open it is."""
+
+    looks_at = "background"
+
+    def choose(self, view: View) -> Choice:
+        feature = best(view.frontier(), view.features, ~view.observed)
+        if feature is None:
+            return fall_back(view, "nothing that is left changes the top set")
+        return Choice(feature, f"settles most of what is open at the edge of the top {view.k}, by {view.background}")
