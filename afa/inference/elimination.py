@@ -136,12 +136,12 @@ def elimination_cost(component: Component, *, pairs: bool = False) -> Estimate:
     held = entries + entries // 3 + 2 * max(conditional)
     operations = 3 * entries
     if pairs:
-        below, carried, peak = [1] * component.n, 0, 0
+        below, passed_up, peak = [1] * component.n, 0, 0
         for v, children in enumerate(component.children):
             below[v] += sum(below[child] for child in children)
-            carried += below[v] * 3 ** len(component.separators[v])
-            peak = max(peak, carried)
-            carried -= sum(below[child] * 3 ** len(component.separators[child]) for child in children)
+            passed_up += below[v] * 3 ** len(component.separators[v])
+            peak = max(peak, passed_up)
+            passed_up -= sum(below[child] * 3 ** len(component.separators[child]) for child in children)
             operations += 2 * below[v] * conditional[v]
         held += 2 * peak
     return Estimate(component.width, entries, BYTES * held, operations)
@@ -228,9 +228,9 @@ class Eliminated:
         """
         component, separators = self.component, self._separator_probabilities()
         pairs = np.diag(self.moments()[1])
-        carried: dict[int, tuple[list[int], Floats]] = {}
+        passed_up: dict[int, tuple[list[int], Floats]] = {}
         for v, (table, separator) in enumerate(zip(self.tables, separators, strict=True)):
-            clique, branches = component.clique(v), [(c, *carried.pop(c)) for c in component.children[v]]
+            clique, branches = component.clique(v), [(c, *passed_up.pop(c)) for c in component.children[v]]
             below = [j for _, members, _ in branches for j in members]
             upward = np.empty((len(below) + 1, *separator.shape))
             row = 0
@@ -245,7 +245,7 @@ class Eliminated:
                         shared = their_means * _project(weighted, clique, component.separators[other])
                         pairs[j, others] = shared.reshape(len(others), -1).sum(axis=1)
             np.subtract(table[2], table[0], out=upward[row, ...])
-            carried[v] = ([*below, v], upward)
+            passed_up[v] = ([*below, v], upward)
         lower = np.tril(pairs, -1) + np.triu(pairs, 1).T
         return lower + lower.T + np.diag(pairs.diagonal())
 
@@ -317,14 +317,14 @@ def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Fl
 def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> Floats:
     """Return `table` summed over the features of `clique` that are not in `axes`."""
     held = set(axes)
-    kept = 0
+    n_left = 0
     for axis in clique:
         if axis in held:
-            kept += 1
+            n_left += 1
         else:
-            split = table.reshape(3**kept, 3, -1)
+            split = table.reshape(3**n_left, 3, -1)
             table = split[:, 0] + split[:, 1] + split[:, 2]
-    return table.reshape((3,) * kept)
+    return table.reshape((3,) * n_left)
 
 
 def _flat_index(values: NDArray[np.int8], axes: tuple[int, ...]) -> NDArray[np.intp]:

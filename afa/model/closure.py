@@ -122,6 +122,6 @@ def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """
     strength = abs(mrf.couplings)
     if evidence is not None:
-        hidden = ~evidence.observed
-        strength = strength[hidden][:, hidden]
+        unobserved = ~evidence.observed
+        strength = strength[unobserved][:, unobserved]
     return float(strength.sum(axis=1).max(initial=0.0))

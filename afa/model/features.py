@@ -256,8 +256,8 @@ def share_columns(
 
     check(0, "low")
     check(1, "high")
-    silent = empty[0] & empty[1]
-    return np.where(silent, np.nan, np.nan_to_num(low)), np.where(silent, np.nan, np.nan_to_num(high)), wrong
+    both_empty = empty[0] & empty[1]
+    return np.where(both_empty, np.nan, np.nan_to_num(low)), np.where(both_empty, np.nan, np.nan_to_num(high)), wrong
 
 
 _N = r"([-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)"

@@ -28,8 +28,8 @@ def _rules() -> dict[str, _Rule]:
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef) and "choose" in [getattr(part, "name", "") for part in node.body]:
                 name = re.sub("(?<=[a-z])(?=[A-Z])", "_", node.name).lower()
-                stated = [part for part in node.body if isinstance(part, ast.Assign)]
-                facts = {ast.unparse(part.targets[0]): ast.literal_eval(part.value) for part in stated}
+                assigned = [part for part in node.body if isinstance(part, ast.Assign)]
+                facts = {ast.unparse(part.targets[0]): ast.literal_eval(part.value) for part in assigned}
                 found[name] = _Rule(path.stem, node.name, **facts)
     return dict(sorted(found.items(), key=lambda named: (named[1].in_the_grid, named[0])))
 

@@ -27,11 +27,11 @@ def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
         unobserved features, which the effective unaries already contain. Both are sound; `tight` is never wider
 
     """
-    hidden = ~evidence.observed
+    unobserved = ~evidence.observed
     strength = abs(evidence.mrf.couplings)
-    budget = np.abs(evidence.field).sum() + strength[hidden][:, hidden].sum() / 2
+    budget = np.abs(evidence.field).sum() + strength[unobserved][:, unobserved].sum() / 2
     if form == "paper":
-        budget += strength[hidden][:, evidence.observed].sum()
+        budget += strength[unobserved][:, evidence.observed].sum()
     return float(budget)
 
 
@@ -101,8 +101,8 @@ def hanson_wright_interval(
 
     """
     score = gaussian_sign(mean, variance)
-    hidden = ~evidence.observed
-    coupling = evidence.mrf.couplings[hidden][:, hidden]
+    unobserved = ~evidence.observed
+    coupling = evidence.mrf.couplings[unobserved][:, unobserved]
     spread = float(np.sqrt((evidence.field**2).sum() + (coupling.data**2).sum() / 2))
     if spread == 0:
         return score, score

@@ -115,8 +115,8 @@ def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Sol
     for feature in np.flatnonzero(~a.observed):
         for column in np.flatnonzero(a.mrf.possible[feature]):
             value = VALUES[column]
-            ahead = [state.observe(int(feature), value) for state in (a, b)]
-            after = score(ahead, [mean_field(state.mrf, state, solver=solver) for state in ahead])
+            lookahead = [state.observe(int(feature), value) for state in (a, b)]
+            after = score(lookahead, [mean_field(state.mrf, state, solver=solver) for state in lookahead])
             gain[feature] += predictive[feature, column] * abs(after - before)
     return np.where(gain < ZERO_GAIN, 0.0, gain)
 

@@ -56,11 +56,11 @@ def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Margina
 
 def expected_score(evidence: Evidence, marginals: Marginals) -> float:
     """Return the expected energy of the conditioned model under the product measure of `marginals`, nats."""
-    hidden = ~evidence.observed
+    unobserved = ~evidence.observed
     centre = 0.0 if evidence.mrf.centre is None else evidence.mrf.centre
-    about = np.where(hidden, marginals.first - centre, 0.0)
+    about = np.where(unobserved, marginals.first - centre, 0.0)
     p = probabilities_of(marginals.first, marginals.second)
-    linear = (p * np.where(p > 0, evidence.terms, 0.0))[hidden].sum()
+    linear = (p * np.where(p > 0, evidence.terms, 0.0))[unobserved].sum()
     return float(evidence.constant + linear + 0.5 * about @ (evidence.mrf.couplings @ about))
 
 

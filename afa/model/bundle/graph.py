@@ -93,7 +93,7 @@ def _from_json(value: Any) -> Any:
         raise ValueError("a list or an object as JSON text") from None
 
 
-class _Stated(BaseModel):
+class _Attributes(BaseModel):
     """Attributes of a graph that describe a bundle."""
 
     entities: Annotated[list[str], BeforeValidator(_from_json)] = []
@@ -125,25 +125,25 @@ def from_networkx(
     named = name or graph.graph.get("name") or entity
     where = f"graph {named or 'without a name'}"
     try:
-        stated = check_model(graph.graph, _Stated, where)
+        attributes = check_model(graph.graph, _Attributes, where)
     except ConfigError as error:
         raise BundleError(error.faults) from None
-    if not stated.entities and entity is None:
+    if not attributes.entities and entity is None:
         step = "name the one entity that the graph describes: entity='...'"
         raise BundleError(Fault(where, "no list of entities", "the graph attribute entities", step))
-    if stated.entities and entity not in (None, stated.entities[0]):
-        found = f"a list of entities, {', '.join(stated.entities[:5])}"
+    if attributes.entities and entity not in (None, attributes.entities[0]):
+        found = f"a list of entities, {', '.join(attributes.entities[:5])}"
         raise BundleError(Fault(where, found, f"none, or {entity!r} alone", "leave out the option entity"))
     if odd := [node for node in graph if not isinstance(node, str)]:
         step = "rename the nodes with networkx.relabel_nodes"
         raise BundleError(Fault(f"{where}, node {odd[0]!r}", type(odd[0]).__name__, "names of features as text", step))
-    entities = stated.entities or [str(entity)]
+    entities = attributes.entities or [str(entity)]
     only = entities[0] if len(entities) == 1 else ""
     header = {
         "name": named or entities[0],
         "version": version or str(graph.graph.get("version") or "1"),
         "licence": graph.graph.get("licence"),
-        "provenance": stated.provenance,
+        "provenance": attributes.provenance,
         "entities": entities,
         "features": list(graph),
     }
@@ -159,9 +159,9 @@ def from_networkx(
             )
             for a, b, held in graph.edges(data=True)
         ],
-        "priors.csv": list(signed(stated.priors).items()),
+        "priors.csv": list(signed(attributes.priors).items()),
         "costs.csv": [(node, cost) for node, cost in graph.nodes(data=COST) if cost is not None],
-        "aliases.csv": [(feature, alias) for feature, aliases in stated.aliases.items() for alias in aliases],
+        "aliases.csv": [(feature, alias) for feature, aliases in attributes.aliases.items() for alias in aliases],
     }
     return bundle_of_rows(where, header, rows)
 

@@ -339,7 +339,7 @@ class Bundle:
         """Return the bundle of some entities on some features, in this order; unchanged if both are all, in order."""
         if (tuple(entities), tuple(features)) == (self.entities, self.features):
             return self
-        where, faults, kept, numbers = f"bundle {self.name}, restricted", list[Fault](), [], []
+        where, faults, positions, numbers = f"bundle {self.name}, restricted", list[Fault](), [], []
         for kind, chosen, known in (("entity", entities, self.entities), ("feature", features, self.features)):
             place = {name: index for index, name in enumerate(known)}
             for name in dict.fromkeys(name for name in chosen if name not in place):
@@ -351,11 +351,11 @@ class Bundle:
             if not chosen:
                 step = "check that names match those of the bundle"
                 faults.append(Fault(where, f"no {kind}", "at least one", step))
-            kept.append([place[name] for name in chosen if name in place])
+            positions.append([place[name] for name in chosen if name in place])
             numbers.append(np.full(len(known), -1, dtype=np.int64))
-            numbers[-1][kept[-1]] = np.arange(len(kept[-1]))
+            numbers[-1][positions[-1]] = np.arange(len(positions[-1]))
         BundleError.raise_for(faults)
-        rows, columns = kept
+        rows, columns = positions
         return replace(
             self,
             entities=tuple(entities),

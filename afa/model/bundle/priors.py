@@ -85,10 +85,10 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
 
     A sum that is not possible is recorded as an error of the table.
     """
-    silent = np.isnan(shares)
+    without_row = np.isnan(shares)
     if holds == "several":
-        return np.where(silent, 0.5, shares)
-    total, left = float(np.nansum(shares)), int(silent.sum()) + (holds == "one or none")
+        return np.where(without_row, 0.5, shares)
+    total, left = float(np.nansum(shares)), int(without_row.sum()) + (holds == "one or none")
     if left:
         wrong, expected = total >= 1, "less than 1, since some is left for none of them or for entities without a row"
     else:
@@ -97,7 +97,7 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
         step = "correct them; where any number of entities may hold, write `holds: several` in bundle.yaml"
         table.faults.add(0, "probability", f"probabilities that sum to {total:.4g}", expected, step)
         return np.full(len(shares), 1 / (len(shares) + 1))
-    return np.where(silent, (1.0 - total) / left, shares) if left else shares / total
+    return np.where(without_row, (1.0 - total) / left, shares) if left else shares / total
 
 
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
