@@ -110,7 +110,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
         first_edge[at[e] + 1] += 1
     first_edge = np.cumsum(first_edge)
     place = first_edge.copy()
-    for e in range(n):  # by feature, and as they come within one
+    for e in range(n):  # sort by feature, keeping the order within one feature
         order[place[at[e]]] = e
         place[at[e]] += 1
     return DuelEdges(first_edge, duel[order], other[order], size[:, order], coupled)

@@ -1,6 +1,6 @@
 """Data of the compiled walk: the run's settings, one patient's state, and the results written in each round.
 
-`Course` holds what is the same for all patients; `Moment` the state of one patient; `Followed` the results.
+`Course` has the settings, the same for all patients; `Moment` has the state of one patient; `Followed` has the results.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Tables(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """Positions of the messages that enter one table, one row for each of n messages.
+    """For the messages that enter one table: where the current entry of each message is, and how to move to the next.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Incoming(NamedTuple):
 
 @kernel()
 def new_incoming(n: int) -> Incoming:
-    """Allocate the positions of messages into any table of n features."""
+    """Return empty `Incoming` arrays, large enough for any table of n features."""
     places, steps = np.empty((2, n), dtype=np.int64), np.empty((2, n, n), dtype=np.int64)
     return Incoming(places[0], places[1], steps[0], steps[1], np.empty((n, LOW_SIZE), dtype=np.int64))
 
@@ -133,7 +133,7 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: Tables
 
 @kernel(inline=True)
 def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
-    """Write the positions of the messages into the table of `v`; return the number of messages."""
+    """Write `Incoming` for the messages that enter the table of `v`; return the number of messages."""
     first, axes = clamped.first[v], clamped.first[v + 1] - clamped.first[v]
     row, child = 0, clamped.child[v]
     while child >= 0:
@@ -227,7 +227,8 @@ class Plan(NamedTuple):
 class Clamped(NamedTuple):
     """A plan restricted to the unobserved features of one state; kernels fill the arrays in place.
 
-    Unobserved features are numbered in elimination order; an entry exists only where two features still share a table.
+    Unobserved features are numbered in elimination order. Two features have an entry if they share a table in this
+    state.
 
     Attributes
     ----------

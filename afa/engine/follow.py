@@ -100,7 +100,7 @@ def follow(
 ) -> Followed:
     """Run P patients along given orders; return the results selected by the mask `read`.
 
-    The result does not depend on the number of threads. Its first axis is that of the orders, or its first two axes.
+    The number of threads does not affect the results, whose first axes are (J,), or (P, S) for orders of three axes.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def bring_up_to_date(
 def refresh_duel(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, empty: Floats, kind: int, p: int
 ) -> None:
-    """Compute the gains of one duel; the lookahead kinds need `solve_ahead` of its two entities before."""
+    """Compute the gains of one duel; for the kinds with a lookahead, call `solve_ahead` on its two entities first."""
     a, b = gains.pairs[p, 0], gains.pairs[p, 1]
     n_unobserved = packed.n_features - int(np.sum(state.observed))
     if kind == WALD_MAGNITUDE:

@@ -1,4 +1,4 @@
-"""Run many patients along orders or under a rule: signs of duels, snapshots, and quantities of stopping rules."""
+"""Run many patients along given orders or under a rule, for sign paths, solver counts, snapshots and stopping rules."""
 
 from __future__ import annotations
 

@@ -41,15 +41,15 @@ class Truth(NamedTuple):
 
 
 class RulePaths(NamedTuple):
-    """Results of P patients under one rule, rounds t from 0 to r. The axis of length 2 is the readout, as `READOUTS`.
+    """Results of P patients under one rule, rounds t from 0 to r, for the two readouts in `READOUTS`.
 
     Attributes
     ----------
     order : (P, r) int64, features in the order chosen
     fallback : (P, r) bool, True where no candidate had a positive gain
-    right : (P, r + 1, 2, 3) float32, number of duels with the correct sign, a tie counting 1/2, in each group of
-        `KINDS`
-    place : (P, r + 1, 2, N) int16, number of entities ahead of each for a reason other than its name
+    right : (P, r + 1, 2, 3) float32, by readout and group of `KINDS`: number of duels with the correct sign, a tie
+        counting 1/2
+    place : (P, r + 1, 2, N) int16, by readout: number of entities ahead of each for a reason other than its name
     resolved : (P, r + 1) int32, duels that no completion can change
     resolved_wrong : (P, r + 1) int32, resolved duels whose sign differs from the one at full observation
     certified : (P, r + 1) bool, True where the top k is final
@@ -187,7 +187,7 @@ class CallPaths(NamedTuple):
     open : (P, S, Q, 5, 2) bool, duels not called at any t < M; duels not called while a feature in the union of their
         supports was unobserved
     first : (P, S, 4) int64, first wrong call of a rigorous bracket as t, duel, bracket, call; t is -1 if there is none.
-        Where each duel has its own order, it is that of the first such duel
+        If each duel has its own order, the duel of lowest index with a wrong call counts
 
     """
 
@@ -293,7 +293,8 @@ def _judge(
 ) -> None:
     """Judge the calls of paths first to last - 1 for the duels from `number` on.
 
-    Calls do not change in rounds without results, except those of `kl_written`, which counts every observation.
+    Rounds that changed nothing have no row in `read`: their calls are those of the row before, except for `kl_written`,
+    which depends on the number of all observations.
     """
     _, n_orders, n_features = orders.shape
     n_duels, n_rows = read.calls.shape[3], read.t.shape[2]

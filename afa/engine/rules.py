@@ -94,7 +94,10 @@ def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: Sight)
 
 @kernel()
 def _weigh_registry(packed: Packed, view: Sight, labels: Indices, rank: Indices) -> None:
-    """Write the weights of the duels of each cluster's best and worst entity, 0 where resolved (eq:active_registry)."""
+    """Write the weight of one duel for each cluster, its best entity against its worst (eq:active_registry).
+
+    Resolved duels have weight 0.
+    """
     for label in range(len(rank)):
         members = np.flatnonzero(labels == label)
         if len(members) > 1:
@@ -120,7 +123,10 @@ def _influence(view: Sight, rank: Indices, p: int) -> float:
 
 @kernel()
 def _most_contested(packed: Packed, state: State, view: Sight, rank: Indices) -> int:
-    """Return LUCB's duel: the unresolved one across the boundary with the largest upper(outside) - lower(inside)."""
+    """Return LUCB's duel: of the unresolved duels across the boundary, the one of largest overlap of intervals.
+
+    The overlap is the upper bound of the outside entity less the lower bound of the inside entity.
+    """
     budgets = entity_budgets(packed, state)
     largest = -np.inf
     for p in range(len(view.pairs)):
@@ -177,7 +183,7 @@ def _between_champions(packed: Packed, view: Sight, labels: Indices, rank: Indic
 def total_unary(packed: Packed, state: State) -> Floats:
     """Return the absolute effective unaries summed over entities, (M,) nats; 0 where observed.
 
-    For the two class models of a binary task it is half the range of the term of their duel.
+    A binary task with two class models has half the range of the term of their duel instead.
     """
     total = np.zeros(packed.n_features)
     if packed.stated and len(packed.prior) == 2:
@@ -211,7 +217,10 @@ def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) ->
 
 @kernel()
 def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], name_rank: Indices) -> int:
-    """Return the unobserved feature of largest total absolute effective unary, else the first by name, else `NONE`."""
+    """Return the unobserved feature of largest total absolute effective unary.
+
+    If all unaries are 0, it is the unobserved feature first by name; `NONE` if all features are observed.
+    """
     feature = best_feature(total_unary(packed, state), closed, name_rank)
     if feature == NONE:
         feature = best_feature(np.ones(packed.n_features), closed, name_rank)

@@ -139,7 +139,7 @@ def _write_column(packed: Packed, sharing: Sharing, state: State, mirror: Mirror
         for h in range(first_holder[at], first_holder[at + 1]):
             m_of[owner[h]] = m[h]
         for e in range(first_edge[slot], first_edge[slot + 1]):
-            if other_slot[e] > slot:  # each unordered pair once
+            if other_slot[e] > slot:  # use each unordered pair once
                 there, weight = feature[other_slot[e]], coupling[e]
                 for h in range(first_holder[there], first_holder[there + 1]):
                     column[owner[h]] += weight * m_of[owner[h]] * m[h]
@@ -213,8 +213,8 @@ BLOCK = 16
 def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
     """Return the l1 distances between the conditioned models, (N, N) nats, as `afa.planner.cluster.distances`.
 
-    The time grows with N^2, by a small factor, and with the squared numbers of holders of each feature and of members
-    of each link.
+    The time grows with N^2, though with a small constant, and with the square of the number of holders of a feature and
+    of members of a link.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
             here = field[place[slot]]
             size[u] += abs(here)
             if here != 0.0:
-                for h in range(place[slot] + 1, first_holder[feature[slot] + 1]):  # owners after u
+                for h in range(place[slot] + 1, first_holder[feature[slot] + 1]):  # slots of entities after u
                     row[owner[h]] -= _common(here, field[h])
     for u in range(n):
         for v in range(u + 1, n):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
 from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Overlaps, Packed
-from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
+from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (re-exported)
 from afa.engine.sweeps import bound, converged, padded
 from afa.model.mrf import Floats
 
@@ -89,7 +89,7 @@ def copy_state(state: State) -> State:
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
     """Return what observing a value adds to the running constant, nats: its log-probability and its couplings.
 
-    In models of probabilities it is relative to the background, with unobserved neighbours at their centres.
+    In models of probabilities the result is relative to the background, with unobserved neighbours at their centres.
     """
     if not packed.stated:
         return float(state.field[slot] * value)
@@ -162,7 +162,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
     """Return the slots of one entity that mean-field solves for, (n,), and the couplings among them, `padded`."""
-    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    # unpack the tuples before the loops: inside, unpacking would cost more than the sums
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
@@ -189,7 +189,7 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 
     Members of exclusive groups have no couplings: `condition` has already set their moments.
     """
-    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    # unpack the tuples before the loops: inside, unpacking would cost more than the sums
     field, m, q, site = state.field, state.m, state.q, packed.site
     slots, coupling = free_part(packed, state, entity)
     n, size = len(slots), len(coupling)
@@ -228,9 +228,10 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 def expected_score(
     overlaps: Overlaps, pair: int, constant: float, field: Floats, field_at: int, m: Floats, m_at: int
 ) -> float:
-    """Return E_q[S_v] of entity v under the first moments of entity u, nats, for the ordered pair u N + v.
+    """Return E_q[S_v] of entity v under the first moments of entity u, nats.
 
-    Arguments are start positions instead of array slices, because slicing costs more than the sum.
+    The features that u and v share are found at `pair` = u N + v in `overlaps`. Start positions replace array slices,
+    because slicing costs more than the sum.
 
     Parameters
     ----------

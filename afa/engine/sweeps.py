@@ -1,14 +1,14 @@
 """Compiled mean-field sweeps on one dense model: the innermost loops of every experiment.
 
-The model is the conditioned one, on its n free features. The kernels share these arguments:
+The model is conditioned on the observations and has n free features. The kernels share these arguments:
 
 - alpha : (n,) float64, effective unaries, nats
 - coupling : (n, n) float64, symmetric with zero diagonal, nats
 - site : (3, n) float64, widths, offsets and sides of `afa.engine.layout.Packed`; (3, 0) for the paper's models
 - m, q : (n,) float64, first and second moments, changed in place
 
-The compiler can vectorise the loops without changing the order of any sum. They are fastest if n is a multiple of
-`LANES`: features without potentials may be added up to that size (`padded`), which changes no number.
+The compiler can vectorise the loops without changing the order of any sum. The loops are fastest if n is a multiple of
+`LANES`; features without potentials may be added up to that size (`padded`), which changes no number.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The compiled walk: run patients from one observation to the next and write results on the way.
 
 Every cohort of patients runs through this loop: *choose* a feature (by an allocation rule or a given order), *observe*
-it, *solve* the entities that hold it, *write* the results asked for. Patients with equal histories are computed once,
-until their values or given orders differ. Results are selected by a mask of integers, and arrays not asked for are
-empty: numba cannot cache a kernel that takes a function as argument. `afa.engine.follow` has the two entry points.
+the feature, *solve* the entities with the feature in their support, *write* the results asked for. Patients with equal
+histories are computed together until their values or given orders differ. Results are selected by a mask of integers,
+and arrays not asked for are empty: numba cannot cache a kernel that takes a function as argument. `afa.engine.follow`
+has the two entry points.
 """
 
 from __future__ import annotations
@@ -184,9 +185,9 @@ def _keep_together(
     keys: Indices,
     t: int,
 ) -> bool:
-    """Return True if all members make the same t-th observation; otherwise sort the members by their observation.
+    """Return True if all members make the same t-th observation; otherwise sort the members by observation.
 
-    A value outside every support counts as the same for all.
+    Values outside every support do not distinguish members.
 
     Parameters
     ----------
@@ -277,9 +278,10 @@ def _bring_gains_up_to_date(
 
 @kernel(inline=True)
 def _choose(course: Course, moment: Moment, followed: Followed, members: Indices, t: int) -> int:
-    """Write the feature that the rule chooses, and whether it is a fallback; return the round t of that feature.
+    """Write the chosen feature and whether the choice was a fallback; return the round in which it is observed.
 
-    With `only_changes` the rule falls back repeatedly until the feature lies in the support of some entity.
+    With `only_changes` the fallback is repeated, one round later each time, until the feature lies in the support of
+    some entity.
     """
     packed, closed = course.packed, moment.closed
     if course.rule == LARGEST_UNARY and course.rescore[t]:
@@ -333,7 +335,7 @@ def _want(course: Course, now: Sight, feature: int) -> None:
 
 @kernel(borrows=True)
 def _gain_of(course: Course, moment: Moment, now: Sight, feature: int) -> float:
-    """Return the gain of one feature as `Followed.worth` defines it."""
+    """Return the gain of one feature, as defined at `Followed.worth`."""
     packed, gains, total = course.packed, moment.gains, 0.0
     if feature == NONE or moment.closed[feature]:
         return total

@@ -82,7 +82,7 @@ class TwoElbo:
     def calibrated(self) -> float:
         """Return posterior log-odds, `raw` less `shift`, nats (rem:calibration-shift).
 
-        Without observations they are the prior.
+        Without observations the posterior log-odds equal the prior.
         """
         return self.raw - self.shift
 

@@ -77,7 +77,7 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each feature the features whose message enters its table: it comes first in their separator."""
+        """Return for each feature v the features whose message enters the table of v: v is first in their separator."""
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -223,8 +223,9 @@ class Eliminated:
     def pair_moments(self) -> Floats:
         """Return E[x_j x_l] of all pairs, (n, n), with E[x_j^2] on the diagonal.
 
-        E[x_j | separator] of each eliminated feature j is passed upwards. It is combined with a later feature in the
-        clique that eliminates that feature, and with a feature of another branch in the clique where the branches join.
+        E[x_j | separator] of each eliminated feature j is passed upwards. The pair of j and a later feature is computed
+        in the clique that eliminates the later feature; the pair of j and a feature of another branch, in the clique
+        where the two branches join.
         """
         component, separators = self.component, self._separator_probabilities()
         pairs = np.diag(self.moments()[1])

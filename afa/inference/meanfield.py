@@ -125,9 +125,9 @@ def mean_field(
 ) -> MeanField:
     """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    Starts from the uniform marginals, in a model of probabilities from its probabilities, or from `start` at the
-    unobserved features. Features outside the support are not solved for: they stay uniform. Coordinate ascent, which
-    never lowers the ELBO, finishes a solve that reaches the cap of damped sweeps.
+    The first sweep starts from `start` if given, from the probabilities in a model of probabilities, or else from
+    uniform marginals. Features outside the support stay uniform and are not solved for. Coordinate ascent, which never
+    lowers the ELBO, finishes a solve that reaches the cap of damped sweeps.
 
     Examples
     --------

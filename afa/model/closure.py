@@ -6,8 +6,8 @@ exp(-S/2): both are pairwise models on the graph of S, so that all methods for t
 the closure is a choice.
 
 Our closure, `shared`, treats an elicited coupling as co-variation in both classes: p_e ~ exp(+-alpha.x/2 + x'Psi x/2).
-Then p_0(x) = p_1(-x), so that Z_0 = Z_1 and E_Q[sign S] = 0 without observations hold exactly. S is alpha.x alone, and
-the couplings predict unobserved features. Each class gets half the prior in either closure.
+Then p_0(x) = p_1(-x), from which Z_0 = Z_1 exactly, and E_Q[sign S] = 0 exactly before any observation. S is alpha.x
+alone, and the couplings predict unobserved features. Each class gets half the prior in either closure.
 
 A bundle with class-conditional probabilities needs no closure: `explicit` takes the two classes from the bundle
 (`afa.model.bundle.rates`).
@@ -23,7 +23,7 @@ import numpy as np
 from afa.errors import Fault, PlannerError
 from afa.model.bundle import Bundle, PackedCouplings
 from afa.model.bundle.rates import CONDITION, NONE_STATED, SHARED
-from afa.model.bundle.rates import STRENGTH as STRENGTH  # noqa: PLC0414 (the form that lets others import it from here)
+from afa.model.bundle.rates import STRENGTH as STRENGTH  # noqa: PLC0414 (re-exported)
 from afa.model.mrf import Evidence, PairwiseMRF
 
 Coupling = Literal["differential", "shared"]

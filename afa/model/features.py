@@ -228,7 +228,7 @@ def share_columns(
 ) -> tuple[Floats, Floats, Bools]:
     """Return shares below and above, (n_rows,) float64 each, and which rows are wrong, (n_rows,) bool.
 
-    A share is 0 where its side alone is empty, NaN where both are empty.
+    An empty share is 0, or NaN if the other share of the row is empty too.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ _SPELLINGS = {
 def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
     """Return the numbers that a coding such as `above 0`, `50 to 100` or `0 none, 1 slight, 2 severe` allows.
 
-    None for words without such numbers, or words that are not understood.
+    The result is None if the coding lists no numbers, or is not understood.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
             codes += 1
         elif re.search(r"\d", piece):
             return None
-    if codes == len(listed) == 1:  # a single code explains itself; other numbers remain possible
+    if codes == len(listed) == 1:  # a single code gives the meaning of one number; others remain possible
         listed = []
     if one_sided:  # "above 0, at most 14": both hold
         low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)

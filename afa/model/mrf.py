@@ -182,7 +182,7 @@ class PairwiseMRF:
 
     @cached_property
     def support(self) -> NDArray[np.intp]:
-        """Return the sorted indices of features with a coupling, or not uniform on their possible values."""
+        """Return the sorted indices of the features that have couplings, or unequal terms at their possible values."""
         middle = self.terms[:, 1:2]
         uneven = ((self.terms != middle) & self.possible).any(axis=1)
         return np.flatnonzero(uneven | (np.diff(self.couplings.indptr) > 0))

@@ -29,9 +29,9 @@ Clusters = tuple[tuple[int, ...], ...]
 
 
 class Clustering:
-    """Clusters of one patient over time, recomputed every `T_RE` observations when they are first asked for.
+    """Clusters of one patient over time, recomputed after every `T_RE` observations.
 
-    They are `clusters` of `distances`.
+    The clusters are made by `clusters` from `distances`, at the first request after each multiple of `T_RE`.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -124,10 +124,10 @@ def clusters(
 ) -> Clusters:
     """Return clusters as tuples of entity indices, with members and clusters sorted by name.
 
-    Complete linkage merges clusters down to `n_clusters`. Then the smallest cluster with fewer than `smallest` entities
-    merges with its nearest cluster, until no such cluster or only one cluster is left. Distances that differ by at most
-    1e-9 of the largest count as equal, and ties are broken by the names of the clusters' first members: the result does
-    not depend on the order of the entities.
+    Complete linkage merges clusters down to `n_clusters`. Then, while some cluster has fewer than `smallest` entities,
+    the smallest cluster merges with its nearest cluster. Distances that differ by at most 1e-9 of the largest count as
+    equal, and ties are broken by the names of the clusters' first members, so that the result does not depend on the
+    order of the entities.
 
     Parameters
     ----------

@@ -205,9 +205,9 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
 
 
 def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k") -> Certificates:
-    """Return the paper's certificates: all members of a cluster whose interval lies above another's beat its members.
+    """Return the paper's certificates: all members of one cluster beat all of another if its interval is above.
 
-    These certificates can be false (see the module's docstring), which is not an error of this program.
+    Such certificates can be false, as the module's docstring explains; a false one is no error of this program.
 
     Parameters
     ----------

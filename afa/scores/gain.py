@@ -1,7 +1,7 @@
 """Gains: what a duel is expected to learn from one more feature (sec:gain). The readable definitions.
 
 `cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution: the marginals of the two
-entities, weighted by their posterior. docs/decisions.md, Scores, gains, decisions, gives the reasons.
+entities, weighted by the entities' posterior. The page docs/decisions.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
     """Return half the range of the duel's effective term u_f at every feature, (M,) nats (eq:wald_mag).
 
-    It is 0 where observed. For the paper's models it is |delta_f^eff|, the most that observing a feature can add at
-    once to the running constant. No inference is needed.
+    Observed features have 0. For the paper's models the result is |delta_f^eff|, the most that observing a feature can
+    add at once to the running constant. No inference is needed.
     """
     return half_range(difference_terms(a, b)[0])
 
@@ -33,7 +33,7 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
     """Return log P(a | x_obs) - log P(b | x_obs), nats, with log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty).
 
-    That is eq:clamped-marginal for two entities, each with its own normaliser.
+    The formula is eq:clamped-marginal for two entities, each with its own normaliser.
     """
     evidence = [_log_evidence(state, solver) for state in (a, b)]
     return evidence[0] - evidence[1]

@@ -2,8 +2,8 @@
 
 Each function takes the evidence of one patient, entity by entity in bundle order, and returns the (N, N) matrix of all
 duels, which is antisymmetric except for `kl`. The binary setting is the duel of the two half-potential models
-(`afa.model.closure`), whose difference is S. `afa.engine` has the compiled form for whole cohorts; docs/decisions.md,
-Scores, gains, decisions, gives the reasons.
+(`afa.model.closure`), whose difference is S. `afa.engine` has the compiled form for whole cohorts; the page
+docs/decisions.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def wald(evidence: Sequence[Evidence]) -> Floats:
 def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, moments: str = "mixture") -> Floats:
     """Return E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures, nats (eq:f1-criterion).
 
-    By linearity it is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). `moments="product"` takes instead one product
-    measure with the averaged moments, as supp:f1-approx prints it, which is a different quantity.
+    By linearity the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). `moments="product"` takes instead one
+    product measure with the averaged moments, as supp:f1-approx prints the formula; the result differs.
     """
     if moments == "mixture":
         return duels_of(cross_expectations(evidence, marginals))
@@ -97,8 +97,8 @@ def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
     """Return 2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp).
 
-    It estimates eq:f2-criterion-stacka. mu_D is `linearity`: eq:mu-D with the observed features added. Where sigma_D is
-    0 the score is the sign of mu_D.
+    The quantity estimated is eq:f2-criterion-stacka. mu_D is `linearity`: eq:mu-D with the observed features added.
+    Where sigma_D is 0 the score is the sign of mu_D.
     """
     means = linearity(evidence, marginals)
     means[np.abs(means) <= tie_of([state.mrf for state in evidence])] = 0.0
@@ -138,8 +138,8 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
     """Return 2 N_+ / |B| - 1, from the share of observations that vote for a (supp:KL_sign_vote).
 
     Zero votes count against a. A vote uses the effective unary at the time of the observation. The matrix is not
-    antisymmetric: entry (a, b) asks whether a beats b. It is 0 before any observation, and eq:kl-fullobs at full
-    observation.
+    antisymmetric: entry (a, b) asks whether a beats b. All entries are 0 before any observation; the score at full
+    observation is eq:kl-fullobs.
 
     Parameters
     ----------

@@ -161,8 +161,9 @@ class Bundle:
     def mrf(self, entity: str) -> PairwiseMRF:
         """Return the model of an entity on all M features with all couplings and its prior log-odds (eq:disc_score).
 
-        Its energy is S_v unless the bundle has couplings of both classes; then `contrast` gives S_v. Where a feature
-        has only two possible values, they are counted from their midpoint (docs/decisions.md, Base rates).
+        The energy of the model is S_v, unless the bundle has couplings of both classes; then `contrast` gives S_v. The
+        values of a feature with only two possible values are counted from their midpoint (docs/decisions.md, Base
+        rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -212,8 +213,8 @@ class Bundle:
     def contrasts(self) -> Bundle:
         """Return the bundle of every S_v, on which duels are computed: without the couplings of both classes.
 
-        Such couplings cancel in S_v = log p_1 - log p_0. A bundle without them is returned unchanged; otherwise the
-        provenance of the result is as in `restrict`.
+        Couplings of both classes cancel in S_v = log p_1 - log p_0. A bundle that has none is returned unchanged;
+        otherwise the provenance of the result is as in `restrict`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
@@ -236,7 +237,7 @@ class Bundle:
     def log_odds(self) -> NDArray[np.float64]:
         """Return prior log-odds of each entity against its absence, (N,) nats, for a question about the entity alone.
 
-        They are `priors` unless priors.csv has probabilities.
+        The log-odds equal `priors`, unless priors.csv has probabilities.
         """
         return self.priors if self.shares is None else np.log(self.shares) - np.log1p(-self.shares)
 
@@ -297,7 +298,7 @@ class Bundle:
         return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
-        """Return the couplings of an entity that are in both classes, and those of its class alone, as in `couplings`.
+        """Return two coupling matrices of an entity, as `couplings`: of both classes, and of the entity's class alone.
 
         A row of pairwise.csv without a scope belongs to the entity's class alone.
         """

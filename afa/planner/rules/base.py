@@ -1,7 +1,7 @@
-"""Interface of an allocation rule: the data it receives and the choice it returns.
+"""Interface of an allocation rule: the data that a rule receives and the choice that a rule returns.
 
 A rule receives a `View` of one patient: scores, brackets and gains, all computed from the observations, without
-unobserved values or labels. It returns a `Choice` with a reason.
+unobserved values or labels. A rule returns a `Choice` with a reason.
 """
 
 from __future__ import annotations
@@ -241,9 +241,9 @@ class Rule(Protocol):
 
 
 def best(gain: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) -> int | None:
-    """Return the index of the allowed feature of largest positive gain; near-ties go to the first name.
+    """Return the index of the allowed feature of largest positive gain, or None; near-ties go to the first name.
 
-    Gains within a relative 1e-9 of the largest count as equal. None if no allowed feature has a positive gain.
+    Gains within a relative 1e-9 of the largest count as equal.
     """
     masked = np.where(allowed, gain, -np.inf)
     top = masked.max(initial=-np.inf)
