@@ -102,7 +102,7 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
 
     `below` and `above` bound how far couplings to unobserved features can move D, and `square` sums the squared half
     ranges of these couplings. `seen` is the absolute sum over couplings to observed features, 0 in models of
-    probabilities. A slot of -1 is absent; `without` is a feature to skip, or -1.
+    probabilities. A slot of -1 means that the entity does not have the feature; `without` is a feature to skip, or -1.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
@@ -243,7 +243,7 @@ def refresh_budgets(
     changed_at: Indices,
     now: int,
 ) -> None:
-    """Recompute the tight `l1` budgets of those of the given duels whose entities have changed.
+    """Recompute the tight `l1` budgets of the given duels whose entities have changed.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def new_incoming(n: int) -> Incoming:
 
 @kernel()
 def new_tables(size: int, width: int, like: NDArray[Any]) -> Tables:
-    """Allocate tables for messages of `size` entries and at most `width` axes, of the dtype of `like`."""
+    """Return empty tables for messages of `size` entries and at most `width` axes, of the dtype of `like`."""
     message, high = np.empty(size, dtype=like.dtype), np.empty((2, 3 ** max(0, width - LOW_AXES)), dtype=like.dtype)
     return Tables(message, high, np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype))
 
@@ -255,7 +255,7 @@ class Clamped(NamedTuple):
 
 @kernel()
 def new_clamped(plan: Plan) -> Clamped:
-    """Allocate the arrays for any state of a plan."""
+    """Return empty arrays for any state of a plan."""
     n, edges = len(plan.unary), len(plan.separator)
     by_number, first = np.empty((5, n), dtype=np.int64), np.empty(n + 1, dtype=np.int64)
     place, child, sibling, start, mark = by_number[0], by_number[1], by_number[2], by_number[3], by_number[4]
@@ -324,7 +324,10 @@ def _mark_incoming(clamped: Clamped, v: int) -> None:
 
 @kernel()
 def message_size(clamped: Clamped, n_free: int) -> tuple[float, int]:
-    """Return the entries of all messages of a state, a third of the table entries, and the most axes of a message."""
+    """Return the number of entries of all messages of a state, and the largest number of axes of a message.
+
+    The tables have three times as many entries as the messages.
+    """
     total, width = 0.0, 0
     for v in range(n_free):
         axes = clamped.first[v + 1] - clamped.first[v]

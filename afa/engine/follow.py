@@ -100,7 +100,8 @@ def follow(
 ) -> Followed:
     """Run P patients along given orders; return the results selected by the mask `read`.
 
-    The number of threads does not affect the results, whose first axes are (J,), or (P, S) for orders of three axes.
+    Each result has the first axis (P,), or the first axes (P, S), as the orders have. The number of threads does not
+    affect the results.
 
     Parameters
     ----------
@@ -270,7 +271,7 @@ def _walk(
     if missing.any():
         patterns, of_patient = np.unique(missing, axis=0, return_inverse=True)
     pattern = np.repeat(of_patient.ravel(), len(order) // max(len(values), 1))
-    jobs = np.argsort(pattern, kind="stable")  # patients with the same missing features, together
+    jobs = np.argsort(pattern, kind="stable")  # group the paths with the same missing features
     if rounds is not None:
         followed.t[:, 1:] = rounds
 
@@ -283,7 +284,7 @@ def _walk(
         in_threads(work, len(order), threads)
     row = np.arange(followed.t.shape[1])
     read_at = followed.t[followed.source, row]
-    last = np.where(read_at > 0, row, 0).max(axis=1, initial=0)  # row after the last measured feature
+    last = np.where(read_at > 0, row, 0).max(axis=1, initial=0)  # row of the last measured feature
     as_row = np.minimum(row, last[:, None])
     path, row = np.nonzero((followed.source != np.arange(len(order))[:, None]) | (as_row != row))
     as_row = as_row[path, row]
@@ -295,7 +296,7 @@ def _walk(
 
 
 def new_followed(course: Course, order: NDArray[np.int64], n_rows: int | None = None) -> Followed:
-    """Allocate the results along some orders, (J, r), for at most `n_rows` rounds."""
+    """Return empty arrays for the results along some orders, (J, r), with at most `n_rows` rounds each."""
     reads, n, k, q = course.reads, len(course.name_rank), len(course.packed.feature), len(course.pairs)
     t = int(course.asked.sum())
     if course.only_changes:

@@ -58,7 +58,7 @@ def bring_up_to_date(
     changed_at: Indices,
     now: int,
 ) -> None:
-    """Compute the gains of those of the wanted duels whose entities have changed since.
+    """Recompute the gains of the wanted duels whose entities have changed.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ class Lookahead(NamedTuple):
 
 
 def new_lookahead(packed: Packed, kind: int) -> Lookahead:
-    """Allocate the lookahead; its arrays stay empty unless the gain needs one."""
+    """Return empty arrays for the lookahead, of length 0 if the gain needs none."""
     n = len(packed.prior)
     entity = np.concatenate([np.repeat(packed.owner, 3), np.arange(n)])[: None if kind >= F_LINEARITY else 0]
     size = np.diff(packed.first_slot)[entity]
@@ -324,7 +324,7 @@ def _solve_value(
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:
-    """Return sigma_D^2 of a duel in two cases of the lookahead (eq:sigma-D).
+    """Return sigma_D^2 of a duel whose two entities are in given cases of the lookahead (eq:sigma-D).
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Compute every duel in two gauges for many patients along given observation orders (supp:maxent-vs-truegauge).
 
-A duel D_ab = S_a - S_b has two class models. In the *true* gauge they are the models of the entities a and b. In the
-*closed* gauge they are the half-potential models +D/2 and -D/2, made from the difference alone (eq:half-potential).
-`afa.model.closure` and `afa.scores.preference` have the readable definitions; tests compare the kernels with them.
+A duel D_ab = S_a - S_b has two class models. The *true* gauge uses the models of the entities a and b. The *closed*
+gauge, `maxent` in `READINGS`, uses the half-potential models +D/2 and -D/2, made from the difference alone
+(eq:half-potential). `afa.model.closure` and `afa.scores.preference` have the readable definitions; tests compare the
+kernels with them.
 """
 
 from __future__ import annotations

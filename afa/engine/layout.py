@@ -29,9 +29,9 @@ Pairs = NDArray[np.int64]
 
 
 class Overlaps(NamedTuple):
-    """Features and couplings that two entities share, for every ordered pair (u, v) at index u N + v.
+    """Features and couplings that two entities share, for every ordered pair of entities u and v.
 
-    A *place* is the number of a slot counted from the first slot of its entity.
+    Pair (u, v) has the index u N + v. A *place* is the number of a slot counted from the first slot of its entity.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """N models of probabilities, each on its own subset of M features; the engine accepts this in place of a bundle.
+    """N models of probabilities, each on its own subset of M features, which the engine accepts like a bundle.
 
     Attributes
     ----------
@@ -239,7 +239,7 @@ def _lay_out_models(bundle: Models) -> Packed:
 
 
 def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior: Floats, n: int, m: int) -> Packed:
-    """Return the layout without the terms of the slots.
+    """Return the layout with all unaries 0 and no rows of `site`, which the caller adds.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ class Gains(NamedTuple):
 
 @kernel(entrance=True)
 def new_gains(packed: Packed, pairs: Pairs) -> Gains:
-    """Allocate the gains of the given duels, (Q, 2); no gain is computed yet."""
+    """Return the layout of the gains of the given duels, (Q, 2), with no gain computed yet."""
     first = np.zeros(len(pairs) + 1, dtype=np.int64)
     feature, slot_a, slot_b = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for filling in (False, True):

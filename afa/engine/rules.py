@@ -183,7 +183,7 @@ def _between_champions(packed: Packed, view: Sight, labels: Indices, rank: Indic
 def total_unary(packed: Packed, state: State) -> Floats:
     """Return the absolute effective unaries summed over entities, (M,) nats; 0 where observed.
 
-    A binary task with two class models has half the range of the term of their duel instead.
+    For a binary task, with two class models, the result is half the range of the term of their duel.
     """
     total = np.zeros(packed.n_features)
     if packed.stated and len(packed.prior) == 2:
@@ -219,7 +219,7 @@ def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) ->
 def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], name_rank: Indices) -> int:
     """Return the unobserved feature of largest total absolute effective unary.
 
-    If all unaries are 0, it is the unobserved feature first by name; `NONE` if all features are observed.
+    If all unaries are 0, the result is the unobserved feature first by name; `NONE` if all features are observed.
     """
     feature = best_feature(total_unary(packed, state), closed, name_rank)
     if feature == NONE:
@@ -323,7 +323,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 @kernel(inline=True)
 def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int, later: int) -> None:
-    """Mark the bounds that involve one of two clusters as inexact before the two merge; distances only grow."""
+    """Mark the bounds that involve one of two clusters as inexact, before the two merge and distances grow."""
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
             exact[i] = False
@@ -331,7 +331,7 @@ def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int
 
 @kernel()
 def _join(apart: Floats, size: Indices, one: int, other: int) -> None:
-    """Merge two clusters under the earlier name; the distance to a third cluster is the larger of the two distances."""
+    """Merge two clusters under the earlier name; the distance to a third is the larger of the two distances."""
     first, later = min(one, other), max(one, other)
     size[first] += size[later]
     size[later] = 0

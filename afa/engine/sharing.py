@@ -25,7 +25,7 @@ from afa.model.mrf import Floats
 
 
 class Mirror(NamedTuple):
-    """Copies of `field` and `m` of a `State` in the order of `Packed.holder`, for kernels that go feature by feature.
+    """Copies of `field` and `m` of a `State` in the order of `Packed.holder`, so that kernels read features in order.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, ent
 @kernel()
 def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u: int) -> None:
     """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
-    # unpack the tuples before the loops: inside, unpacking would cost more than the sums
+    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, mirror.field
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature
@@ -282,7 +282,7 @@ def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], ap
 
 @kernel(inline=True)
 def _common(one: float, other: float) -> float:
-    """Return |one| + |other| - |one - other|, by which the distance is smaller than the sum of sizes."""
+    """Return |one| + |other| - |one - other|, the part of the two sizes that cancels in a distance."""
     return (abs(one) + abs(other)) - abs(one - other)
 
 
@@ -305,7 +305,7 @@ class GainBook:
         n = len(packed.prior)
         self._packed, self._kind, self._empty, self._iteration = packed, kind, empty, iteration
         self._ahead = new_lookahead(packed, kind)
-        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # 0 where a duel has no row
+        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # row + 1 of each duel, 0 for none
         self._forget()
 
     def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
@@ -333,7 +333,7 @@ class GainBook:
         self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
 
     def _add(self, duels: Indices, rows: Indices) -> Indices:
-        """Allocate rows for the duels that have none; return the rows of all given duels."""
+        """Add rows for the duels that have none; return the rows of all given duels."""
         if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
             self._after_row[self._duels] = 0
             self._forget()

@@ -162,7 +162,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
     """Return the slots of one entity that mean-field solves for, (n,), and the couplings among them, `padded`."""
-    # unpack the tuples before the loops: inside, unpacking would cost more than the sums
+    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
@@ -189,7 +189,7 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 
     Members of exclusive groups have no couplings: `condition` has already set their moments.
     """
-    # unpack the tuples before the loops: inside, unpacking would cost more than the sums
+    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     field, m, q, site = state.field, state.m, state.q, packed.site
     slots, coupling = free_part(packed, state, entity)
     n, size = len(slots), len(coupling)

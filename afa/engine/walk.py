@@ -2,9 +2,9 @@
 
 Every cohort of patients runs through this loop: *choose* a feature (by an allocation rule or a given order), *observe*
 the feature, *solve* the entities with the feature in their support, *write* the results asked for. Patients with equal
-histories are computed together until their values or given orders differ. Results are selected by a mask of integers,
-and arrays not asked for are empty: numba cannot cache a kernel that takes a function as argument. `afa.engine.follow`
-has the two entry points.
+histories are computed together until their values or given orders differ. A mask of integers selects the results, and
+arrays of other results are empty. A callback would be simpler, but numba cannot cache a kernel with a function as
+argument. `afa.engine.follow` has the two entry points.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
 
 @kernel()
 def _room(course: Course) -> Sight:
-    """Allocate the view of one round."""
+    """Return an empty view for the quantities of one round."""
     n, q = len(course.name_rank), len(course.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
     inside, resolved = np.zeros(n, dtype=np.bool_), np.zeros(q, dtype=np.bool_)
@@ -233,7 +233,7 @@ def _look_at(course: Course, moment: Moment, now: Sight) -> None:
     if course.ranking:
         _rank(state, course.name_rank, tie, now.scores, now.ranks)
     if course.bounding:
-        # unpack the tuples before the loop: inside, unpacking would cost more than the differences
+        # unpack the tuples here: inside the loop, unpacking would cost more than the differences
         pairs, constant, offset, whole = course.pairs, state.constant, course.offset, moment.budgets.whole
         lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):

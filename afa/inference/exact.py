@@ -109,6 +109,7 @@ def exact_expected_score(
     Parameters
     ----------
     scores : evidence of the models v, on the same features with the same observations
+    memory_limit : bytes of tables, as in `exact`
 
     Raises
     ------

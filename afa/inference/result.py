@@ -33,7 +33,13 @@ class Marginals:
 
 
 def probabilities_of(first: Floats, second: Floats) -> Floats:
-    """Return the probabilities of -1, 0 and +1, (..., 3), from the moments E[x] and E[x^2], each (...)."""
+    """Return the probabilities of -1, 0 and +1, (..., 3), from moments of the same shape.
+
+    Parameters
+    ----------
+    first, second : (...) float64, E[x] and E[x^2]
+
+    """
     return np.stack([(second - first) / 2, 1 - second, (second + first) / 2], axis=-1)
 
 

@@ -41,7 +41,7 @@ def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
 
 
 def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 with equal couplings Psi, and half the unaries and prior each way.
+    """Return the models of class 1 and class 0 with the couplings Psi in both, and +-1/2 of the unaries and prior.
 
     Psi is the elicited couplings, scaled down until beta L^2 is `strength`; weaker couplings are not scaled.
     """
@@ -86,7 +86,13 @@ def known_coupling(coupling: str) -> Coupling:
 def closed_bundle(
     bundle: Bundle, entity: str, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> Bundle:
-    """Return a bundle of two entities, `entity` and `not entity`: the class models of one (tab:mode-mapping)."""
+    """Return a bundle of two entities, `entity` and `not entity`: the class models of one (tab:mode-mapping).
+
+    Parameters
+    ----------
+    coupling, strength : closure and its strength, as in `class_models`
+
+    """
     v = bundle.index(entity)
     row, column, value = bundle.packed.of(v)
     both = value if known_coupling(coupling) == "shared" else 0 * value
@@ -118,7 +124,8 @@ def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Return beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
 
     Below 1 the paper's condition holds and mean-field has one fixed point; for ternary features 3/2 is enough, since
-    the moment map has slope at most 2/3. Half-potentials have half this value (prop:halved), shared ones `strength`.
+    the moment map has slope at most 2/3. In half-potentials beta L^2 is halved (prop:halved); with shared couplings it
+    is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

@@ -217,7 +217,10 @@ def checked_features(table: CsvTable) -> Features:
 
 
 def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
-    """Return which of -1, 0, +1 features can take, (n, 3); a side whose cut point alone is empty cannot occur."""
+    """Return which of -1, 0, +1 features can take, (n, 3) bool.
+
+    A side cannot occur if its cut point is empty and the other one is given.
+    """
     neither = np.isnan(low) & np.isnan(high)
     below, above = ~binary & (neither | np.isfinite(low)), binary | neither | np.isfinite(high)
     return np.column_stack([below, np.ones(len(low), dtype=np.bool_), above])

@@ -388,8 +388,8 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
     """Return the contributions of unobserved features and pairs to E_a(x) - E_b(x), nats.
 
     The two models have the same observations. The first array is (M, 3), u_j(s), 0 where observed; the second is (n, 3,
-    3), w_jl(s, t) of the n unobserved pairs that either model couples. Both are NaN at values that cannot occur. For
-    the paper's models they are delta_j s and delta_jl s t.
+    3), w_jl(s, t) of the n unobserved pairs that either model couples. Both are NaN at values that cannot occur. In the
+    paper's models u_j(s) = delta_j s and w_jl(s, t) = delta_jl s t.
     """
     possible, free = a.mrf.possible, ~a.observed
     unary = np.where(possible, a.terms - np.where(possible, b.terms, 0.0), np.nan)

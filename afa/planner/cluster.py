@@ -2,8 +2,7 @@
 
 The distance of two entities is the l1 distance of their parameters given the observations: the effective unaries of the
 unobserved features and the couplings among them, each unordered pair once. Clusters are made by complete linkage; the
-allocation rules recompute them every `T_RE` observations (sec:topk_alloc; docs/decisions.md, Brackets, layers,
-allocation).
+allocation rules recompute them every `T_RE` observations (sec:topk_alloc; reasons in docs/decisions.md).
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper gives each cluster an
 interval around the score of its centroid and removes a cluster that enough entities dominate. The score is an
-expectation under the centroid model itself, not under a patient's state, so these certificates can be false
-(docs/decisions.md, Brackets, layers, allocation). The sound certificates here compare the possible scores over all
-completions. `without_eliminated` is the optional filter of a planner.
+expectation under the centroid model itself, not under a patient's state, so the paper's certificates can be false, as
+docs/decisions.md explains. The sound certificates here compare the possible scores over all completions.
+`without_eliminated` is the optional filter of a planner.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def score_distances(entities: Parameters) -> Floats:
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
     """Return the entities in `n_clusters` clusters by complete linkage, with one mean-field solve for each centroid.
 
-    Clusters may have any size: the minimum `C_MIN` of `afa.planner.cluster` would leave at most five of the paper's up
-    to 24 clusters.
+    Clusters may have any size. The paper uses up to 24 clusters; with the minimum size `C_MIN` of `afa.planner.cluster`
+    at most five would be left.
 
     Parameters
     ----------
@@ -205,9 +205,10 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
 
 
 def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k") -> Certificates:
-    """Return the paper's certificates: all members of one cluster beat all of another if its interval is above.
+    """Return the paper's certificates, in which a cluster beats another if its interval lies above the other interval.
 
-    Such certificates can be false, as the module's docstring explains; a false one is no error of this program.
+    All members of the better cluster then beat all members of the other. Such certificates can be false, as the
+    module's docstring explains; a false one is no error of this program.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 `l1` is rigorous: no completion of the unobserved features leaves the interval. `kl` and `hanson_wright` are heuristic:
 they treat observations as a random sample, which they are not. All apply to one discriminative model, S or D = S_a -
-S_b. docs/decisions.md, Brackets, explains where these forms differ from the paper.
+S_b. The page docs/decisions.md explains where the brackets here differ from the paper.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
     """Return the names of all entities, best first: by wins, then by the sum of scores over opponents, then by name.
 
-    Sums that differ from the next larger one by at most the rounding error (`tie` times N) count as equal
-    (docs/decisions.md, Scores, gains, decisions).
+    Sums that differ from the next larger one by at most the rounding error (`tie` times N) count as equal; the page
+    docs/decisions.md gives the reason.
 
     Parameters
     ----------

@@ -122,7 +122,13 @@ def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) ->
 
 
 def half_range(values: Floats) -> Floats:
-    """Return half the range of each row of `values`, (n, k), without NaN: (n,)."""
+    """Return half the range of each row of `values`, ignoring NaN, (n,).
+
+    Parameters
+    ----------
+    values : (n, k) float64
+
+    """
     spread: Floats = (np.nanmax(values, axis=1) - np.nanmin(values, axis=1)) / 2 if len(values) else np.zeros(0)
     return spread
 

@@ -2,8 +2,8 @@
 
 One entity is an undirected `Graph` with the node attribute `unary` and the edge attribute `coupling`. A whole bundle is
 a `MultiGraph`: an edge has the attribute `entity`, which is also its key, and a node has an attribute `unary:<entity>`
-for each entity with a unary potential there. Everything else is in attributes of the graph, lists as JSON text. Every
-attribute is a number or text, so that files of GraphML and node-link JSON preserve a bundle's digest.
+for each entity with a unary potential there. Attributes of the graph have all other parts of the bundle, with lists as
+JSON text. Every attribute is a number or text, so that files of GraphML and node-link JSON preserve a bundle's digest.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _attributes(bundle: Bundle) -> dict[str, str]:
         "aliases": dict(bundle.aliases),
         "provenance": dict(bundle.provenance),
     }
-    # default=str: a YAML date in the provenance has no JSON form
+    # default=str converts YAML dates, the only values of a provenance that JSON cannot represent
     texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in held.items() if value}
     licence = {} if bundle.licence is None else {"licence": bundle.licence}
     return {"format": "afa-bundle", "name": bundle.name, "version": bundle.version, **texts, **licence}

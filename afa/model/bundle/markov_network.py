@@ -93,7 +93,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
     BundleError : names every factor of another form
 
     """
-    potentials = dict[tuple[str, ...], float]()  # by entity and one or two features
+    potentials = dict[tuple[str, ...], float]()  # keys: entity, and one or two features
     faults, features = list[Fault](), dict[str, None]()
     for entity, network in networks.items():
         if not isinstance(network, library("pgmpy.models").DiscreteMarkovNetwork):
@@ -139,7 +139,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
     if len(odd := values[~(np.isfinite(values) & (values > 0))]):
         return Fault(place, f"a value of {odd[0]:g}", "finite positive values", "give what is impossible a small value")
     logs = np.log(values)
-    for axis, variable in enumerate(scope):  # states in the order -1, 0, 1
+    for axis, variable in enumerate(scope):  # sort the states as -1, 0, 1
         logs = np.take(logs, np.argsort(factor.state_names[variable]), axis=axis)
     terms, residual = _fitted(scope, logs)
     if residual > TOLERANCE * max(1.0, float(np.abs(logs).max())):

@@ -192,14 +192,23 @@ class Bundle:
     def energies_of(
         self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return S_v(x) of one entity for every patient, (n,) nats; arguments as in `energies`."""
+        """Return S_v(x) of one entity for every patient, (n,) nats, a column of `energies`.
+
+        Parameters
+        ----------
+        values : (n, M) float, -1, 0 or +1; NaN where not measured, which adds nothing
+        closure, kappa : as in `energies`
+
+        """
         if closure != "explicit":
             return self.contrast(entity, closure).energies(values)
         one, zero = bundle_models(self, entity, kappa)
         return np.asarray(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
-        """Return S of one entity, the difference of its two classes, in which couplings of both classes cancel.
+        """Return S of one entity, the difference of its two classes.
+
+        Couplings of both classes cancel in the difference.
 
         Parameters
         ----------
@@ -253,9 +262,9 @@ class Bundle:
 
     @property
     def kinds(self) -> NDArray[np.int64]:
-        """Return a number for each feature, (M,) int64: features with equal numbers can be exchanged in a permutation.
+        """Return a number for each feature, (M,) int64; a permutation may exchange features with equal numbers.
 
-        Equal numbers mean the same possible values, or membership in the same exclusive group.
+        Features have equal numbers if they have the same possible values, or belong to the same exclusive group.
         """
         kinds: NDArray[np.int64] = self.possible @ np.array([1, 2, 4])
         for number, (_, members) in enumerate(self.exclusive):

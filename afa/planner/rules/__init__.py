@@ -3,8 +3,8 @@
 A rule is a class with the method `choose(view) -> Choice`, in any file of this folder; its name is the class name in
 snake case: `PriorityAll` is `priority_all`. The class attribute `in_the_grid = 9` makes each run compare the rule, at
 position nine; `looks_at = "nothing"` marks a rule without gains. Rules in `COMPILED` of `afa.engine.rules` have a
-kernel there; other rules run in Python, one patient at a time, about a hundred times slower. docs/decisions.md,
-Brackets, layers, allocation, explains where the rules differ from the paper.
+kernel there; other rules run in Python, one patient at a time, about a hundred times slower. The page docs/decisions.md
+explains where the rules differ from the paper.
 """
 
 from importlib import import_module

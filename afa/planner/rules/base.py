@@ -173,7 +173,7 @@ class View:
         return np.where(self.observed, 0.0, self.find_information())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
-        """Return some entities, best first, by the duels among themselves alone."""
+        """Return some entities, best first, ranked by the duels between them."""
         chosen = np.array(members, dtype=np.int64)
         order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
         return order

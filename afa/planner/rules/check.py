@@ -59,8 +59,8 @@ def check_policy(
     """Run some patients under a rule in several ways; raise a `PlannerError` with the first case that fails.
 
     A rule must answer every view with a `Choice` of an unobserved feature and a reason, up to full observation. The
-    choice must be a function of the view alone: equal when asked again, after other patients, with entities and
-    features in another order, and for any unobserved values and labels.
+    choice must be a function of the view alone: the same when the rule is asked again, after other patients, with
+    entities and features in another order, and for any unobserved values and labels.
 
     Parameters
     ----------
@@ -231,7 +231,10 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 def _changed(
     values: NDArray[np.int8], labels: Floats | None, patient: int, observed: list[int], by: int
 ) -> Iterator[None]:
-    """Change all values but one patient's observed ones, by 1 or 2, and all labels; restore them at the end."""
+    """Within the context, change every value but the patient's observed ones, and every label.
+
+    Values are shifted by `by`, 1 or 2, within -1, 0, +1; labels become 1 - label. All are restored at the end.
+    """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]
     try:
