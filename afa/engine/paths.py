@@ -169,7 +169,7 @@ def solve_paths(
 
 
 def _kinds(found: Followed, longest: float) -> list[NDArray[Any]]:
-    """Return the five counts of the last axis of `SolvePaths`, each (..., N)."""
+    """Return the five kinds of counts in `SolvePaths`, in the order of their last axis, each by entity: (..., N)."""
     iterations, ascended = found.iterations, found.ascended
     return [
         iterations >= 0,

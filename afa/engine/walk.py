@@ -321,7 +321,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
 
 @kernel(borrows=True)
 def _want(course: Course, now: Sight, feature: int) -> None:
-    """Mark the unresolved duels with an entity that holds a feature; the gain of all other duels is 0."""
+    """Mark the unresolved duels with a feature in the support of one of their entities; other duels gain nothing."""
     packed, n = course.packed, len(course.name_rank)
     if feature == NONE:
         return

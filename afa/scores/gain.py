@@ -47,8 +47,8 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
     """Return I(y; x_f | x_obs) at every feature, (M,) nats; 0 where observed (eq:cmi).
 
-    With mean-field marginals in Bayes' rule, the gain is the Jensen-Shannon divergence of the two predictive marginals
-    weighted by the posterior, in [0, H(y)].
+    The marginals in Bayes' rule are those of mean-field. The gain is then the Jensen-Shannon divergence of the two
+    predictive marginals, weighted by the posterior, and lies in [0, H(y)].
 
     Parameters
     ----------

@@ -222,8 +222,8 @@ class Bundle:
     def contrasts(self) -> Bundle:
         """Return the bundle of every S_v, on which duels are computed: without the couplings of both classes.
 
-        Couplings of both classes cancel in S_v = log p_1 - log p_0. A bundle that has none is returned unchanged;
-        otherwise the provenance of the result is as in `restrict`.
+        Couplings of both classes cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned
+        unchanged; otherwise the provenance of the result is as in `restrict`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
