@@ -1,13 +1,13 @@
-"""How far the unobserved features can still move a duel D_ab: of one feature, a coupling, a group, and of all together.
+"""Bounds on how far the unobserved features can still move a duel D_ab.
 
-The budget of a duel is the l1 norm of what is left of the difference of two models: their effective unaries, and the
-couplings between unobserved features. It bounds how far completions can move D_ab (eq:l1-bracket), and it is the
-distance that entities are clustered by. `Budgets` has those of all duels along one patient's observations, kept up to
-date instead of summed again.
+The budget of a duel is the l1 norm of the remaining difference of two models: the difference of their effective
+unaries, and of the couplings between unobserved features. The budget bounds how far completions can move D_ab
+(eq:l1-bracket), and serves as the distance by which entities are clustered. `Budgets` holds the budgets of all duels of
+one patient and updates them after each observation instead of summing again.
 
-An exclusive group (docs/decisions.md, F13) is named by its last slot; from there row `NEXT` of `Packed.site` leads
-round it. `State.m` has the probability that a member is +1 given what is seen of the group, 0 of those that are known;
-the rest of 1 is that none is.
+An exclusive group (docs/decisions.md, Base rates) is represented by its last slot, from which row `NEXT` of
+`Packed.site` leads round the group. `State.m` holds the probability that a member is +1 given the observed members, 0
+for observed members; the probabilities of a group sum to 1 less the probability that no member is +1.
 """
 
 from __future__ import annotations
@@ -38,11 +38,18 @@ from afa.model.mrf import Floats
 
 
 class DuelEdges(NamedTuple):
-    """What two models of Q duels differ in, laid out once for all patients.
+    """Coupling parts of the budgets of Q duels, laid out once for all patients.
 
-    first_edge, duel, other, size : what observing feature f takes from the coupling part of budgets stands at
-    first_edge[f] to first_edge[f + 1] - 1: `size` (2, E) of the duel, below and above, unless the `other` feature has
-    been observed. coupled : (2, Q) the coupling part before any observation.
+    Observing feature f changes the entries first_edge[f] to first_edge[f + 1] - 1.
+
+    Attributes
+    ----------
+    first_edge : (M + 1,) int64, first entry of each feature
+    duel : (E,) int64, duel whose budget shrinks
+    other : (E,) int64, feature at the other end of the coupling; the entry counts only while `other` is unobserved
+    size : (2, E) float64, nats by which the budget below and above shrinks
+    coupled : (2, Q) float64, coupling part of each budget before any observation, nats
+
     """
 
     first_edge: Indices
@@ -53,11 +60,17 @@ class DuelEdges(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Of one patient, changed in place: the coupling part and the whole tight `l1` budget of each duel, (2, Q).
+    """Budgets of one patient's duels, tight `l1`, changed in place.
 
-    The first row is how far below its running constant D can end, the second how far above (docs/decisions.md, F12): of
-    the paper's models both are the same, and of `coupled` the first alone is kept. norm : (2, N) the same of each
-    entity's own terms.
+    Row 0 says how far below its running constant D can end, row 1 how far above. In the paper's models the two are
+    equal, and only row 0 of `coupled` is maintained.
+
+    Attributes
+    ----------
+    coupled : (2, Q) float64, part of the budget from couplings, nats
+    whole : (2, Q) float64, whole budget, nats
+    norm : (2, N) float64, the same bound from the terms of each entity alone, nats
+
     """
 
     coupled: Floats
@@ -67,7 +80,7 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Lay out all duels (Q, 2) of the packed entities, a < b in order."""
+    """Return the coupling parts of all duels, (Q, 2), of the packed entities, a < b in order."""
     union, most = new_gains(packed, pairs), 0
     for entity in pairs.ravel():
         most += packed.first_edge[packed.first_slot[entity + 1]] - packed.first_edge[packed.first_slot[entity]]
@@ -97,7 +110,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
         first_edge[at[e] + 1] += 1
     first_edge = np.cumsum(first_edge)
     place = first_edge.copy()
-    for e in range(n):  # by feature, and as they come within one
+    for e in range(n):  # sort by feature, keeping the order within one feature
         order[place[at[e]]] = e
         place[at[e]] += 1
     return DuelEdges(first_edge, duel[order], other[order], size[:, order], coupled)
@@ -105,7 +118,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
 
 @kernel(inline=True)
 def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
-    """Write the couplings of one slot into a row over the features; -1 is no slot."""
+    """Write the couplings of one slot into `row`, (M,); a slot of -1 has none."""
     if slot >= 0:
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
@@ -113,7 +126,7 @@ def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
 
 @kernel(entrance=True)
 def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
-    """The budgets of a patient of whom nothing has been observed."""
+    """Return the budgets of a patient without observations."""
     n = len(packed.prior)
     budgets = Budgets(edges.coupled.copy(), np.empty_like(edges.coupled), np.zeros((2, n)))
     for entity in range(n):
@@ -125,13 +138,13 @@ def new_budgets(packed: Packed, edges: DuelEdges, state: State) -> Budgets:
 
 @kernel(inline=True)
 def copy_budgets(budgets: Budgets) -> Budgets:
-    """Budgets that can be changed without changing the given ones."""
+    """Return a copy of the budgets that can be changed independently."""
     return Budgets(budgets.coupled.copy(), budgets.whole.copy(), budgets.norm.copy())
 
 
 @kernel(entrance=True, borrows=True)
 def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
-    """Take in the observation of one feature, after `condition`."""
+    """Update the budgets after the observation of one feature; call after `condition`."""
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not state.observed[edges.other[e]]:
             budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
@@ -146,7 +159,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 
 @kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
-    """Write how far the terms of one entity, but for exclusive groups, can take it below and above."""
+    """Write how far the terms of one entity, without exclusive groups, can move its score below and above."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         if not packed.stated:
@@ -161,13 +174,13 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
 
 @kernel(inline=True)
 def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
-    """How far below and above 0 the term of one unobserved feature can be, each 0 or more."""
+    """Return how far below and above 0 the term of one unobserved feature can be, both non-negative."""
     return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
 
 @kernel(borrows=True)
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
-    """Budgets of all duels of one entity: those of both over all features, less what is too much at shared ones."""
+    """Write the budgets of all duels of one entity: the two entities' own bounds, corrected at shared features."""
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
     n = norm.shape[1]
     for opponent in range(n):
@@ -183,7 +196,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
                 below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
                 continue
             after = packed.site[NEXT, slot_a]
-            if 0.0 <= after <= slot_a:  # its last member stands for an exclusive group
+            if 0.0 <= after <= slot_a:  # the last member represents an exclusive group
                 of_group = range_of_group(packed.site, state.m, slot_a, slot_b)
                 below, above = below + of_group[0], above + of_group[1]
             if after >= 0.0 or state.observed[packed.feature[slot_a]]:
@@ -201,7 +214,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
 
 @kernel(entrance=True)
 def entity_budgets(packed: Packed, state: State) -> Floats:
-    """(N,) how far completions can move each entity's own S_v (eq:l1-bracket)."""
+    """Return how far completions can move the score S_v of each entity, (N,) float64, nats (eq:l1-bracket)."""
     budgets, field, observed = np.zeros(len(packed.prior)), state.field, state.observed
     feature, owner, first_edge = packed.feature, packed.owner, packed.first_edge
     other_slot, coupling = packed.other_slot, packed.coupling
@@ -219,10 +232,16 @@ def entity_budgets(packed: Packed, state: State) -> Floats:
 def range_of_pair(
     packed: Packed, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
 ) -> tuple[float, float]:
-    """How far below and above 0 the couplings of two unobserved features can move D, each 0 or more (F12).
+    """Return how far below and above 0 the couplings of two unobserved features can move D, both non-negative.
 
-    of_a, of_b : the couplings, 0 where an entity has none: then its slots are not read. Their difference is linear in
-    either value, so that its extremes are among the outer ones.
+    The difference of the two couplings' energies is linear in either feature's value, so its extremes lie at the
+    features' outermost values.
+
+    Parameters
+    ----------
+    of_a, of_b : couplings in the two entities, nats; 0 where an entity has none, and then the slots of that entity are
+        ignored
+
     """
     if not packed.stated:
         return abs(of_a - of_b), abs(of_a - of_b)
@@ -245,15 +264,16 @@ def range_of_pair(
 
 @kernel()
 def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[float, float]:
-    """How far below and above 0 what is open of an exclusive group can move D, each 0 or more."""
+    """Return how far below and above 0 the unobserved part of an exclusive group can move D, both non-negative."""
     return _most_of_group(site, m, last_b, last_a), _most_of_group(site, m, last_a, last_b)
 
 
 @kernel()
 def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """The largest log P_a / P_b of what can come: a member, or that some of those open are 0, whichever are measured.
+    """Return the largest log P_a / P_b over what can still be observed of a group: one member is +1, or some are 0.
 
-    What is left of a over what is left of b is larger without a member whose own ratio is smaller, until none is.
+    The ratio of the probabilities that remain after some members are 0 grows each time a member with a smaller ratio is
+    removed; the loop removes members until no such member is left.
     """
     best, better = 1.0, True
     while better:
@@ -277,29 +297,33 @@ def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
 
 @kernel()
 def variance_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """Variance of what an exclusive group adds to D, under the mixture of the two posteriors (eq:sigma-D)."""
+    """Return the variance of what an exclusive group adds to D under the mixture of both posteriors (eq:sigma-D)."""
     left_a, left_b, mean, square = 1.0, 1.0, 0.0, 0.0
     a, b, more = last_a, last_b, True
     while more:
         a, b = int(site[NEXT, a]), int(site[NEXT, b])
         if m[b] > 0.0:
-            p, told = 0.5 * (m[a] + m[b]), math.log(m[a] / m[b])
-            mean += p * told
-            square += p * told * told
+            p, log_ratio = 0.5 * (m[a] + m[b]), math.log(m[a] / m[b])
+            mean += p * log_ratio
+            square += p * log_ratio * log_ratio
             left_a -= m[a]
             left_b -= m[b]
         more = a != last_a
-    p, told = 0.5 * (left_a + left_b), math.log(left_a / left_b)
-    return square + p * told * told - (mean + p * told) ** 2
+    p, log_ratio = 0.5 * (left_a + left_b), math.log(left_a / left_b)
+    return square + p * log_ratio * log_ratio - (mean + p * log_ratio) ** 2
 
 
 UNIFORM_SECOND = 2.0 / 3.0
-"""Second moment of three values that are alike."""
+"""Second moment of the uniform distribution on -1, 0, +1."""
 
 
 @kernel(inline=True)
 def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
-    """First and second moment at a slot; where an entity is silent (-1), those of that at the other's slot."""
+    """Return the first and second moment of a feature at a slot.
+
+    A slot of -1 is outside the entity's support: the moments are then the uniform ones in the paper's models, and those
+    of the background at the `other` entity's slot in models of probabilities.
+    """
     if slot >= 0:
         return state.m[slot], state.q[slot]
     if not packed.stated:
@@ -309,15 +333,16 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
 
 @kernel(inline=True)
 def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
-    """u(s) for s = -1, 0, +1: what observing a value of an unobserved feature adds to D (docs/decisions.md, F11).
+    """Return u(s) for s = -1, 0, +1: what observing the value s of an unobserved feature adds to D.
 
-    A slot of -1, not of both, is that of an entity that is silent; a value that is not possible counts as 0.
+    One of the two slots may be -1, where the feature is outside that entity's support. A value that cannot occur gets
+    the term of 0.
     """
     if not packed.stated:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     site, slot = packed.site, max(slot_a, slot_b)
-    if site[NEXT, slot] >= 0.0:  # every model speaks of it
+    if site[NEXT, slot] >= 0.0:  # every model covers the features of a group
         of_a, of_b = state.m[slot_a], state.m[slot_b]
         middle = math.log1p(-of_a) - math.log1p(-of_b)
         return middle, middle, math.log(of_a / of_b) if of_b > 0.0 else middle
@@ -337,7 +362,15 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
 
 @kernel(inline=True)
 def settled(lead: float, below: float, above: float, tie: float) -> int:
-    """The sign that D has under every completion, as it ends at most so far below and above `lead`; else 0."""
+    """Return the sign that D has under every completion, 0 if undecided.
+
+    Parameters
+    ----------
+    lead : D of the observed features, nats
+    below, above : how far below and above `lead` D can end, nats
+    tie : magnitude up to which D counts as 0
+
+    """
     if lead > below + tie:
         return 1
     return -1 if lead < -(above + tie) else 0
@@ -345,6 +378,6 @@ def settled(lead: float, below: float, above: float, tie: float) -> int:
 
 @kernel(inline=True)
 def number_of(n: int, one: int, other: int) -> int:
-    """Place of the duel of two of n entities among all pairs a < b in order."""
+    """Return the index of the duel of two entities among all pairs a < b of n entities in order."""
     a, b = min(one, other), max(one, other)
     return a * n - a * (a + 1) // 2 + b - a - 1

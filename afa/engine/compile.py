@@ -1,11 +1,10 @@
-"""How kernels are compiled and where they are cached: by numba, without fast-math, the same bytes on any thread.
+"""Compile and cache kernels with numba: without fast-math, with the same results on any number of threads.
 
-Numba compiles a cached kernel again when the file of that kernel changes, but not when a kernel that it calls does. The
-cache folder is therefore named by a digest of numba's version, the kind of processor and every file of this package, so
-that no stale machine code is ever run. Whoever has compiled something writes a list of the folder's files with their
-digests (`write_list`); a folder that does not match its list is thrown away and compiled again. Numba is not imported
-before the first kernel is to be compiled, and not at all by a process that does without compiled kernels
-(`do_without`).
+Numba recompiles a cached kernel when the kernel's file changes, but not when another kernel that it calls changes. The
+cache folder is therefore named by a digest of numba's version, the processor and every file of this package, so that
+outdated machine code never runs. A process that has compiled kernels writes a list of the folder's files with their
+digests (`write_list`); a folder that does not match its list is deleted and compiled again. Numba is imported when the
+first kernel is compiled, and never in a process that runs kernels as Python (`do_without`).
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 PARTS = 8
 LIST = "compiled.json"
-"""In the cache folder: the digest of each of its files, and which groups of kernels have been compiled."""
+"""File in the cache folder with the digest of each cached file and the groups of kernels that are compiled."""
 ROOM = 48 * 2**20
-"""Bytes that all kernels together take in the cache folder, generously."""
+"""Upper bound on the bytes that all kernels take in the cache folder."""
 FIRST = "afa: compiling kernels, about 40 s for a planner, once for this installation ..."
 ALL, PLANNERS = "all", "planners"
-"""Groups of kernels that the list can name as complete."""
+"""Groups of kernels that the list can mark as complete."""
 PATIENCE = 15
-"""Seconds between two words on how far compiling has come."""
+"""Seconds between two progress messages of the compilation."""
 INT: Any = np.int64
-"""A whole number as kernels take it: they are compiled once more for each other type, and for each literal."""
+"""Integer type of kernel arguments; any other type, or a literal, makes numba compile the kernel once more."""
 _kernels: set[Callable[..., Any]] = set()
 _as_python = False
 _log = logging.getLogger("afa")
 
 
 def cache_folder() -> Path | None:
-    """Return the folder where kernels are cached, which need not exist; None where no home folder is known."""
+    """Return the folder where kernels are cached, whether it exists or not; None if no home folder is known."""
     place = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    with suppress(RuntimeError):  # of a user that the system does not know, without HOME
+    with suppress(RuntimeError):  # raised for a user unknown to the system and without HOME
         place = place or str(Path.home() / ".cache")
     return Path(place, "afa", f"kernels-{_digest_of_code()}") if place else None
 
 
 @cache
 def _digest_of_code() -> str:
-    package = Path(__file__).parent  # numba finds kernels by the path of their source: each installation has its own
+    package = Path(__file__).parent  # numba finds kernels by their source path, which differs between installations
     digest = hashlib.sha256(f"{version('numba')}\0{_processor()}\0{package}\0".encode())
     for source in sorted(package.glob("*.py")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -72,27 +71,27 @@ def _digest_of_code() -> str:
 
 
 def _processor() -> str:
-    """Return words that differ between kinds of processors. Numba's cache looks closer, when it finds a kernel."""
+    """Return a text that differs between kinds of processors; numba's cache compares processors more closely."""
     described = Path("/proc/cpuinfo")
     first = described.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if described.exists() else ""
     kinds = [line for line in first.splitlines() if line.startswith(("model name", "flags", "CPU part", "Features"))]
-    return "\n".join([platform.machine(), *(kinds or [platform.processor()])])  # which starts another process
+    return "\n".join([platform.machine(), *(kinds or [platform.processor()])])  # processor() starts a process
 
 
 def compiled_groups() -> list[str]:
-    """Return the groups of kernels (`afa.engine.warm`) that the cache folder holds."""
+    """Return the groups of kernels (`afa.engine.warm`) that are complete in the cache folder."""
     folder = cache_folder()
     return [] if folder is None else list(_read_list(folder)["groups"])
 
 
 def cached_files() -> dict[str, str]:
-    """Return the digest of each file that the list of the cache folder names."""
+    """Return the digest of each file in the list of the cache folder."""
     folder = cache_folder()
     return {} if folder is None else dict(_read_list(folder)["files"])
 
 
 def keeps_kernels() -> bool:
-    """Return True if kernels are cached; else one warning says why they are not."""
+    """Return True if kernels are cached; otherwise a single warning gives the reason."""
     return _usable_folder() is not None
 
 
@@ -105,7 +104,7 @@ def _read_list(folder: Path) -> dict[str, Any]:
 
 
 def write_list(*groups: str) -> None:
-    """Write the digests of what the cache folder holds now, and that these groups of kernels are complete."""
+    """Write the digests of the files in the cache folder, and mark `groups` of kernels as complete."""
     folder = _usable_folder()
     if folder is None:
         return
@@ -118,7 +117,7 @@ def write_list(*groups: str) -> None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each cached file, by its path in the folder."""
+    """Return the digest of each cached file by the file's path in the folder."""
     found = {}
     for path in sorted(folder.rglob("*.nb[ci]")):
         with path.open("rb") as file:
@@ -128,7 +127,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 @cache
 def _usable_folder() -> Path | None:
-    """Return the cache folder, whole and writable; None, with one warning, where kernels cannot be kept."""
+    """Return the cache folder if it is intact and writable; otherwise warn once and return None."""
     folder = cache_folder()
     if folder is None:
         _not_kept(None, None)
@@ -141,7 +140,7 @@ def _usable_folder() -> Path | None:
             shutil.rmtree(folder)
             listed = _read_list(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:  # as numba tries; without it, numba would choose another place
+        with tempfile.TemporaryFile(dir=folder) as file:  # numba's own test; where it fails, numba moves its cache
             if not listed["groups"] and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, ROOM)
     except OSError as error:
@@ -158,16 +157,21 @@ def _not_kept(folder: Path | None, error: OSError | None) -> None:
 
 
 def do_without() -> None:
-    """Let kernels run as the Python that they are written in: those of modules imported from now on."""
-    global _as_python  # noqa: PLW0603 (what a process does, from its start to its end)
+    """Make the kernels of modules that are imported from now on run as plain Python."""
+    global _as_python  # noqa: PLW0603 (a property of the process, set once at its start)
     _as_python = True
 
 
 def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *given: Any) -> None:
-    """Call `work(*given, first, last)` on parts of `range(n_jobs)`, in at most `threads` threads; all cores where None.
+    """Call `work(*given, first, last)` on parts of `range(n_jobs)` in parallel threads.
 
-    `work` must call kernels that write to places of their own for each job: then the number of threads and the order
-    of execution do not show in the result.
+    `work` must call kernels that write each job's results to separate memory; then the number of threads and the order
+    of execution do not affect the result.
+
+    Parameters
+    ----------
+    threads : largest number of threads; one for each core if None
+
     """
     threads = threads or len(os.sched_getaffinity(0))
     bounds = [part * n_jobs // (PARTS * threads) for part in range(PARTS * threads + 1)]
@@ -178,27 +182,31 @@ def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *giv
 
 
 def laid_out(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """The same numbers, contiguous and writable: for each other layout every kernel is compiled once more."""
+    """Return the same numbers as a contiguous, writable array: numba compiles every kernel again for other layouts."""
     return np.require(array, requirements=["C", "W"])
 
 
 def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = False) -> Callable[[Function], Function]:
-    """Return a decorator: numba compiles the function and caches its machine code; it runs without the GIL.
+    """Return a decorator that makes numba compile the function, cache its machine code and run it without the GIL.
 
-    `entrance` is of a kernel that Python calls. Others have nothing that takes in Python's arguments, which makes them
-    faster to compile: a call from Python ends the process. `inline` puts a function into its callers: for a small one,
-    since a call hands over every array of a layout, and for one with a single caller, since numba compiles what is
-    called once for itself and once more for each kernel above it. `borrows` is of a kernel that works in the arrays it
-    is given, makes none, and is handed none by what it calls: then nobody counts who holds them (`_nrt`, an option that
-    numba does not document), which otherwise makes a walk two to six times as slow.
+    Parameters
+    ----------
+    entrance : True for a kernel that Python calls. Other kernels get no wrapper for Python's arguments, which makes
+        them faster to compile; calling them from Python ends the process
+    inline : True inserts the function into its callers. Meant for small functions, since every call passes each array
+        of a layout, and for functions with one caller, since numba otherwise compiles the function twice
+    borrows : True for a kernel that only works in the arrays it is given: it makes no array and receives none from the
+        kernels it calls. Reference counting is then off (`_nrt`, an undocumented option of numba); it would make a walk
+        two to six times as slow
+
     """
 
     def compile_it(function: Function) -> Function:
         if _as_python:
             return function
-        import numba  # noqa: PLC0415 (which a process may do without)
+        import numba  # noqa: PLC0415 (not needed by a process that runs kernels as Python)
 
-        settings: Any = numba.config  # its types, and those of njit, do not know all that there is
+        settings: Any = numba.config  # the type stubs of numba.config and njit are incomplete
         njit: Any = numba.njit
         folder, before = _usable_folder(), settings.CACHE_DIR
         _tell_of_compiling()
@@ -217,18 +225,18 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
 
 @cache
 def _tell_of_compiling() -> None:
-    """Have one line say that kernels are compiled, once they are, and others how far that has come."""
-    from numba.core import event  # noqa: PLC0415 (with numba)
+    """Log one line when the first kernel is compiled, and further lines on the progress."""
+    from numba.core import event  # noqa: PLC0415 (numba is loaded here already)
 
-    class Told(event.Listener):
-        """Counts the kernels that numba has compiled in this process."""
+    class CompileCounter(event.Listener):
+        """Count the kernels that numba has compiled in this process."""
 
         def __init__(self) -> None:
             self.n, self.since = 0, 0.0
 
         def on_start(self, event: Any) -> None:
             if event.data["dispatcher"].py_func not in _kernels:
-                return  # of another package
+                return  # a function of another package
             if not self.since:
                 _log.warning(FIRST)
                 atexit.register(write_list)
@@ -239,7 +247,7 @@ def _tell_of_compiling() -> None:
                 self.since = time.monotonic()
 
         def on_end(self, event: Any) -> None:
-            """Do nothing; a kernel counts when it begins."""
+            """Do nothing: a kernel is counted when its compilation begins."""
 
     register: Any = event.register
-    register("numba:compile", Told())
+    register("numba:compile", CompileCounter())

@@ -1,6 +1,6 @@
-"""What the compiled walk works on, and what it reads of one patient in one round.
+"""Data of the compiled walk: the run's settings, one patient's state, and the results written in each round.
 
-The course of a run does not change; the moment of a patient does; `Followed` is where readings are written.
+`Course` has the settings, the same for all patients; `Moment` has the state of one patient; `Followed` has the results.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_n
 STACK_A, KL, KL_REVERSED, KL_NONZERO = 3, 4, 5, 6
 
 SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUELS, CALLS = (1 << i for i in range(11))
-"""What can be read: the fields of `Followed` say which of these each belongs to."""
+"""Groups of results, as bits of a mask; the docstring of `Followed` lists the fields of each group."""
 
 MISSING = -128
-"""A value that was not measured: no rule asks for it, and nothing is learned of it (docs/decisions.md, F8)."""
+"""Code of a value that was not measured: no rule chooses it, and it adds no evidence (docs/decisions.md)."""
 
 CHANGED, SOLVED = range(2)
 VARIANCE, CALLED = range(2)
@@ -37,13 +37,22 @@ VARIANCE, CALLED = range(2)
 
 
 class Moment(NamedTuple):
-    """What is known of one patient after some observations; kernels change it in place. Q is 0 where not needed.
+    """State of one patient after some observations; kernels change the arrays in place. Q is 0 if duels are not needed.
 
-    of_entity : (2, N) the round in which each entity was last `CHANGED` by an observation, and `SOLVED`. of_duel :
-    (2, Q) the round in which the variance and the bracket calls of each duel were last computed, -1 for never; out of
-    date where one of its two entities has changed since. variance : (Q,) sigma_D^2. votes : (Q, 2) sign votes. calls :
-    (Q, 5) of each bracket. labels : (N,) clusters. worth : (M,) of each feature to the rule, when it last looked.
-    closed : (M,) bool, observed, or missing of these patients.
+    Attributes
+    ----------
+    state, budgets, gains, lookahead : model state, budgets and gains of the patient
+    of_entity : (2, N) int64, round in which each entity was last changed by an observation (row `CHANGED`) and last
+        solved (row `SOLVED`)
+    of_duel : (2, Q) int64, round in which the variance and the bracket calls of each duel were last computed, -1 for
+        never; outdated once an entity of the duel has changed since
+    variance : (Q,) float64, sigma_D^2
+    votes : (Q, 2) int64, sign votes for each of the two entities
+    calls : (Q, 5) int8, call of each bracket
+    labels : (N,) int64, cluster of each entity
+    worth : (M,) float64, gain of each feature when the rule last computed gains
+    closed : (M,) bool, True where a feature is observed, or not measured for these patients
+
     """
 
     state: State
@@ -61,17 +70,29 @@ class Moment(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What does not change from patient to patient.
+    """Run settings, the same for all patients.
 
-    empty : (N,) ELBOs before any observation. offset : (N,) nats, taken from D as a difference of two before it
-    counts as resolved: 0 for the sign of D, or what calibration takes. feature_rank : (M,) and name_rank : (N,)
-    places in the order of names. rule, kind : of `afa.engine.rules` and of
-    `afa.engine.gains`. rescore : (r,) whether the rule looks at the gains after so many observations. iteration :
-    of the solves after the first. reads : the mask. crossing, ranking, bounding, voting : whether cross
-    expectations, the ranks by `linearity`, the tight `l1` budgets and the sign votes are needed. asked : (r + 1,)
-    the rounds that are read. only_changes : of these, only those whose feature an entity holds. numbered : whether
-    `Followed.t` says which rounds are walked, the others changing nothing. signed, ranked : codes of the scores
-    that are read. budget_share : of the brackets.
+    Attributes
+    ----------
+    packed, edges : layout of the bundle, and of its duels
+    pairs : (Q, 2) int64, entities a < b of each duel
+    empty : (N,) float64, ELBO of each entity before any observation, nats
+    offset : (N,) float64, nats; a duel is resolved by the sign of D less offset[a] - offset[b]. 0, or the calibration
+        shift
+    feature_rank, name_rank : (M,) and (N,) int64, position of each feature and entity in the order of names
+    rule, kind : numbers of the allocation rule (`afa.engine.rules`) and of the gain (`afa.engine.gains`)
+    rescore : (r,) bool, True where the rule computes gains again after so many observations
+    k : size of the top set
+    iteration : settings of all mean-field solves after the first
+    reads : mask of the groups of results to write
+    crossing, ranking, bounding, voting : True if cross expectations, ranks by `linearity`, tight `l1` budgets, or sign
+        votes are needed
+    asked : (r + 1,) bool, True for the rounds whose results are written
+    only_changes : True to write only rounds whose feature lies in the support of some entity
+    numbered : True if `Followed.t` lists the rounds to walk, because all other rounds change nothing
+    signed, ranked : (S,) int64, numbers of the scores whose signs and ranks are written
+    budget_share : fraction of the budget that the brackets use; 1 except in tests of the brackets
+
     """
 
     packed: Packed
@@ -100,29 +121,40 @@ class Course(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What is read of J paths of r rounds, at T of the rounds 0 to r; N entities, K slots, Q duels.
+    """Results of J paths of r rounds, at T of the rounds 0 to r, for N entities, K slots and Q duels.
 
-    Second axes are 0 where a field is not read.
+    The second axis of a field has length 0 where the field's group is not asked for.
 
-    order : (J, r) features as observed, -1 where all that could be measured had been; along given orders
-    `only_changes` leaves out those that no entity holds. fallback : (J, r) whether no candidate had any gain left.
-    t : (J, T) the round; rows after the last round that changed anything repeat it.
-    source : (J, T) the path that was read, of those that had the same history; to it alone the walk writes the others.
+    Attributes
+    ----------
+    order : (J, r) int64, features as observed, -1 after the last measured one; with `only_changes` given orders skip
+        features outside every support
+    fallback : (J, r) bool, True where no candidate had a positive gain
+    t : (J, T) int32, the round; rows after the last round with a change repeat that round
+    source : (J, T) int64, path whose row holds the result: of several paths with the same history the walk writes one
+    signs : (J, T, S, Q) int8, group SIGNS, by score: +1 where the first entity is preferred, 0 for a tie. `kl` compares
+        (a, b), `kl_reversed` compares (b, a) with the sign reversed
+    place : (J, T, S, N) int16, group RANKS, by score: number of entities ahead of each for a reason other than its
+        name; equal places are ties
+    iterations : (J, T, N) int32, group SOLVES: damped sweeps of each entity's solve, -1 where the entity is not solved
+        in this round
+    ascended : (J, T, N) int32, group SOLVES: sweeps of coordinate ascent, above 0 where the damped sweeps reached their
+        cap
+    resolved : (J, T, Q) bool, group CERTAIN: True where no completion can change the duel
+    certified : (J, T) bool, group CERTAIN: True where the top k by `linearity` is final
+    worth : (J, r) float64, group CHOICE, nats: gain of the feature chosen in each round, summed over the unresolved
+        duels. Without a gain, the feature's absolute effective unaries summed over entities
+    probability : (J, T) float64, group BOUNDARY: smallest probability, over the unresolved duels across the top-k
+        boundary, that the entity inside wins (eq:fsp)
+    gain : (J, T) float64, group LARGEST: largest gain of an unobserved feature, summed over the unresolved duels
+    constant, elbo : (J, T, N) float64, group ENTITIES, nats
+    m, q : (J, T, K) float64, group MOMENTS: first and second moment of each slot
+    cross : (J, T, N, N) float64, group MOMENTS: E_{q_u}[S_v | x_obs], nats
+    mean, stack_a : (J, T, Q) float64, group DUELS: mu_D, 0 where it is rounding error, and its score
+    sums : (J, T, Q, 6) float64, group DUELS: the fields of `Duel`
+    calls : (J, T, Q, 5) int8, group CALLS: call of each bracket
+    votes : (J, T, Q) int16, group CALLS: sign votes for the first entity
 
-    SIGNS : signs (J, T, S, Q) int8 by score, +1 where the first entity is preferred, 0 a tie; `kl` asks for (a, b) and
-    `kl_reversed` for (b, a), its sign turned round.
-    RANKS : place (J, T, S, N) int16 by score, entities ahead of each by more than its name: equal places are ties.
-    SOLVES : iterations, ascended (J, T, N) int32, sweeps of each entity's solve, -1 where it is not solved in this
-    round; `ascended` is above 0 where the damped sweeps reached their cap.
-    CERTAIN : resolved (J, T, Q) duels that no completion can change; certified (J, T) whether the top k by `linearity`
-    cannot change any more.
-    CHOICE : worth (J, r), what the t-th choice had to gain when it was made: its gains summed over the duels
-    that were open, each counted once; without a gain its absolute effective unaries summed over entities; in nats.
-    BOUNDARY : probability (J, T) the least that the present side of the top-k boundary wins, over the open duels across
-    it (eq:fsp). LARGEST : gain (J, T) the largest of an unobserved feature, summed over the open duels.
-    ENTITIES : constant, elbo (J, T, N). MOMENTS : m, q (J, T, K) by slot, cross (J, T, N, N) E_{q_u}[S_v | x_obs].
-    DUELS : mean, stack_a (J, T, Q), mu_D without rounding, and its score; sums (J, T, Q, 6) the fields of `Duel`.
-    CALLS : calls (J, T, Q, 5) int8, of each bracket; votes (J, T, Q) int16, sign votes for the first entity.
     """
 
     order: Indices
@@ -152,7 +184,7 @@ class Followed(NamedTuple):
 
 @kernel(inline=True)
 def copy_moment(moment: Moment) -> Moment:
-    """A moment that can be changed without changing the given one."""
+    """Return a copy of a patient's state that can be changed independently."""
     state, budgets, gains, lookahead, of_entity, of_duel, variance, votes, calls, labels, worth, closed = moment
     parts = copy_state(state), copy_budgets(budgets), copy_gains(gains), copy_lookahead(lookahead)
     of_duels = of_duel.copy(), variance.copy(), votes.copy(), calls.copy()
@@ -165,22 +197,22 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
 
 
 @kernel(borrows=True)
-def read_round(  # noqa: PLR0912 (one branch a reading)
+def read_round(  # noqa: PLR0912 (one branch for each group of results)
     course: Course, moment: Moment, now: Sight, t: int, followed: Followed, path: int, row: int
 ) -> None:
-    """Write what is read of round t."""
+    """Write the results of round t of one path into `row` of `followed`."""
     packed, state, reads = course.packed, moment.state, course.reads
-    hidden = packed.n_features - t
+    n_unobserved = packed.n_features - t
     followed.t[path, row] = t
     if reads & SIGNS:
-        _write_signs(course, moment, t, hidden, followed.signs[path, row])
+        _write_signs(course, moment, t, n_unobserved, followed.signs[path, row])
     if reads & RANKS:
         for i in range(len(course.ranked)):
             if course.ranked[i] == LINEARITY:
                 _put(followed.place[path, row, i], now.ranks.place)
             else:
                 place = followed.place[path, row, i]
-                _write_places(course.ranked[i], state, course.name_rank, hidden, packed.tie, place)
+                _write_places(course.ranked[i], state, course.name_rank, n_unobserved, packed.tie, place)
     if reads & CERTAIN:
         _put(followed.resolved[path, row], now.resolved)
         followed.certified[path, row] = is_certified(course.pairs, now.ranks.order, course.k, now.lead, now.resolved)
@@ -191,7 +223,7 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
     if reads & ENTITIES:
         _put(followed.constant[path, row], state.constant)
         for entity in range(len(state.bound)):
-            followed.elbo[path, row, entity] = elbo(state, entity, hidden)
+            followed.elbo[path, row, entity] = elbo(state, entity, n_unobserved)
     if reads & MOMENTS:
         _put(followed.m[path, row], state.m)
         _put(followed.q[path, row], state.q)
@@ -206,8 +238,11 @@ def read_round(  # noqa: PLR0912 (one branch a reading)
 
 
 @kernel()
-def _write_signs(course: Course, moment: Moment, t: int, n_hidden: int, signs: NDArray[np.int8]) -> None:
-    """Signs of one round by each score, (S, Q). Those of `stack_a` are those of its mean, which is `linearity`."""
+def _write_signs(course: Course, moment: Moment, t: int, n_unobserved: int, signs: NDArray[np.int8]) -> None:
+    """Write the signs of one round by each score, (S, Q).
+
+    The sign of `stack_a` is the sign of its mean, which is `linearity`.
+    """
     pairs, state, tie, of_mean = course.pairs, moment.state, course.packed.tie, -1
     for i in range(len(course.signed)):
         score, row = course.signed[i], signs[i]
@@ -218,7 +253,7 @@ def _write_signs(course: Course, moment: Moment, t: int, n_hidden: int, signs: N
             for p in range(len(pairs)):
                 row[p] = sign(mean_difference(state.cross, pairs[p, 0], pairs[p, 1]), tie)
         elif score in (WALD, TWO_ELBO):
-            of_one = state.constant if score == WALD else elbos(state, n_hidden)
+            of_one = state.constant if score == WALD else elbos(state, n_unobserved)
             for p in range(len(pairs)):
                 row[p] = sign(of_one[pairs[p, 0]] - of_one[pairs[p, 1]], tie)
         else:
@@ -227,22 +262,24 @@ def _write_signs(course: Course, moment: Moment, t: int, n_hidden: int, signs: N
 
 @kernel()
 def _write_places(
-    score: int, state: State, name_rank: Indices, n_hidden: int, tie: float, place: NDArray[np.int16]
+    score: int, state: State, name_rank: Indices, n_unobserved: int, tie: float, place: NDArray[np.int16]
 ) -> None:
-    scores = score_table(state, score, tie, n_hidden)
+    """Write the places of the entities, (N,), by one score."""
+    scores = score_table(state, score, tie, n_unobserved)
     place[:] = ranks_of(scores, np.arange(len(scores)), name_rank, tie).place
 
 
 @kernel()
 def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.bool_]) -> float:
-    """The largest gain of a feature that is not closed, summed over the open duels."""
-    worth = np.empty(len(closed))
-    add_up(gains, (~resolved).astype(np.float64), worth)
-    return float(np.max(np.where(closed, 0.0, worth)))
+    """Return the largest gain of a feature that is not closed, summed over the unresolved duels."""
+    total = np.empty(len(closed))
+    add_up(gains, (~resolved).astype(np.float64), total)
+    return float(np.max(np.where(closed, 0.0, total)))
 
 
 @kernel()
 def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArray[np.int8]) -> None:
+    """Write the signs, (Q,), of one of the three vote scores after t observations."""
     for p in range(len(votes)):
         if score == KL:
             signs[p] = sign(float(2 * votes[p, 0] - t), 0.0)
@@ -254,7 +291,7 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
 
 @kernel(borrows=True)
 def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
-    """Sums and scores of every duel, and the call of each bracket; calls alone where an entity of the duel changed."""
+    """Write sums, scores and bracket calls of every duel; brackets are computed only for duels that changed."""
     packed, state, pairs, calls, votes = course.packed, moment.state, course.pairs, moment.calls, moment.votes
     changed_at, made_at = moment.of_entity[CHANGED], moment.of_duel[CALLED]
     for p in range(len(pairs)):
@@ -286,7 +323,7 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
 
 @kernel(borrows=True)
 def _least_likely(course: Course, moment: Moment, now: Sight, t: int) -> float:
-    """The least probability that the present side of the boundary wins, over the open duels across it (eq:fsp)."""
+    """Return the smallest win probability of the inside entity over unresolved duels across the boundary (eq:fsp)."""
     pairs, least, inside = course.pairs, 1.0, now.inside
     inside[:] = False
     for i in range(course.k):

@@ -1,6 +1,6 @@
-"""Compiled quantities of one duel D_ab: budgets, variance, sign votes, and what each bracket calls.
+"""Compiled quantities of one duel D_ab: budgets, variance, sign votes, and the call of each bracket.
 
-The readable intervals are `afa.scores.bracket`.
+`afa.scores.bracket` has the readable definitions of the intervals.
 """
 
 from __future__ import annotations
@@ -30,10 +30,16 @@ from afa.scores.bracket import ALPHA, K1
 class Duel(NamedTuple):
     """Sums over the unobserved features of one duel.
 
-    budget : how far below its running constant D can end: the tight `l1` budget. between : couplings to observed
-    features, which the paper's budget adds; 0 of models of probabilities. variance : sigma_D^2 (eq:sigma-D). spread :
-    sum of squared half ranges of the terms, which are the potentials of the paper's models. beta : largest row sum of
-    half ranges of couplings. above : how far above D can end, of the paper's models `budget` (docs/decisions.md, F12).
+    Attributes
+    ----------
+    budget : how far below its running constant D can end, nats: the tight `l1` budget
+    between : couplings to observed features, nats, which the paper's budget adds; 0 in models of probabilities
+    variance : sigma_D^2 (eq:sigma-D)
+    spread : sum of the squared half ranges of the terms; in the paper's models these are the potentials
+    beta : largest row sum of the half ranges of couplings
+    above : how far above its running constant D can end, nats; equal to `budget` in the paper's models
+        (docs/decisions.md, Base rates)
+
     """
 
     budget: float
@@ -46,7 +52,7 @@ class Duel(NamedTuple):
 
 @kernel(entrance=True, borrows=True)
 def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
-    """All sums of one duel, in one pass over the union of the two supports."""
+    """Return the sums of one duel, in one pass over the union of the two supports."""
     slot_a, last_a = packed.first_slot[a], packed.first_slot[a + 1]
     slot_b, last_b = packed.first_slot[b], packed.first_slot[b + 1]
     below, above, pairs_below, pairs_above, between = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -57,7 +63,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
         if packed.stated and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
-            if packed.site[NEXT, here_a] <= here_a:  # its last member stands for an exclusive group
+            if packed.site[NEXT, here_a] <= here_a:  # the last member represents an exclusive group
                 least, most = range_of_group(packed.site, state.m, here_a, here_b)
                 below += least
                 above += most
@@ -66,15 +72,15 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         elif not state.observed[at]:
             low, middle, high = terms_of_duel(packed, state, here_a, here_b)
             least, most = min(low, middle, high), max(low, middle, high)
-            hidden_below, hidden_above, seen, squares = row(packed, state, here_a, here_b, -1)
+            unobserved_below, unobserved_above, seen, squares = row(packed, state, here_a, here_b, -1)
             below += max(0.0, -least)
             above += max(0.0, most)
-            pairs_below += hidden_below
-            pairs_above += hidden_above
+            pairs_below += unobserved_below
+            pairs_above += unobserved_above
             between += seen
             of_unary += (0.5 * (most - least)) ** 2
             of_pairs += squares
-            beta = max(beta, 0.5 * (hidden_below + hidden_above))
+            beta = max(beta, 0.5 * (unobserved_below + unobserved_above))
             m_a, q_a = moments_at(packed, state, here_a, here_b)
             m_b, q_b = moments_at(packed, state, here_b, here_a)
             first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
@@ -92,10 +98,11 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 
 @kernel(inline=True)
 def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
-    """Coupling differences of one feature: how far below and above 0 those to unobserved features can be, summed.
+    """Return sums over the coupling differences of one feature: below, above, seen, square.
 
-    Third: the absolute sum of those to observed features, 0 of models of probabilities. Fourth: the squared half ranges
-    of the first. A slot of -1 is absent; `without` is a feature to leave out, or -1.
+    `below` and `above` bound how far couplings to unobserved features can move D, and `square` sums the squared half
+    ranges of these couplings. `seen` is the absolute sum over couplings to observed features, 0 in models of
+    probabilities. A slot of -1 means that the entity does not have the feature; `without` is a feature to skip, or -1.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
@@ -127,7 +134,7 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
 
 @kernel(entrance=True)
 def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
-    """sigma_D^2 of every duel, (Q,) (eq:sigma-D)."""
+    """Return sigma_D^2 of each duel, (Q,) float64 (eq:sigma-D)."""
     result = np.empty(len(pairs))
     for p in range(len(pairs)):
         result[p] = duel(packed, state, pairs[p, 0], pairs[p, 1]).variance
@@ -136,7 +143,7 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 @kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, value: int) -> None:
-    """Add one observation's sign votes, (Q, 2) for a and for b of all pairs; call before `condition`."""
+    """Add the sign votes of one observation to `votes`, (Q, 2), for a and b of each pair; call before `condition`."""
     holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
     terms = np.empty(len(holders))
     for h in range(len(holders)):
@@ -146,13 +153,21 @@ def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, v
 
 @kernel(entrance=True)
 def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArray[np.int64]) -> None:
-    """`vote` from what the value adds to the constants of those who hold the feature, the others being silent."""
+    """Add the sign votes of one observation, given what its value adds to the holders' running constants.
+
+    Parameters
+    ----------
+    holders : (n,) int64, entities with the feature in their support; all other entities get 0
+    terms : (n,) float64, what the value adds to the running constant of each holder, nats
+    votes : (Q, 2) int64, changed in place
+
+    """
     of_one, holds = np.zeros(n), np.zeros(n, dtype=np.bool_)
     for h in range(len(holders)):
         of_one[holders[h]], holds[holders[h]] = terms[h], True
     for one in holders:
         for other in range(n):
-            if other == one or (holds[other] and other < one):  # of two holders the first counts
+            if other == one or (holds[other] and other < one):  # count a duel of two holders once
                 continue
             a, b, p = min(one, other), max(one, other), number_of(n, one, other)
             weight = of_one[a] - of_one[b]
@@ -179,10 +194,16 @@ def bracket_calls(
     gamma: float,
     calls: NDArray[np.int8],
 ) -> None:
-    """Write the call of each bracket, (5,) in the order of `BRACKETS`: +1 for a, -1 for b, 0 where it is open.
+    """Write the call of each bracket, (5,) in the order of `BRACKETS`: +1 for a, -1 for b, 0 where undecided.
 
-    sums : of the duel (a, b) now. mean : mu_D, 0 where it is rounding. votes : (2,) for a and for b. gamma : the
-    share of wrong calls that the heuristic brackets allow, in (0, 1).
+    Parameters
+    ----------
+    sums : sums of the duel (a, b) in the present state
+    mean : mu_D, nats; 0 where it is rounding error
+    votes : (2,) int64, sign votes for a and for b
+    gamma : fraction of wrong calls that the heuristic brackets allow, in (0, 1)
+    calls : (5,) int8, written
+
     """
     lead = state.constant[a] - state.constant[b]
     calls[0] = settled(lead, sums.budget, sums.above, packed.tie)
@@ -194,9 +215,9 @@ def bracket_calls(
 
 @kernel()
 def vote_call(positive: int, n: int, gamma: float) -> int:
-    """Side of 1/2 that the KL confidence set of `positive` of n votes lies on (supp:kl_bracket), 0 where it holds 1/2.
+    """Return which side of 1/2 the KL confidence set of the vote share lies on, 0 if it contains 1/2 (supp:kl_bracket).
 
-    The set is an interval around the share of votes, so that it leaves out 1/2 where n kl(share, 1/2) is above the
+    The confidence set is an interval around the share of votes; it excludes 1/2 where n kl(share, 1/2) is above the
     level.
     """
     if n == 0:
@@ -222,10 +243,17 @@ def refresh_budgets(
     changed_at: Indices,
     now: int,
 ) -> None:
-    """Tight `l1` budgets of some duels, written to their places in `budget` (Q,) where an entity has changed since.
+    """Recompute the tight `l1` budgets of the given duels whose entities have changed.
 
-    pairs : (q, 2) the entities of `duels` (q,). made_at : (Q,) the round of each budget, 0 for none; changed_at : (N,)
-    the round at which each entity last changed, from 1 on; now : the present round.
+    Parameters
+    ----------
+    duels : (q,) int64, indices of duels
+    pairs : (q, 2) int64, their entities
+    budget : (Q,) float64, budgets of all duels, nats; written
+    made_at : (Q,) int32, round in which each budget was computed, 0 for never; written
+    changed_at : (N,) int64, round in which each entity last changed, from 1 on
+    now : the present round
+
     """
     for i in range(len(duels)):
         p, a, b = duels[i], pairs[i, 0], pairs[i, 1]
@@ -236,7 +264,7 @@ def refresh_budgets(
 
 @kernel()
 def gaussian_sign(mean: float, variance: float) -> float:
-    """E[sign X] of a Gaussian X; the sign of the mean where the variance is 0 (eq:fsp)."""
+    """Return E[sign X] of a Gaussian X; the sign of the mean where the variance is 0 (eq:fsp)."""
     if variance <= 0.0:
         return 0.0 if mean == 0.0 else math.copysign(1.0, mean)
     return math.erf(mean / math.sqrt(2.0 * variance))
@@ -244,15 +272,18 @@ def gaussian_sign(mean: float, variance: float) -> float:
 
 @kernel(inline=True)
 def is_stale(changed_at: Indices, made_at: int, a: int, b: int) -> bool:
-    """Whether something of the duel of a and b that was computed in round `made_at` is out of date.
+    """Return True if a quantity of the duel of a and b that was computed in round `made_at` is outdated.
 
-    changed_at : (N,) the round in which an observation last changed each entity.
+    Parameters
+    ----------
+    changed_at : (N,) int64, round in which an observation last changed each entity
+
     """
     return bool(max(changed_at[a], changed_at[b]) > made_at)
 
 
 def all_pairs(n: int) -> Pairs:
-    """(Q, 2) every pair of entity indices a < b, in order."""
+    """Return every pair of entity indices a < b in order, (Q, 2) int64."""
     opponents = np.arange(n - 1, -1, -1) if n else np.empty(0, dtype=np.int64)
     a = np.repeat(np.arange(n), opponents)
     b = np.arange(len(a)) - np.repeat(np.cumsum(opponents) - opponents, opponents) + a + 1
@@ -260,8 +291,14 @@ def all_pairs(n: int) -> Pairs:
 
 
 def sides_of(n: int, duels: Indices) -> Pairs:
-    """(q, 2) the entities a < b of duels that are named by their places among all pairs of n entities in order."""
-    first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # the place of each entity's first duel
+    """Return the entities a < b of some duels, (q, 2) int64.
+
+    Parameters
+    ----------
+    duels : (q,) int64, indices among all pairs of n entities in order
+
+    """
+    first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # index of the first duel of each entity
     a = np.searchsorted(first, duels, side="right") - 1
-    a = np.minimum(a, n - 2)  # the last entity opens none
+    a = np.minimum(a, n - 2)  # the last entity is never the first of a pair
     return np.column_stack([a, duels - first[a] + a + 1]).astype(np.int64)

@@ -1,9 +1,9 @@
-"""Exact clamped log-partitions of one model in many states: variable elimination, compiled.
+"""Exact clamped log-partitions of one model in many states, by compiled variable elimination.
 
-The elimination order is found once, at no observation (`afa.inference.elimination`). An observed feature has one value
-and drops out of every table, so that a state costs the less the more of it is known. Tables hold weights, not their
-logarithms; each message is divided by its largest entry. A state whose weights span more than double precision holds
-is noticed and left to `afa.inference.exact`, which works with logarithms and is slower.
+The elimination order is found once, without observations (`afa.inference.elimination`). An observed feature drops out
+of every table, so a state costs less the more features are observed. Tables hold weights instead of logarithms, and
+each message is divided by its largest entry. States whose weights exceed the range of double precision are detected and
+solved by `afa.inference.exact`, which works with logarithms and is slower.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEMORY_LIMIT = 2_000_000_000
 
 
 def elimination_plan(mrf: PairwiseMRF) -> Plan:
-    """The layout of a model in the min-fill order of its unobserved graph."""
+    """Return the layout of a model in the min-fill elimination order of its graph without observations."""
     evidence = Evidence.of(mrf)
     members, separators, couplings, offset = [], [], [], 0
     for part in components(evidence):
@@ -56,9 +56,12 @@ def elimination_plan(mrf: PairwiseMRF) -> Plan:
 
 
 def with_potentials(plan: Plan, mrf: PairwiseMRF) -> Plan:
-    """The plan with the potentials of another model on the same features whose graph is that of the first or less.
+    """Return the plan with the potentials of another model on the same features and on the same graph, or a part of it.
 
-    Raises `PlannerError` where the model has a potential that the plan has no place for.
+    Raises
+    ------
+    PlannerError : the model has a potential outside the plan's graph
+
     """
     at = plan.feature
     owner = np.repeat(np.arange(len(at)), np.diff(plan.first))
@@ -82,13 +85,24 @@ def log_partitions(
     limit: float = ENTRY_LIMIT,
     threads: int | None = None,
 ) -> Floats:
-    """Exact log Z(x_obs) of `factor * E` for each state and factor, (R, len(factors)), in nats (eq:clamped-logZ).
+    """Return the exact log Z(x_obs) of `factor * E`, (R, n_factors) float64, nats (eq:clamped-logZ).
 
-    observed : (R, M). values : (R, M) in {-1, 0, +1}, read where observed. The running constant is included, and log 3
-    for each unobserved feature outside the support. plan : of `mrf`, or of a model with the same graph, where it has
-    been made already. limit : most table entries that one state may take.
+    There is one row for each state and one column for each factor. The running constant is included, and log 3 for each
+    unobserved feature outside the support. The result does not depend on the number of threads.
 
-    The same bytes for any number of threads. An `InferenceError` tells of a state that takes more than `limit`.
+    Parameters
+    ----------
+    observed : (R, M) bool, features observed in each state
+    values : (R, M) int8, -1, 0 or +1; read where observed
+    factors : multiples of the energy E
+    plan : elimination plan of `mrf`, or of a model with the same graph, if already computed
+    limit : largest number of table entries for one state
+    threads : number of threads; one for each core if None
+
+    Raises
+    ------
+    InferenceError : a state needs more than `limit` entries
+
     """
     plan = elimination_plan(mrf) if plan is None else with_potentials(plan, mrf)
     codes = np.where(observed[:, plan.feature], values[:, plan.feature], UNOBSERVED).astype(np.int8)
@@ -106,7 +120,7 @@ def log_partitions(
 
 
 def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
-    """The distinct rows of (R, n) codes, and which of them each row is, (R,)."""
+    """Return the distinct rows of `codes`, (R, n), and for each row of `codes` the index of its distinct row, (R,)."""
     n_rows, n = codes.shape
     if n == 0 or n_rows == 0:
         return codes[:1], np.zeros(n_rows, dtype=np.intp)
@@ -115,25 +129,25 @@ def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
 
 
 def size_words(entries: float, n: int) -> str:
-    """Return the size of the tables of one state in words, which stand in the stages' tables `left_out`, too."""
+    """Return the size of the tables of one state in words; the column `left_out` of result tables has them too."""
     return f"tables of {entries:.3g} entries over {n} features"
 
 
 def check_size(entries: float, limit: float, n: int) -> None:
-    """An `InferenceError` where the tables of one state have more entries than `limit`."""
+    """Raise an `InferenceError` if the tables of one state have more entries than `limit`."""
     if entries > limit:
         step = "use mean-field, observe more features first, or pass a larger limit"
         raise InferenceError(Fault("exact elimination", size_words(entries, n), f"at most {limit:.3g} entries", step))
 
 
 def threads_for(n_bytes: float, threads: int | None) -> int:
-    """Threads wanted, all cores where None, but no more than have tables of `n_bytes` each within `MEMORY_LIMIT`."""
+    """Return the number of threads wanted, but at most as many as have `n_bytes` of tables each in `MEMORY_LIMIT`."""
     wanted = threads or len(os.sched_getaffinity(0))
     return max(1, min(wanted, int(MEMORY_LIMIT / max(n_bytes, 1.0))))
 
 
 def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequence[float]) -> Floats:
-    """The log-partitions of one state by `exact`, without prior and uniform features, (len(factors),)."""
+    """Return log-partitions of one state by `exact`, (n_factors,) nats, without prior and uniform features."""
     seen = plan.feature[state != UNOBSERVED]
     observations = dict(zip([mrf.features[j] for j in seen], state[state != UNOBSERVED].tolist(), strict=True))
     found = []
@@ -147,7 +161,7 @@ def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequenc
 
 @kernel(entrance=True)
 def _entries(plan: Plan, states: States) -> Floats:
-    """(U,) table entries that each state takes."""
+    """Return the number of table entries that each state needs, (U,)."""
     clamped = new_clamped(plan)
     entries = np.empty(len(states))
     for i in range(len(states)):
@@ -158,7 +172,7 @@ def _entries(plan: Plan, states: States) -> Floats:
 
 @kernel(entrance=True)
 def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: int, last: int) -> None:
-    """Write log-partitions, (U, F), of the states first to last - 1; NaN where weights leave double precision."""
+    """Write log-partitions of states first to last - 1 into `solved`, (U, F); NaN where weights exceed float64."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
     tables = new_tables(INT(0), INT(0), np.ones(1))

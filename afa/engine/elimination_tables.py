@@ -1,7 +1,7 @@
-"""Compiled variable elimination in one state of a model: the tables of what is free, and their sum.
+"""Variable elimination in one state of a model, compiled: tables of the unobserved features, and their sum.
 
-Tables hold weights, not their logarithms, one axis of length 3 (values -1, 0, +1) for each feature. A table is summed
-out block by block and never held: only messages are.
+Tables hold weights instead of logarithms, with one axis of length 3 (values -1, 0, +1) for each feature. A table is
+summed block by block and never stored as a whole; only messages are stored.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ STRONGEST = 500.0
 
 
 class Tables(NamedTuple):
-    """Working space of elimination; `low` are the last axes of a table, at most `LOW_AXES`, `high` those before.
+    """Working memory of the elimination.
 
-    message : all messages of a state, one after the other. high : (2, H) weights of +1 and -1 by configuration of the
-    high axes; low : (2, 81) of the low axes. block : (3, 81) one block of the table at -1, 0, +1.
+    The last axes of a table, at most `LOW_AXES`, are *low*; the axes before them are *high*.
+
+    Attributes
+    ----------
+    message : (size,) all messages of a state, one after another
+    high : (2, H) weights of +1 and -1, by configuration of the high axes
+    low : (2, 81) the same by configuration of the low axes
+    block : (3, 81) one block of the table at -1, 0, +1
+
     """
 
     message: NDArray[Any]
@@ -34,10 +41,16 @@ class Tables(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """The messages that come into one table, row by row.
+    """For the messages that enter one table: where the current entry of each message is, and how to move to the next.
 
-    at : (n,) where each is read. own : (n,) its stride along the eliminated feature. stride : (n, n) along each axis
-    of the separator. carry : (n, n) what a step of the high axes adds to `at`. offset : (n, 81) by low configuration.
+    Attributes
+    ----------
+    at : (n,) int64, current position in the message
+    own : (n,) int64, stride along the eliminated feature
+    stride : (n, n) int64, stride along each axis of the separator
+    carry : (n, n) int64, change of `at` at a step of each high axis
+    offset : (n, 81) int64, offset of each low configuration
+
     """
 
     at: Indices
@@ -49,14 +62,14 @@ class Incoming(NamedTuple):
 
 @kernel()
 def new_incoming(n: int) -> Incoming:
-    """Space for the messages into any table of n features."""
+    """Return empty `Incoming` arrays, large enough for any table of n features."""
     places, steps = np.empty((2, n), dtype=np.int64), np.empty((2, n, n), dtype=np.int64)
     return Incoming(places[0], places[1], steps[0], steps[1], np.empty((n, LOW_SIZE), dtype=np.int64))
 
 
 @kernel()
 def new_tables(size: int, width: int, like: NDArray[Any]) -> Tables:
-    """Space for messages of `size` entries and at most `width` axes, of the type of `like`."""
+    """Return empty tables for messages of `size` entries and at most `width` axes, of the dtype of `like`."""
     message, high = np.empty(size, dtype=like.dtype), np.empty((2, 3 ** max(0, width - LOW_AXES)), dtype=like.dtype)
     return Tables(message, high, np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype))
 
@@ -65,10 +78,10 @@ def new_tables(size: int, width: int, like: NDArray[Any]) -> Tables:
 def eliminate(
     clamped: Clamped, n_free: int, factor: Any, incoming: Incoming, tables: Tables, rescale: bool
 ) -> tuple[Any, float]:
-    """Sum all free features out of exp(factor E), `factor` real or complex; returns (p, l) with the sum p exp(l).
+    """Sum all free features out of exp(factor E), `factor` real or complex; return (p, l) where the sum is p exp(l).
 
-    With `rescale`, for real factors, messages are divided by their largest entry and l is NaN where that cannot keep
-    the weights within double precision.
+    With `rescale`, for real factors, messages are divided by their largest entry; l is NaN where weights still exceed
+    the range of double precision.
     """
     product, logarithm = factor * 0.0 + 1.0, 0.0
     begin = 0
@@ -99,7 +112,7 @@ def eliminate(
 
 @kernel(inline=True)
 def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: Tables) -> float:
-    """Weights of +1 and -1 of feature `v` by configuration of its separator; returns the largest log-weight."""
+    """Write the weights of +1 and -1 of feature `v` by configuration of its separator; return max |log-weight|."""
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])
     tables.high[0, 0], tables.high[1, 0], tables.low[:, 0] = weight, 1.0 / weight, 1.0
@@ -120,7 +133,7 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: Tables
 
 @kernel(inline=True)
 def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
-    """Where the messages into the table of `v` are read; returns their number."""
+    """Write `Incoming` for the messages that enter the table of `v`; return the number of messages."""
     first, axes = clamped.first[v], clamped.first[v + 1] - clamped.first[v]
     row, child = 0, clamped.child[v]
     while child >= 0:
@@ -153,7 +166,7 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 
 @kernel(inline=True)
 def _sum_out(out: NDArray[Any], high_axes: int, n_messages: int, incoming: Incoming, tables: Tables) -> None:
-    """The message of one feature: its table summed over its three values, block by block of low configurations."""
+    """Write the message of one feature: its table summed over its values, one block of low configurations at a time."""
     high_size = 3**high_axes
     low_size = len(out) // high_size
     down, still, up = tables.block[0], tables.block[1], tables.block[2]
@@ -192,11 +205,16 @@ UNOBSERVED = 2
 
 
 class Plan(NamedTuple):
-    """A model's n support features in elimination order, component after component.
+    """The n features in a model's support, in elimination order, component after component.
 
-    feature : (n,) their indices among the model's M features. unary : (n,) their potentials.
-    first, separator : those that position v shares a table with when it is eliminated are the later positions
-    separator[first[v] : first[v + 1]], ascending. coupling : with each of them, 0 where elimination joined the two.
+    Attributes
+    ----------
+    feature : (n,) int64, index among the model's M features
+    unary : (n,) float64, unary potential, nats
+    first : (n + 1,) int64, start of each feature's entries in `separator`
+    separator : (E,) int64, ascending positions of the later features that share a table with v when v is eliminated
+    coupling : (E,) float64, coupling with each separator feature, nats; 0 where only elimination joins the two
+
     """
 
     feature: Indices
@@ -207,12 +225,21 @@ class Plan(NamedTuple):
 
 
 class Clamped(NamedTuple):
-    """A plan without the observed features, for one state at a time; kernels fill the arrays in place.
+    """A plan restricted to the unobserved features of one state; kernels fill the arrays in place.
 
-    place : (n,) number of a position among the free ones, -1 where observed. field, first, separator, coupling : as in
-    `Plan`, by free number, with effective unaries (eq:reduced-unary); only what the state still joins.
-    child, sibling : (n,) first of the messages that come into a table, and the next one with the same goal; -1 at the
-    end. start : (n,) where a message begins. mark : (n,) working space.
+    Unobserved features are numbered in elimination order. Two features have an entry if they share a table in this
+    state.
+
+    Attributes
+    ----------
+    place : (n,) int64, number of each position of the plan, -1 where observed
+    field : (n,) float64, effective unary, nats (eq:reduced-unary)
+    first, separator, coupling : as in `Plan`, by the new numbers
+    child, sibling : (n,) int64, first message that enters a table, and next message that enters the same table; -1 at
+        the end
+    start : (n,) int64, start of each message in `Tables.message`
+    mark : (n,) int64, working memory
+
     """
 
     place: Indices
@@ -228,7 +255,7 @@ class Clamped(NamedTuple):
 
 @kernel()
 def new_clamped(plan: Plan) -> Clamped:
-    """Space for any state of a plan."""
+    """Return empty arrays for any state of a plan."""
     n, edges = len(plan.unary), len(plan.separator)
     by_number, first = np.empty((5, n), dtype=np.int64), np.empty(n + 1, dtype=np.int64)
     place, child, sibling, start, mark = by_number[0], by_number[1], by_number[2], by_number[3], by_number[4]
@@ -238,9 +265,14 @@ def new_clamped(plan: Plan) -> Clamped:
 
 @kernel()
 def clamp(plan: Plan, state: States, clamped: Clamped) -> tuple[int, float]:
-    """Fill `clamped` from a state, (n,) values with `UNOBSERVED`; returns the number of free features and the constant.
+    """Fill `clamped` from a state; return the number of unobserved features and the energy of the observed ones, nats.
 
-    The constant is the energy of what is observed, without the prior (eq:running-constant).
+    The energy does not include the prior (eq:running-constant).
+
+    Parameters
+    ----------
+    state : (n,) int8, values of the features in the plan's order, `UNOBSERVED` where not observed
+
     """
     n, n_free = len(plan.unary), 0
     for v in range(n):
@@ -282,7 +314,7 @@ def clamp(plan: Plan, state: States, clamped: Clamped) -> tuple[int, float]:
 
 @kernel(inline=True)
 def _mark_incoming(clamped: Clamped, v: int) -> None:
-    """Mark with `v` the features of all messages that come into its table."""
+    """Mark with `v` the features of all messages that enter the table of `v`."""
     child = clamped.child[v]
     while child >= 0:
         for e in range(clamped.first[child], clamped.first[child + 1]):
@@ -292,7 +324,10 @@ def _mark_incoming(clamped: Clamped, v: int) -> None:
 
 @kernel()
 def message_size(clamped: Clamped, n_free: int) -> tuple[float, int]:
-    """Entries of all messages of a state together, a third of the table entries, and axes of the largest."""
+    """Return the number of entries of all messages of a state, and the largest number of axes of a message.
+
+    The tables have three times as many entries as the messages.
+    """
     total, width = 0.0, 0
     for v in range(n_free):
         axes = clamped.first[v + 1] - clamped.first[v]

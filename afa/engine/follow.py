@@ -1,6 +1,6 @@
-"""Many patients at once: `choose` lets an allocation rule make their orders, `follow` goes along given ones.
+"""Run many patients: `choose` lets an allocation rule choose each feature, `follow` observes along given orders.
 
-What is read on the way is asked for by the masks of `afa.engine.course`, and comes as arrays of all paths.
+A mask of `afa.engine.course` selects the results, which are returned as arrays over all paths.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 
 BLOCK_BYTES = 64 * 2**20
-"""What is held at once of the readings that are summed up at once."""
+"""Largest memory for the results of one block of paths, where results are summed block by block."""
 
 STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKeyDictionary()
 
 
 def blocks(n_paths: int, bytes_each: int) -> Iterator[slice]:
-    """Runs of paths whose readings take at most `BLOCK_BYTES` together, one path at least."""
+    """Return slices of paths whose results take at most `BLOCK_BYTES` together; each slice has at least one path."""
     size = max(1, BLOCK_BYTES // max(1, bytes_each))
     return (slice(first, first + size) for first in range(0, n_paths, size))
 
@@ -69,10 +69,18 @@ def choose(
     threads: int | None = None,
     **settings: Any,
 ) -> Followed:
-    """Follow P patients, values (P, M) in {-1, 0, +1} or `MISSING`, as a rule of `COMPILED` but `random` chooses.
+    """Run P patients under an allocation rule; return the results selected by the mask `read`.
 
-    n_rounds : M unless given. n_rows : of the rounds that are read, so many at most; then patients are left. settings :
-    of `course_of`. The choices are those of `TopKPlanner` with the rules of `afa.planner.rules`, guided by `linearity`.
+    The choices are those of `TopKPlanner` with the rules of `afa.planner.rules`, guided by `linearity`.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0, +1 or `MISSING`
+    allocation : a rule of `COMPILED` other than `random`
+    n_rounds : number of observations; M if None
+    n_rows : stop a patient after so many rounds with results; no limit if None
+    settings : keyword arguments of `course_of`
+
     """
     check_exclusive(bundle, values)
     n_rounds = len(bundle.features) if n_rounds is None else n_rounds
@@ -90,16 +98,22 @@ def follow(
     threads: int | None = None,
     **settings: Any,
 ) -> Followed:
-    """Follow P patients, values (P, M) in {-1, 0, +1} or `MISSING`, along given orders.
+    """Run P patients along given orders; return the results selected by the mask `read`.
 
-    The same numbers for any number of threads. orders : (P, r) or (P, S, r) distinct features, all of them where
-    `only_changes`; what of them is missing is passed over. The first axis of what is read is
-    as theirs, or the first two. settings : of `course_of`.
+    Each result has the first axis (P,), or the first axes (P, S), as the orders have. The number of threads does not
+    affect the results.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0, +1 or `MISSING`; missing values are skipped
+    orders : (P, r) or (P, S, r) int64, distinct features, all M of them with `only_changes`
+    settings : keyword arguments of `course_of`
+
     """
     check_exclusive(bundle, values)
     flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
     held, rounds = np.diff(pack(bundle).first_holder) > 0, None
-    if settings.get("only_changes"):  # the others are not walked at all
+    if settings.get("only_changes"):  # rounds without a change are skipped
         rounds = np.nonzero(held[flat])[1].reshape(len(flat), held.sum()) + 1
         flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
     course, start = course_of(bundle, read, flat.shape[1], **settings)
@@ -109,7 +123,7 @@ def follow(
 
 
 def check_exclusive(bundle: Bundle | Models, values: NDArray[np.int8]) -> None:
-    """A `CohortError` where two features of an exclusive group are +1, of values (P, M)."""
+    """Raise a `CohortError` if two features of an exclusive group are +1 in a row of `values`, (P, M)."""
     for members in bundle.exclusive if isinstance(bundle, Models) else ():
         present = values[:, members] == 1
         for row in np.flatnonzero(present.sum(axis=1) > 1)[:1]:
@@ -138,16 +152,24 @@ def course_of(
     tie: float | None = None,
     calibrated: bool = False,
 ) -> tuple[Course, Moment]:
-    """What all patients have in common, from the state before any observation on, which is solved here.
+    """Return the run settings and the state before any observation, which is solved here, for all patients of a run.
 
-    read : what is read, a sum of the masks of `afa.engine.course`. gain, target : as of `TopKPlanner`. rescoring :
-    numbers of observations after which candidates are ranked again, to be used up in that order; after every one where
-    None. k : size of the top set. start : of each solve, `uniform`, or `warm` from the round before. rounds : those
-    that are read, all where None. only_changes : of these, only the first and those whose feature an entity holds.
-    signs, ranks : the scores whose signs and ranks are read. budget_share : the part of the `l1` budgets that is
-    counted; below 1 the rigorous brackets are broken on purpose. tie : the largest score that is rounding, that of the
-    bundle where None. calibrated : whether a duel is resolved by the sign of its calibrated log-odds instead of that of
-    D (decisions.md S15).
+    Parameters
+    ----------
+    read : sum of the masks of `afa.engine.course` that select results
+    gain, target : as in `TopKPlanner`
+    rescoring : numbers of observations after which the rule ranks the candidates again; in between, candidates are
+        taken in their last order. Every number if None
+    k : size of the top set
+    start : start of each solve, `uniform`, or `warm` from the previous round
+    rounds : rounds whose results are written; all if None
+    only_changes : True to write only the first round and rounds whose feature lies in the support of some entity
+    signs, ranks : scores whose signs and ranks are written
+    budget_share : fraction of the `l1` budgets that is used; a value below 1 breaks the rigorous brackets on purpose
+    tie : largest score that counts as rounding error; the bundle's if None
+    calibrated : True to resolve a duel by the sign of its calibrated log-odds instead of the sign of D
+        (docs/decisions.md)
+
     """
     solver, rule = solver or Solver(), COMPILED.index(allocation)
     packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
@@ -226,7 +248,7 @@ def course_of(
 
 
 def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
-    """The solved state before any observation, once for all runs on a bundle; no kernel changes it."""
+    """Return the solved state before any observation, cached for all runs on a bundle; no kernel changes it."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         starts[iteration] = new_state(packed)
@@ -249,7 +271,7 @@ def _walk(
     if missing.any():
         patterns, of_patient = np.unique(missing, axis=0, return_inverse=True)
     pattern = np.repeat(of_patient.ravel(), len(order) // max(len(values), 1))
-    jobs = np.argsort(pattern, kind="stable")  # those of whom the same is missing stand together
+    jobs = np.argsort(pattern, kind="stable")  # group the paths with the same missing features
     if rounds is not None:
         followed.t[:, 1:] = rounds
 
@@ -262,7 +284,7 @@ def _walk(
         in_threads(work, len(order), threads)
     row = np.arange(followed.t.shape[1])
     read_at = followed.t[followed.source, row]
-    last = np.where(read_at > 0, row, 0).max(axis=1, initial=0)  # where all that was measured has been observed
+    last = np.where(read_at > 0, row, 0).max(axis=1, initial=0)  # row of the last measured feature
     as_row = np.minimum(row, last[:, None])
     path, row = np.nonzero((followed.source != np.arange(len(order))[:, None]) | (as_row != row))
     as_row = as_row[path, row]
@@ -274,7 +296,7 @@ def _walk(
 
 
 def new_followed(course: Course, order: NDArray[np.int64], n_rows: int | None = None) -> Followed:
-    """Space for what is read along some orders, (J, r), of at most `n_rows` rounds."""
+    """Return empty arrays for the results along some orders, (J, r), with at most `n_rows` rounds each."""
     reads, n, k, q = course.reads, len(course.name_rank), len(course.packed.feature), len(course.pairs)
     t = int(course.asked.sum())
     if course.only_changes:

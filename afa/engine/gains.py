@@ -1,8 +1,8 @@
-"""Compiled gains of every duel at every feature, kept until an entity of the duel changes.
+"""Compiled gains of every duel at every feature, cached until an entity of the duel changes.
 
-A duel's gains stand only at the features in the union of its two supports: elsewhere both predictive marginals are
-uniform, nothing can be learned, and every gain is 0. Gains by the change of a score look ahead: every entity is solved
-as if one of its features had been observed, of the paper's models alone.
+The gains of a duel are stored only at the features in the union of its two supports: elsewhere both predictive
+marginals are uniform and every gain is 0. The `f_target` gains use a lookahead: every entity is solved as if one of its
+features had been observed. The lookahead is available for the paper's models alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from afa.model.mrf import LOG3, Floats
 
 ZERO_GAIN = 1e-12
 NO_GAIN, WALD_MAGNITUDE, CMI, F_LINEARITY, F_TWO_ELBO, F_STACK_A = range(-1, 5)
-"""Those from `F_LINEARITY` on look ahead."""
+"""Kinds of gain; `F_LINEARITY` and the later ones need a lookahead."""
 GAIN_KINDS = {
     ("wald_magnitude", None): WALD_MAGNITUDE,
     ("cmi", None): CMI,
@@ -34,9 +34,15 @@ GAIN_KINDS = {
 
 
 @kernel(inline=True)
-def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_hidden: int) -> float:
-    """Log P(x_obs | v) plus the prior log-odds; `empty` is the ELBO of each entity at no observation."""
-    return float(packed.prior[entity]) + elbo(state, entity, n_hidden) - float(empty[entity])
+def log_evidence(packed: Packed, state: State, empty: Floats, entity: int, n_unobserved: int) -> float:
+    """Return log P(x_obs | v) plus the prior log-odds, nats.
+
+    Parameters
+    ----------
+    empty : (N,) float64, ELBO of each entity without observations, nats
+
+    """
+    return float(packed.prior[entity]) + elbo(state, entity, n_unobserved) - float(empty[entity])
 
 
 @kernel(entrance=True, borrows=True)
@@ -52,18 +58,23 @@ def bring_up_to_date(
     changed_at: Indices,
     now: int,
 ) -> None:
-    """Compute the gains of the wanted duels (Q,) where an entity has changed since they were made.
+    """Recompute the gains of the wanted duels whose entities have changed.
 
-    changed_at : (N,) the round at which each entity last changed; now : the present round.
+    Parameters
+    ----------
+    wanted : (Q,) bool, duels
+    changed_at : (N,) int64, round in which each entity last changed
+    now : the present round
+
     """
-    pairs, made_at, ahead_at = gains.pairs, gains.made_at, lookahead.made_at
+    pairs, made_at, lookahead_at = gains.pairs, gains.made_at, lookahead.made_at
     if kind >= F_LINEARITY:
         for row in range(len(wanted)):
             if wanted[row] and is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
                 for entity in pairs[row]:
-                    if changed_at[entity] > ahead_at[entity]:
+                    if changed_at[entity] > lookahead_at[entity]:
                         solve_ahead(packed, state, lookahead, entity, iteration)
-                        ahead_at[entity] = now
+                        lookahead_at[entity] = now
     for row in range(len(wanted)):
         if wanted[row] and is_stale(changed_at, made_at[row], pairs[row, 0], pairs[row, 1]):
             refresh_duel(packed, state, lookahead, gains, empty, kind, row)
@@ -74,13 +85,13 @@ def bring_up_to_date(
 def refresh_duel(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, empty: Floats, kind: int, p: int
 ) -> None:
-    """Gains of one duel; those of the look-ahead kinds need `solve_ahead` of its two entities before."""
+    """Compute the gains of one duel; for the kinds with a lookahead, call `solve_ahead` on its two entities first."""
     a, b = gains.pairs[p, 0], gains.pairs[p, 1]
-    n_hidden = packed.n_features - int(np.sum(state.observed))
+    n_unobserved = packed.n_features - int(np.sum(state.observed))
     if kind == WALD_MAGNITUDE:
         _wald_magnitude(packed, state, gains, p)
     else:
-        odds = log_evidence(packed, state, empty, a, n_hidden) - log_evidence(packed, state, empty, b, n_hidden)
+        odds = log_evidence(packed, state, empty, a, n_unobserved) - log_evidence(packed, state, empty, b, n_unobserved)
         if kind == CMI:
             _cmi(packed, state, gains, p, odds)
         else:
@@ -93,7 +104,7 @@ def refresh_duel(
 
 @kernel(borrows=True)
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
-    """Half the range of u_f, which is |delta_f^eff| of the paper's models (eq:wald_mag)."""
+    """Write half the range of u_f at each feature, which is |delta_f^eff| in the paper's models (eq:wald_mag)."""
     for i in range(gains.first[p], gains.first[p + 1]):
         low, middle, high = terms_of_duel(packed, state, gains.slot_a[i], gains.slot_b[i])
         gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
@@ -101,7 +112,7 @@ def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
 
 @kernel(borrows=True)
 def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> None:
-    """Weighted Jensen-Shannon divergence of the two predictive marginals (eq:cmi)."""
+    """Write the weighted Jensen-Shannon divergence of the two predictive marginals, nats (eq:cmi)."""
     weight_a, weight_b = _expit(odds), _expit(-odds)
     for i in range(gains.first[p], gains.first[p + 1]):
         if state.observed[gains.feature[i]]:
@@ -118,11 +129,11 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
 
 @kernel(borrows=True)
 def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, odds: float, kind: int) -> None:
-    """Expected absolute change of the score F (eq:smart_delta)."""
+    """Write the expected absolute change of the score F (eq:smart_delta)."""
     a, b, n, n_slots = gains.pairs[p, 0], gains.pairs[p, 1], len(packed.prior), len(packed.feature)
     weight_a, weight_b, now = _expit(odds), _expit(-odds), 0.0
     for i in range(gains.first[p] - 1, gains.first[p + 1]):
-        is_now = i < gains.first[p]  # before the first feature: the score as it is
+        is_now = i < gains.first[p]  # the first pass computes the present score
         if not is_now and state.observed[gains.feature[i]]:
             continue
         slot_a, slot_b = (-1, -1) if is_now else (gains.slot_a[i], gains.slot_b[i])
@@ -164,7 +175,7 @@ def _expit(x: float) -> float:
 
 @kernel(inline=True)
 def _probability(m: float, q: float, i: int) -> float:
-    """Probability of the value i - 1 of a marginal with moments m and q."""
+    """Return the probability of the value i - 1 in a marginal with the moments m and q."""
     if i == 1:
         return 1.0 - q
     return 0.5 * (q + m) if i == 2 else 0.5 * (q - m)
@@ -176,25 +187,30 @@ def _information(p: float, mixed: float) -> float:
 
 
 @kernel()
-def add_up(gains: Gains, weights: Floats, worth: Floats) -> None:
-    """Write gains summed over the duels, each times its weight, into `worth` (M,) (eq:feature_selection)."""
+def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
+    """Write the gains summed over the duels, each times its weight, (M,) (eq:feature_selection)."""
     first, feature, gain = gains.first, gains.feature, gains.gain
-    worth[:] = 0.0
+    total[:] = 0.0
     for p in range(len(weights)):
         if weights[p] > 0.0:
             for i in range(first[p], first[p + 1]):
-                worth[feature[i]] += weights[p] * gain[i]
+                total[feature[i]] += weights[p] * gain[i]
 
 
 class Lookahead(NamedTuple):
-    """Every entity solved again as if one of its features had been observed; kept until the entity changes.
+    """Solutions of every entity as if one of its features had been observed; cached until the entity changes.
 
-    A *case* is slot s with value i - 1, at index 3 s + i, or an entity v as it is, at 3 K + v.
+    A *case* is slot s with the value i - 1, at index 3 s + i, or entity v in its present state, at 3 K + v.
 
-    start : (3 K + N,) where the places of a case begin in field, m, q. constant : (3 K + N,) running constants. bound :
-    (3 K + N,) ELBO less log 3 for each of all unobserved features, which two sides of a duel have in common. own :
-    (3 K + N,) E_q[S_v] of the entity itself. made_at : (N,) the round in which each entity was last solved ahead, -1
-    for never.
+    Attributes
+    ----------
+    start : (3 K + N,) int64, start of each case's entries in field, m and q
+    field, m, q : (n_entries,) float64, effective unaries (nats), first and second moments
+    constant : (3 K + N,) float64, running constant, nats
+    bound : (3 K + N,) float64, ELBO less log 3 for each unobserved feature, nats; this part cancels in a duel
+    own : (3 K + N,) float64, E_q[S_v] of the entity, nats
+    made_at : (N,) int64, round of each entity's last lookahead, -1 for never
+
     """
 
     start: NDArray[np.int64]
@@ -208,7 +224,7 @@ class Lookahead(NamedTuple):
 
 
 def new_lookahead(packed: Packed, kind: int) -> Lookahead:
-    """Space for all cases; for none where the gain does not look ahead."""
+    """Return empty arrays for the lookahead, of length 0 if the gain needs none."""
     n = len(packed.prior)
     entity = np.concatenate([np.repeat(packed.owner, 3), np.arange(n)])[: None if kind >= F_LINEARITY else 0]
     size = np.diff(packed.first_slot)[entity]
@@ -219,7 +235,7 @@ def new_lookahead(packed: Packed, kind: int) -> Lookahead:
 
 @kernel(inline=True)
 def copy_lookahead(lookahead: Lookahead) -> Lookahead:
-    """Cases that can be changed without changing the given ones."""
+    """Return a copy of the lookahead that can be changed independently."""
     start, field, m, q, constant, bound_, own, made_at = lookahead
     of_places = field.copy(), m.copy(), q.copy()
     return Lookahead(start, *of_places, constant.copy(), bound_.copy(), own.copy(), made_at.copy())
@@ -227,7 +243,7 @@ def copy_lookahead(lookahead: Lookahead) -> Lookahead:
 
 @kernel()
 def solve_ahead(packed: Packed, state: State, lookahead: Lookahead, entity: int, iteration: Iteration) -> None:
-    """Solve one entity ahead, at each of its unobserved features and values."""
+    """Solve one entity for each value of each of its unobserved features."""
     first, last = packed.first_slot[entity], packed.first_slot[entity + 1]
     case = 3 * len(packed.feature) + entity
     begin = lookahead.start[case]
@@ -272,10 +288,16 @@ def _solve_value(
     q: Floats,
     iteration: Iteration,
 ) -> None:
-    """Solve for one value of the i-th free feature, as `afa.engine.state.solve_entity` would once it is observed.
+    """Solve for one value of the i-th free feature, as `afa.engine.state.solve_entity` would after the observation.
 
-    slots, coupling : as of `free_part`, but for the couplings of the i-th, which stand in `pull`: without potentials
-    it changes no other number. alpha, m, q : room to work in. site : (3, 0), as the paper's models have no other.
+    Parameters
+    ----------
+    slots, coupling : as returned by `free_part`, with the couplings of the i-th feature set to 0: without potentials it
+        affects no other feature
+    pull : (n,) float64, the couplings of the i-th feature, nats
+    alpha, m, q : (n,) float64, working memory
+    site : (3, 0), as always in the paper's models
+
     """
     n, slot, case, at = len(slots), slots[i], 3 * slots[i] + value + 1, packed.first_slot[entity]
     for j in range(n):
@@ -302,9 +324,13 @@ def _solve_value(
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:
-    """sigma_D^2 of a duel whose sides have their places from `begin_a` and `begin_b` on (eq:sigma-D).
+    """Return sigma_D^2 of a duel whose two entities are in given cases of the lookahead (eq:sigma-D).
 
-    `without` is a feature to treat as observed beside those that are.
+    Parameters
+    ----------
+    begin_a, begin_b : start of the two cases' entries
+    without : feature to treat as observed, besides the observed ones
+
     """
     away_a = begin_a - packed.first_slot[gains.pairs[p, 0]]
     away_b = begin_b - packed.first_slot[gains.pairs[p, 1]]

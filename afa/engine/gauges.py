@@ -1,8 +1,9 @@
-"""Many patients at once: every duel read out in two gauges, along given observation orders (supp:maxent-vs-truegauge).
+"""Compute every duel in two gauges for many patients along given observation orders (supp:maxent-vs-truegauge).
 
-A duel D_ab = S_a - S_b has two class models. In the *true* gauge they are those of the entities a and b. In the
-*closed* gauge they are the half-potential models +D/2 and -D/2, made from the difference alone (eq:half-potential).
-The readable definitions are `afa.model.closure` and `afa.scores.preference`; tests hold the kernels to them.
+A duel D_ab = S_a - S_b has two class models. The *true* gauge uses the models of the entities a and b. The *closed*
+gauge, `maxent` in `READINGS`, uses the half-potential models +D/2 and -D/2, made from the difference alone
+(eq:half-potential). `afa.model.closure` and `afa.scores.preference` have the readable definitions; tests compare the
+kernels with them.
 """
 
 from __future__ import annotations
@@ -34,12 +35,16 @@ ENTITY, POSITIVE = 0, 1
 class GaugePaths:
     """Every duel in both gauges along observation orders, t from 0 to M.
 
-    pairs : (Q, 2) entity indices a < b.
-    signs : by (score, gauge) of `READINGS`, (P, S, M + 1, Q) int8, +1 where a is preferred, 0 a tie; `wald` is the same
-    in both gauges and names none.
-    scalars : the same but for `wald`, (P, S, G, Q) at the rounds of the grid: `two_elbo` in nats, `stack_a` in [-1, 1].
-    counts : by kind of model, (4, P, S, M + 1), `COUNTS` over the solves of a round: `capped` reached the cap of damped
-    sweeps, `ascended` are the sweeps of coordinate ascent that finished those.
+    Attributes
+    ----------
+    pairs : (Q, 2) int64, entity indices a < b
+    signs : (score, gauge) of `READINGS` -> (P, S, M + 1, Q) int8, +1 where a is preferred, 0 for a tie; `wald` is the
+        same in both gauges, and its gauge is the empty text
+    scalars : (score, gauge) without `wald` -> (P, S, G, Q) float64 at the rounds of the grid; `two_elbo` in nats,
+        `stack_a` in [-1, 1]
+    counts : kind of model -> (4, P, S, M + 1) int32, `COUNTS` summed over the solves of a round: `capped` solves
+        reached the cap of damped sweeps, `ascended` counts the sweeps of coordinate ascent that finished them
+
     """
 
     pairs: Pairs
@@ -49,7 +54,7 @@ class GaugePaths:
 
 
 class Gauge(NamedTuple):
-    """What does not change from patient to patient: the layout, the supports of each duel, and the solver."""
+    """Layout, supports of each duel, and solver settings; the same for all patients."""
 
     packed: Packed
     unions: Gains
@@ -57,7 +62,15 @@ class Gauge(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What is read of all paths, as in `GaugePaths`: by reading, by reading but `wald`, and by model and count."""
+    """Results of all paths, in arrays with the shapes of `GaugePaths`.
+
+    Attributes
+    ----------
+    signs : (5, P, S, M + 1, Q) int8, in the order of `READINGS`
+    scalars : (4, P, S, G, Q) float64, in the same order without `wald`
+    counts : (3, 4, P, S, M + 1) int32, by model of `MODELS` and count of `COUNTS`
+
+    """
 
     signs: Signs
     scalars: Floats
@@ -65,10 +78,17 @@ class Read(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One duel's conditioned model on the n unobserved features of the union of its supports.
+    """Conditioned difference model of one duel, on the n unobserved features in the union of its supports.
 
-    constant : of D. field : (w,), w the width `padded(n)`. coupling : (w, w). squares : half the sum of their squares.
-    m, q : (2, w) moments under the models of a and of b.
+    Attributes
+    ----------
+    n : number of features
+    constant : running constant of D, nats
+    squares : half the sum of the squared couplings
+    field : (w,) float64, effective unaries, nats; w is the width `padded(n)`
+    coupling : (w, w) float64, nats
+    m, q : (2, w) float64, moments under the models of a and of b
+
     """
 
     n: int
@@ -89,10 +109,16 @@ def gauge_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> GaugePaths:
-    """Follow P patients through S orders each; the same numbers for any number of threads.
+    """Run P patients through S orders each and compute all duels in both gauges.
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features. grid : G rounds in 0..M at
-    which the scalars are kept.
+    The result does not depend on the number of threads.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    orders : (P, S, M) int64, each a permutation of the features
+    grid : G rounds from 0 to M whose scalars are returned
+
     """
     packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
     gauge = Gauge(packed, new_gains(packed, pairs), iteration_of(solver or Solver()))
@@ -130,7 +156,7 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Some paths: read a duel again when an observed feature lies in the union of its supports, else keep it."""
+    """Run some paths; a duel is computed again when the observed feature lies in the union of its supports."""
     packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
     counts = np.empty((len(MODELS), len(COUNTS)), dtype=np.int32)
     for job in range(first, last):
@@ -159,7 +185,7 @@ def _follow(
 def _read_changed(
     gauge: Gauge, state: State, scores: Floats, changed: NDArray[np.bool_], counts: NDArray[np.int32]
 ) -> None:
-    """Solve the entities that have changed, (N,), and write the scores, (5, Q), of their duels."""
+    """Solve the entities marked in `changed`, (N,), and write the scores of their duels, (5, Q)."""
     for entity in range(len(changed)):
         if changed[entity]:
             solve_entity(gauge.packed, state, entity, gauge.iteration)
@@ -175,7 +201,7 @@ def _read(gauge: Gauge, state: State, p: int, scores: Floats, counts: NDArray[np
     """Write the scores of one duel into its column, in the order of `READINGS`, from the state of its two entities."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
-    # log 3 for every unobserved feature outside a support: all but a number that the two sides share
+    # log 3 for every unobserved feature outside a support; features outside both supports cancel
     scores[0, p] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2, p] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)
@@ -223,7 +249,13 @@ def _difference(packed: Packed, state: State, unions: Gains, p: int) -> Differen
 
 @kernel()
 def _stack_a(duel: Difference, m: Floats, q: Floats, tie: float) -> float:
-    """Gaussian estimate of E_Q[sign D] under the mixture of two product measures, m and q (2, w) (eq:fsp)."""
+    """Return the Gaussian estimate of E_Q[sign D] under the mixture of two product measures (eq:fsp).
+
+    Parameters
+    ----------
+    m, q : (2, w) float64, moments of the two product measures
+
+    """
     mean, variance, nothing = duel.constant, duel.squares, np.zeros(len(duel.field))
     around = np.empty((2, len(duel.field)))
     for side in range(2):

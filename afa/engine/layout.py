@@ -1,10 +1,11 @@
-"""A bundle laid out for the kernels: only supports are stored, one after the other.
+"""The arrays of a bundle as the compiled kernels read them: the features in each entity's support, one after another.
 
-A *slot* is one feature in the support of one entity. K is the number of slots over all entities; on the
-recorded bundle K = 553 for 25 entities and 253 features.
+A *slot* is one feature in the support of one entity. K is the number of slots over all entities; the recorded bundle
+has K = 553 for 25 entities and 253 features.
 
-The paper's models and those of probabilities (docs/decisions.md, F1 to F5) have one layout: the terms of a slot are
-f(s) = level + alpha s + even s^2, couplings are about its centre, and of the paper level, even and centre are 0.
+The paper's models and models of probabilities (docs/decisions.md, Base rates) share one layout. The term of a slot is
+f(s) = level + alpha s + even s^2, and couplings multiply deviations from the slot's centre; in the paper's models
+level, even and centre are 0.
 """
 
 from __future__ import annotations
@@ -28,13 +29,19 @@ Pairs = NDArray[np.int64]
 
 
 class Overlaps(NamedTuple):
-    """What two entities share, for every ordered pair (u, v), at index u N + v.
+    """Features and couplings that two entities share, for every ordered pair of entities u and v.
 
-    A *place* counts slots from the first of an entity.
+    Pair (u, v) has the index u N + v. A *place* is the number of a slot counted from the first slot of its entity.
 
-    first, of_u, of_v : the features in both supports, at places of_u in u and of_v in v.
-    first_edge, edge_j, edge_l, coupling : the couplings of v between features that u holds too, at places of u, each
-    unordered pair once.
+    Attributes
+    ----------
+    first : (N^2 + 1,) int64, the shared features of pair i are entries first[i] to first[i + 1] - 1
+    of_u, of_v : (n_shared,) int64, places of a shared feature in u and in v
+    first_edge : (N^2 + 1,) int64, the shared couplings of pair i are entries first_edge[i] to first_edge[i + 1] - 1
+    edge_j, edge_l : (n_shared_couplings,) int64, places in u of the two features of a coupling of v; each unordered
+        pair appears once
+    coupling : (n_shared_couplings,) float64, the coupling in v, nats
+
     """
 
     first: Indices
@@ -48,28 +55,51 @@ class Overlaps(NamedTuple):
 
 LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, TOLD_LOW, TOLD, TOLD_HIGH = range(10)
 LOW, HIGH, SILENT, SILENT_SECOND, NEXT = range(10, 15)
-"""Rows of `Packed.site`; they are of one array because a kernel's call hands over each array of its arguments."""
+"""Rows of `Packed.site`, one array because every array in a kernel's arguments makes each call slower."""
 NEGLIGIBLE = 2.0**80
-"""Weight of the two sides against the middle where a feature has two values, laid on -1 and +1."""
+"""Weight of -1 and +1 relative to 0 for a feature with two values, which are represented as -1 and +1."""
 
 
 class Packed(NamedTuple):
     """Arrays of a bundle by slot.
 
-    first_slot : (N + 1,) the slots of entity v are first_slot[v] : first_slot[v + 1], by ascending feature.
-    feature : (K,) the feature of a slot. owner : (K,) its entity. unary : (K,) its unary potential.
-    first_edge : (K + 1,) the couplings of a slot are first_edge[s] : first_edge[s + 1], by ascending feature.
-    other_slot, coupling : (2 E,) the slot at the other end, of the same entity, and the potential.
-    first_holder : (M + 1,) the slots that hold feature f are holder[first_holder[f] : first_holder[f + 1]].
-    prior : (N,) prior log-odds. n_features : M. tie : a score of at most this magnitude is rounding, not a preference.
-    site : (15, K), of models of probabilities; else (15, 0). LEVEL, EVEN : of the terms. CENTRE : mu, the first moment
-    before any observation, and SECOND, the second one. WIDTH, OFFSET, SIDES : the moments at a field h are
-    width m + offset q and width q + offset m, where m and q are those of a feature with weights sides e^-wh, 1,
-    sides e^wh for -1, 0, +1 and w is the width. TOLD + s : log-ratio of a value to where an entity is silent, with
-    centred neighbours. LOW, HIGH : whether -1, +1 can occur. SILENT, SILENT_SECOND : the moments where an entity is
-    silent. NEXT : the slot of the next member of an exclusive group, after the last the first; -1 of other features.
-    volume : log-partition of a feature where an entity is silent: log 3 of the paper's models, 0 of probabilities.
-    stated : whether models are of probabilities.
+    Attributes
+    ----------
+    first_slot : (N + 1,) int64, the slots of entity v are first_slot[v] to first_slot[v + 1] - 1, by ascending feature
+    feature : (K,) int64, feature of each slot
+    owner : (K,) int64, entity of each slot
+    unary : (K,) float64, unary potential of each slot, nats
+    first_edge : (K + 1,) int64, the couplings of slot s are entries first_edge[s] to first_edge[s + 1] - 1, by
+        ascending feature
+    other_slot : (2 E,) int64, slot at the other end of a coupling, in the same entity
+    coupling : (2 E,) float64, coupling, nats
+    first_holder : (M + 1,) int64, the slots of feature f are holder[first_holder[f] : first_holder[f + 1]]
+    holder : (K,) int64, slots sorted by feature
+    prior : (N,) float64, prior log-odds of each entity, nats
+    overlaps : Overlaps, or `WITHOUT` until they are needed
+    n_features : int, M
+    tie : float, a score of at most this magnitude is rounding error and counts as a tie
+    site : (15, K) float64, parameters of models of probabilities, one row each as listed below; (15, 0) for the paper's
+        models
+    volume : float, log-partition of a feature outside the support, nats: log 3 in the paper's models, 0 in models of
+        probabilities
+    stated : bool, True for models of probabilities
+
+    Notes
+    -----
+    Rows of `site`:
+
+    LEVEL, EVEN : coefficients of 1 and s^2 in the slot's term
+    CENTRE, SECOND : first and second moment before any observation
+    WIDTH, OFFSET, SIDES : the moments at a field h are width m + offset q and width q + offset m, where m and q are the
+        moments of a feature with the weights sides e^(-width h), 1, sides e^(width h) on -1, 0, +1
+    TOLD_LOW, TOLD, TOLD_HIGH : log-ratio of the probability of -1, 0, +1 to its background probability, with the
+        neighbours at their centres
+    LOW, HIGH : 1 where -1, or +1, can occur
+    SILENT, SILENT_SECOND : first and second moment under the background, used for an entity without the feature in its
+        support
+    NEXT : slot of the next member of an exclusive group, the first member following the last; -1 for other features
+
     """
 
     first_slot: Indices
@@ -92,11 +122,18 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """Models of probabilities side by side, each on the features that it speaks of: a bundle to the engine.
+    """N models of probabilities, each on its own subset of M features, which the engine accepts like a bundle.
 
-    entities : (N,) names. models : one each, its prior included, on the features `at`, ascending indices. background :
-    (M, 3) probabilities of -1, 0, +1 where a model is silent. exclusive : by group, the features of which at most one
-    is +1, ascending; every model speaks of all of them, and couples none (docs/decisions.md, F13).
+    Attributes
+    ----------
+    entities : (N,) names
+    features : (M,) names
+    models : (N,) models, each including the entity's prior
+    at : (N,) int arrays, ascending indices of the features that each model covers
+    background : (M, 3) float64, probabilities of -1, 0, +1 of a feature that a model does not cover
+    exclusive : groups of feature indices, ascending; at most one feature of a group is +1. Every model covers all
+        features of every group, without couplings
+
     """
 
     name: str
@@ -109,11 +146,11 @@ class Models:
 
     @property
     def priors(self) -> Floats:
-        """(N,) log-odds before any observation."""
+        """Return the log-odds of each entity before any observation, (N,) float64, nats."""
         return np.array([model.prior for model in self.models])
 
     def support(self, entity: str) -> NDArray[np.intp]:
-        """Sorted indices of the features that a model speaks of."""
+        """Return the sorted indices of the features that the model of an entity covers."""
         return self.at[self.entities.index(entity)]
 
 
@@ -123,11 +160,20 @@ WITHOUT = Overlaps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empt
 
 
 def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
-    """Lay out a bundle of N entities on M features for the kernels, once; no kernel changes what it gets.
+    """Return the kernels' layout of a bundle of N entities on M features; the layout is cached and never changed.
 
-    Takes memory in proportion to the potentials: 40 bytes a slot and 32 a coupling. Overlaps take more, N^2 and the
-    squared number of holders of each feature; without them `overlaps` may be `WITHOUT`, which only the kernels of
-    `afa.engine.sharing`, and those that look at single entities, can do with.
+    The layout takes memory in proportion to the potentials: 40 bytes a slot and 32 a coupling. Overlaps take more: N^2
+    entries, and the squared number of holders of each feature.
+
+    Parameters
+    ----------
+    overlaps : False leaves `Packed.overlaps` as `WITHOUT`, which is enough for the kernels of `afa.engine.sharing` and
+        for those that read single entities
+
+    Raises
+    ------
+    BundleError : a feature of a bundle of the paper's models cannot take all three values
+
     """
     packed = KNOWN.get(bundle)
     if packed is None and isinstance(bundle, Bundle) and not bundle.ternary:
@@ -173,12 +219,12 @@ def _lay_out_models(bundle: Models) -> Packed:
     site[WIDTH] = np.where(below & above, 1.0, 0.5)
     site[OFFSET] = 0.5 * (above.astype(np.float64) - below)
     site[SIDES] = np.where(below & above, np.exp(site[EVEN]), NEGLIGIBLE)
-    silent = bundle.background[np.concatenate(bundle.at)].T
+    background = bundle.background[np.concatenate(bundle.at)].T
     site[[TOLD_LOW, TOLD, TOLD_HIGH]] = np.where(
-        np.isfinite(terms.T), terms.T - np.log(np.where(silent > 0, silent, 1.0)), 0.0
+        np.isfinite(terms.T), terms.T - np.log(np.where(background > 0, background, 1.0)), 0.0
     )
     site[LOW], site[HIGH] = below, above
-    site[SILENT], site[SILENT_SECOND] = silent[2] - silent[0], 1.0 - silent[1]
+    site[SILENT], site[SILENT_SECOND] = background[2] - background[0], 1.0 - background[1]
     site[NEXT] = -1
     for v, members in product(range(n), bundle.exclusive):
         ring = np.searchsorted(slots, v * m + np.array(members))
@@ -193,7 +239,16 @@ def _lay_out_models(bundle: Models) -> Packed:
 
 
 def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior: Floats, n: int, m: int) -> Packed:
-    """The layout but for the terms of the slots; a slot is v M + j, row and column (E,) are slots, pairs in order."""
+    """Return the layout with all unaries 0 and no rows of `site`, which the caller adds.
+
+    Parameters
+    ----------
+    slots : (K,) int64, v M + j for feature j of entity v, ascending
+    row, column : (E,) int64, the two ends of each coupling, numbered as in `slots`
+    value : (E,) float64, couplings, nats
+    prior : (N,) float64, log-odds, nats
+
+    """
     owner, feature = slots // m, slots % m
     first_slot = np.searchsorted(owner, np.arange(n + 1))
     here, there = np.searchsorted(slots, row), np.searchsorted(slots, column)
@@ -222,7 +277,7 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
 
 
 def _distinct(numbers: Indices) -> Indices:
-    """Ascending, each once; numbers of 64 bits are sorted faster than `np.unique` finds them."""
+    """Return the distinct numbers in ascending order; sorting 64-bit integers is faster than `np.unique`."""
     ascending = np.sort(numbers)
     return ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])] if len(ascending) else ascending
 
@@ -249,11 +304,17 @@ def _overlaps(packed: Packed) -> Overlaps:
 
 
 class Gains(NamedTuple):
-    """Gains of Q duels.
+    """Gains of Q duels. Entries first[p] to first[p + 1] - 1 belong to duel p.
 
-    Entry i of a duel p, first[p] <= i < first[p + 1], is for `feature[i]`, held at slot_a[i] and slot_b[i] (-1 where
-    an entity does not hold it); `gain[i]` is in nats for `cmi`, else in the unit of the score. made_at : (Q,) the round
-    in which the gains of a duel were computed, -1 for never.
+    Attributes
+    ----------
+    pairs : (Q, 2) int64, the two entities of each duel
+    first : (Q + 1,) int64, first entry of each duel
+    feature : (n_entries,) int64, feature of an entry
+    slot_a, slot_b : (n_entries,) int64, slot of the feature in each entity, -1 where the feature is outside its support
+    gain : (n_entries,) float64, in nats for `cmi`, else in the unit of the score
+    made_at : (Q,) int64, round in which the gains of a duel were last computed, -1 for never
+
     """
 
     pairs: Pairs
@@ -267,7 +328,7 @@ class Gains(NamedTuple):
 
 @kernel(entrance=True)
 def new_gains(packed: Packed, pairs: Pairs) -> Gains:
-    """Space for the gains of the given duels."""
+    """Return the layout of the gains of the given duels, (Q, 2), with no gain computed yet."""
     first = np.zeros(len(pairs) + 1, dtype=np.int64)
     feature, slot_a, slot_b = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for filling in (False, True):
@@ -294,6 +355,6 @@ def new_gains(packed: Packed, pairs: Pairs) -> Gains:
 
 @kernel(inline=True)
 def copy_gains(gains: Gains) -> Gains:
-    """Gains of the same duels that can be changed without changing the given ones."""
+    """Return a copy of the gains of some duels that can be changed independently."""
     pairs, first, feature, slot_a, slot_b, gain, made_at = gains
     return Gains(pairs, first, feature, slot_a, slot_b, gain.copy(), made_at.copy())

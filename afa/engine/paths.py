@@ -1,4 +1,4 @@
-"""Many patients along orders, or as a rule chooses: signs of duels, snapshots, what stopping rules look at."""
+"""Run many patients along given orders or under a rule, for sign paths, solver counts, snapshots and stopping rules."""
 
 from __future__ import annotations
 
@@ -41,9 +41,13 @@ N_SOLVES, ITERATIONS, CAPPED, UNFINISHED, ASCENT_SWEEPS = range(5)
 class SignPaths:
     """Signs of every duel along observation orders, t from 0 to M.
 
-    pairs : (Q, 2) entity indices a < b. signs : by score, (P, S, M + 1, Q) int8, +1 where a is preferred, 0 a tie;
-    `kl` asks for (a, b) and `kl_reversed` for (b, a), its sign turned round.
-    solves, iterations, capped, ascended : (P, S, M + 1) sums over the entities solved at that round.
+    Attributes
+    ----------
+    pairs : (Q, 2) int64, entity indices a < b
+    signs : score -> (P, S, M + 1, Q) int8, +1 where a is preferred, 0 for a tie; `kl` compares (a, b), `kl_reversed`
+        compares (b, a) with the sign reversed
+    solves, iterations, capped, ascended : (P, S, M + 1) int32, sums over the entities solved in that round
+
     """
 
     pairs: Pairs
@@ -55,13 +59,17 @@ class SignPaths:
 
 
 class SolvePaths(NamedTuple):
-    """Counts of solves of N entities, P patients in S orders each, t from 0 to M.
+    """Counts of the solves of N entities, for P patients in S orders each, t from 0 to M.
 
-    The last axis is: solves; damped sweeps; solves that reached the cap of damped sweeps; of these, solves whose
-    coordinate ascent used all of its sweeps too; sweeps of coordinate ascent.
+    The last axis holds: solves; damped sweeps; solves that reached the cap of damped sweeps; solves whose coordinate
+    ascent then reached its cap too; sweeps of coordinate ascent.
 
-    by_round : (M + 1, N, 5), over patients and orders. by_patient : (P, S, N, 5), over rounds.
-    first_unfinished : (P, S, N) the t of the first unfinished solve, -1 where there is none.
+    Attributes
+    ----------
+    by_round : (M + 1, N, 5) int64, summed over patients and orders
+    by_patient : (P, S, N, 5) int64, summed over rounds
+    first_unfinished : (P, S, N) int64, t of the first solve whose coordinate ascent reached its cap, -1 if none
+
     """
 
     by_round: Counts
@@ -78,10 +86,14 @@ def sign_paths(
     start: str = "uniform",
     threads: int | None = None,
 ) -> SignPaths:
-    """Follow P patients through S orders each; the same numbers for any number of threads.
+    """Run P patients through S orders each and return the signs of every duel; independent of the number of threads.
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features.
-    start : `uniform`, or `warm` from the previous round's marginals.
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    orders : (P, S, M) int64, each a permutation of the features
+    start : `uniform`, or `warm` from the previous round's marginals
+
     """
     found = follow(bundle, values, orders, SIGNS | SOLVES, solver=solver, start=start, threads=threads)
     signs = {score: found.signs[:, :, :, i] for i, score in enumerate(SCORES)}
@@ -93,10 +105,16 @@ def sign_paths(
 def first_signs(
     bundle: Bundle, looked_at: Bundle, values: NDArray[np.int8], rounds: int, *, solver: Solver | None = None
 ) -> Signs:
-    """(P, rounds + 1, Q) signs by `linearity` of all duels, +1 where the first is preferred, 0 a tie.
+    """Return the signs of all duels by `linearity`, (P, rounds + 1, Q) int8, +1 where the first entity is preferred.
 
-    values : (P, M) in {-1, 0, +1}, observed as `greedy` asks for them by conditional mutual information. looked_at :
-    the bundle itself, or some of its entities, the only ones that the rule sees. rounds : at most M.
+    A tie is 0. The features are chosen by `greedy` with the gain `cmi`.
+
+    Parameters
+    ----------
+    looked_at : the bundle, or some of its entities, which alone the rule uses
+    values : (P, M) int8, -1, 0 or +1
+    rounds : number of observations, at most M
+
     """
     score = ("linearity",)
     found = choose(
@@ -124,10 +142,15 @@ def solve_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> SolvePaths:
-    """Solve every entity before any observation, and again at each observation of a feature that it holds.
+    """Count the solves of every entity: one before any observation, one after each observation in its support.
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features. Every solve starts from the
-    uniform marginals.
+    Every solve starts from the uniform marginals.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    orders : (P, S, M) int64, each a permutation of the features
+
     """
     n_patients, n_orders, n_features = orders.shape
     n, longest = len(bundle.entities), ASCENT_FACTOR * (solver or Solver()).max_iterations
@@ -146,7 +169,7 @@ def solve_paths(
 
 
 def _kinds(found: Followed, longest: float) -> list[NDArray[Any]]:
-    """What the last axis of `SolvePaths` counts, each by entity, in its order."""
+    """Return the five kinds of counts in `SolvePaths`, in the order of their last axis, each by entity: (..., N)."""
     iterations, ascended = found.iterations, found.ascended
     return [
         iterations >= 0,
@@ -158,12 +181,20 @@ def _kinds(found: Followed, longest: float) -> list[NDArray[Any]]:
 
 
 class Snapshots(NamedTuple):
-    """P patients at R rounds, N entities with K slots in all, Q pairs.
+    """State of P patients at R rounds, for N entities with K slots in all and Q pairs.
 
-    packed : the layout of the bundle. pairs : (Q, 2). rounds : (R,) numbers of observations.
-    constant, elbo : (P, R, N). m, q : (P, R, K) moments by slot. cross : (P, R, N, N) E_{q_u}[S_v | x_obs].
-    mean, stack_a : (P, R, Q), mu_D without rounding, and its score. sums : (P, R, Q, 6) the fields of `Duel`.
-    calls : (P, R, Q, 5) int8, by bracket.
+    Attributes
+    ----------
+    packed : layout of the bundle
+    pairs : (Q, 2) int64, entity indices a < b
+    rounds : (R,) int64, numbers of observations
+    constant, elbo : (P, R, N) float64, nats
+    m, q : (P, R, K) float64, first and second moment of each slot
+    cross : (P, R, N, N) float64, E_{q_u}[S_v | x_obs], nats
+    mean, stack_a : (P, R, Q) float64, mu_D in nats, 0 where it is rounding error, and its score
+    sums : (P, R, Q, 6) float64, the fields of `Duel`
+    calls : (P, R, Q, 5) int8, call of each bracket
+
     """
 
     packed: Packed
@@ -190,10 +221,15 @@ def snapshots(
     duels: bool = True,
     threads: int | None = None,
 ) -> Snapshots:
-    """Read P patients at the given rounds, ascending; every solve starts from the uniform marginals.
+    """Return the state of P patients at the given rounds; every solve starts from the uniform marginals.
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, M), each a permutation of the features. duels : whether they are read
-    too, which takes most of the time; without them their arrays are empty.
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    orders : (P, M) int64, each a permutation of the features
+    rounds : ascending numbers of observations
+    duels : False leaves the arrays of duels empty, which saves most of the time
+
     """
     read = ENTITIES | MOMENTS | (DUELS | CALLS if duels else 0)
     found = follow(bundle, values, orders, read, rounds=rounds, solver=solver, threads=threads)
@@ -203,17 +239,20 @@ def snapshots(
 
 
 AS_PROBABLE = 0.005
-"""Posteriors that differ by no more are called equal in what people read."""
+"""Reports call two posteriors equal if they differ by at most this much."""
 
 
 class Watched(NamedTuple):
-    """P paths of N entities, rounds t from 0 to r; all by `linearity`, gains by `cmi`.
+    """Quantities of stopping rules on P paths of N entities, rounds t from 0 to r, by `linearity` and the gain `cmi`.
 
-    inside : (P, r + 1, N) whether an entity is in the present top k. certain : (P, r + 1) whether that set cannot
-    change any more (`TopKPlanner.certified`).
-    probability : (P, r + 1) in [0, 1], `TopKPlanner.boundary_probability`. posterior : (P, r + 1) in [0, 1],
-    `TopKPlanner.answer_probability`, and 0 where the set is a tie.
-    gain : (P, r + 1) nats, the largest gain of an unobserved feature, summed over the open duels.
+    Attributes
+    ----------
+    inside : (P, r + 1, N) bool, True where an entity is in the present top k
+    certain : (P, r + 1) bool, True where that set is final (`TopKPlanner.certified`)
+    probability : (P, r + 1) float64 in [0, 1], `TopKPlanner.boundary_probability`
+    posterior : (P, r + 1) float64 in [0, 1], `TopKPlanner.answer_probability`; 0 where the top k is a tie
+    gain : (P, r + 1) float64, nats: largest gain of an unobserved feature, summed over the unresolved duels
+
     """
 
     inside: NDArray[np.bool_]
@@ -224,12 +263,16 @@ class Watched(NamedTuple):
 
 
 class WatchedTask(NamedTuple):
-    """P paths of one task, rounds t from 0 to M; scores by `two_elbo`.
+    """Quantities of stopping rules on P paths of one binary task, rounds t from 0 to M, by `two_elbo`.
 
-    log_odds : (P, M + 1) nats, `BinaryPlanner.log_odds`; of a tie 0.
-    decision : (P, M + 1) int8, `BinaryPlanner.decision`. certain : (P, M + 1) whether no completion can change it.
-    probability : (P, M + 1) in [1/2, 1], `BinaryPlanner.confidence`.
-    gain : (P, M + 1) nats, the largest gain of an unobserved feature, 0 once it is certain.
+    Attributes
+    ----------
+    log_odds : (P, M + 1) float64, nats: `BinaryPlanner.log_odds`, 0 for a tie
+    decision : (P, M + 1) int8, `BinaryPlanner.decision`
+    certain : (P, M + 1) bool, True where no completion can change the decision
+    probability : (P, M + 1) float64 in [1/2, 1], `BinaryPlanner.confidence`
+    gain : (P, M + 1) float64, nats: largest gain of an unobserved feature, 0 once the decision is certain
+
     """
 
     log_odds: Floats
@@ -248,9 +291,13 @@ def watch(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> Watched:
-    """Follow P patients along one order each; the same bytes for any number of threads.
+    """Run P patients along one order each and return what stopping rules use; independent of the number of threads.
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, r) distinct features.
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    orders : (P, r) int64, distinct features
+
     """
     read = RANKS | CERTAIN | BOUNDARY | LARGEST | ENTITIES
     found = follow(bundle, values, orders, read, gain="cmi", k=k, solver=solver, threads=threads)
@@ -275,10 +322,14 @@ def watch_task(
     target: str | None = None,
     threads: int | None = None,
 ) -> WatchedTask:
-    """Follow P patients along one order each, or as `greedy` chooses by a gain; the same bytes for any threads.
+    """Run P patients of a binary task and return what stopping rules use; independent of the number of threads.
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, M), each a permutation of the features; None for `greedy`. Rounds that
-    observe no feature of the support change nothing.
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    orders : (P, M) int64, each a permutation of the features; None lets `greedy` choose by the gain. Rounds that
+        observe a feature outside the support change nothing
+
     """
     read = CERTAIN | LARGEST | ENTITIES
     settings: dict[str, Any] = {"gain": gain, "target": target, "k": 1, "only_changes": True, "calibrated": True}

@@ -1,4 +1,4 @@
-"""One patient followed by the engine: observe features, read any score, bracket or gain of every duel."""
+"""One patient in the engine: observe features, and compute any score, bracket or gain of every duel."""
 
 from __future__ import annotations
 
@@ -38,16 +38,21 @@ from afa.scores.preference import gaussian_sign
 
 Start = tuple[State, Mirror, Table]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
-"""The solved state before any observation, its mirror and its scores, by solver: patients begin alike."""
+"""Cache of the state before any observation, its mirror and its scores, by solver settings."""
 
 
 class Patient(PatientState):
-    """The state of one patient in all N entities of a bundle, followed by the engine.
+    """State of one patient for all N entities of a bundle, computed by the engine.
 
-    solver, start : of the mean-field iteration. inference : `mean_field`, or `exact`, which is slower by orders of
-    magnitude and raises `InferenceError` on models too dense for it. gain, target : which gains `gains` keeps.
-    look_ahead : where the solves of `f_target` start, `same` as the score or `warm` from the present marginals.
-    calibrated : whether a duel is resolved by the sign of its calibrated log-odds, not of D (decisions.md S15).
+    Parameters
+    ----------
+    solver, start : settings and start of the mean-field iteration
+    inference : `mean_field`, or `exact`, which is slower by orders of magnitude and raises an `InferenceError` for
+        models that are too dense
+    gain, target : kind of the gains
+    look_ahead : start of the lookahead solves of `f_target`: `same` as the score, or `warm` from the present marginals
+    calibrated : True to resolve a duel by the sign of its calibrated log-odds, not by the sign of D (docs/decisions.md)
+
     """
 
     def __init__(
@@ -75,8 +80,8 @@ class Patient(PatientState):
         self._votes = np.zeros((self.n_duels, 2), dtype=np.int64)
         self._empty = self.elbo()
         self._offset = (self._empty - self.packed.prior) * calibrated
-        ahead = first_round._replace(warm="warm" in (start, look_ahead))
-        self._gains = GainBook(self.packed, kind, self._empty, ahead)
+        lookahead = first_round._replace(warm="warm" in (start, look_ahead))
+        self._gains = GainBook(self.packed, kind, self._empty, lookahead)
         self._round = 1  # the state before any observation
         self._changed_at = np.ones(n, dtype=np.int64)
         self._budget = np.zeros(self.n_duels)
@@ -88,11 +93,11 @@ class Patient(PatientState):
 
     @property
     def closed(self) -> NDArray[np.bool_]:
-        """(M,) features that are observed."""
+        """Return True for each observed feature, (M,)."""
         return self.state.observed.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Take in one value; entities that do not hold the feature are left as they are."""
+        """Observe one value; entities without the feature in their support do not change."""
         packed, state = self.packed, self.state
         slots = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
         entities = packed.owner[slots]
@@ -107,16 +112,16 @@ class Patient(PatientState):
         self._changed_at[entities] = self._round
 
     def elbo(self) -> Floats:
-        """(N,) log-partition estimates given what has been observed: ELBOs, or exact values."""
+        """Return estimates of the log-partition given the observations, (N,) float64, nats: ELBOs, or exact values."""
         return elbos(self.state, self.packed.n_features - self.n_observed)
 
     def log_evidence(self) -> Floats:
-        """(N,) log P(x_obs | v) plus prior log-odds: its differences are posterior log-odds of a duel."""
+        """Return log P(x_obs | v) plus prior log-odds, (N,) nats; differences are posterior log-odds of a duel."""
         evidence: Floats = self.packed.prior + self.elbo() - self._empty
         return evidence
 
     def scores(self, score: str) -> Floats:
-        """(N, N) preference scores by name, as in `afa.scores.preference`; magnitudes of rounding are 0."""
+        """Return preference scores by name as in `afa.scores.preference`, (N, N) float64, without rounding errors."""
         if score == "linearity":
             return self._linearity().scores.copy()
         if score in ("kl", "kl_nonzero"):
@@ -128,30 +133,45 @@ class Patient(PatientState):
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def present_scores(self, score: str) -> Floats:
-        """The same, not to be changed, and good until the next observation: `linearity` without making a copy."""
+        """Return `scores` as a read-only array, valid until the next observation; `linearity` is not copied."""
         scores = (self._linearity().scores if score == "linearity" else self.scores(score)).view()
         scores.flags.writeable = False
         return scores
 
     def known_ranks(self, score: str, name_rank: Indices) -> Indices | None:
-        """(N,) rank of each entity by `linearity`, 1 the best; `name_rank` (N,) settles ties. None by other scores."""
+        """Return the rank of each entity by `linearity`, (N,) int64, 1 for the best; None for other scores.
+
+        Parameters
+        ----------
+        name_rank : (N,) int64, position of each entity in the order of names, which breaks ties
+
+        """
         return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None
 
     def intervals(self) -> Floats:
-        """(N, 2) least and greatest S_v of each entity under any completion, tight `l1` (eq:l1-bracket)."""
+        """Return the smallest and largest S_v of each entity over all completions, (N, 2) nats (eq:l1-bracket)."""
         budget = entity_budgets(self.packed, self.state)
         return np.column_stack([self.state.constant - budget, self.state.constant + budget])
 
     def lead(self, duels: Indices | None = None) -> Floats:
-        """(q,) D of what has been observed, Lambda_ab, of some duels, ascending, or of all."""
+        """Return D of the observed features, Lambda_ab, (q,) nats.
+
+        Parameters
+        ----------
+        duels : ascending indices of duels; all if None
+
+        """
         a, b = self.sides(duels).T
         lead: Floats = self.state.constant[a] - self.state.constant[b]
         return lead
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """(q,) whether no completion can change a duel at full observation (tight `l1` bracket).
+        """Return True for each duel that no completion can change (tight `l1` bracket), (q,).
 
-        Of some duels, ascending, or of all.
+        Parameters
+        ----------
+        duels : ascending indices of duels; all if None
+
         """
         chosen, pairs, now = np.arange(self.n_duels) if duels is None else duels, self.sides(duels), self._round
         refresh_budgets(self.packed, self.state, chosen, pairs, self._budget, self._budget_at, self._changed_at, now)
@@ -160,7 +180,7 @@ class Patient(PatientState):
         return settled
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
-        """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
+        """Return the gains of the duels marked in `duels`, (Q,) bool, at each feature: (q, M) float64."""
         chosen = np.flatnonzero(duels)
         table = np.zeros((len(chosen), self.packed.n_features))
         gains, rows = self._gains.rows(self.state, chosen, self._changed_at, self._round)
@@ -171,27 +191,34 @@ class Patient(PatientState):
         return table
 
     def gain_of(self, features: list[int], duels: Indices) -> Floats:
-        """(q,) gains of some duels, ascending, summed over these features."""
+        """Return the gains of some duels (ascending indices), (q,) float64, summed over the given features."""
         total, wanted = np.zeros(len(duels)), np.zeros(self.packed.n_features, dtype=np.bool_)
         wanted[features] = True
         gain_by_row(*self._gains.rows(self.state, duels, self._changed_at, self._round), wanted, total)
         return total
 
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
-        """(M,) gains of some duels, ascending, each times its weight, added up (eq:feature_selection)."""
+        """Return the weighted sum of the gains of some duels at each feature, (M,) (eq:feature_selection).
+
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels
+        weights : (q,) float64
+
+        """
         total = np.zeros(self.packed.n_features)
         add_weighted(*self._gains.rows(self.state, duels, self._changed_at, self._round), weights, total)
         return total
 
     def information(self) -> Floats:
-        """(M,) what a feature tells about which entity holds, in nats, 0 where observed (decisions.md F15)."""
+        """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed."""
         packed, state = self.packed, self.state
         predictive = np.full((len(packed.prior), packed.n_features, 3), 1 / 3)
         predictive[packed.owner, packed.feature] = probabilities_of(state.m, state.q)
         return np.where(state.observed, 0.0, information(softmax(self.log_evidence()), predictive))
 
     def total_unary(self) -> Floats:
-        """(M,) absolute effective unaries, summed over entities."""
+        """Return the absolute effective unaries summed over entities, (M,) nats."""
         return total_unary(self.packed, self.state)
 
     def _linearity(self) -> Table:
@@ -222,7 +249,7 @@ class Patient(PatientState):
 
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
-    """A copy of the solved state before any observation, solved for the first patient of a bundle."""
+    """Return a copy of the state before any observation; the solve is cached for each bundle and solver."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         n = len(packed.prior)
@@ -235,9 +262,12 @@ def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
 
 
 class ExactModels:
-    """Writes exact moments, log-partitions and cross expectations into an engine state.
+    """Write exact moments, log-partitions and cross expectations into an engine state.
 
-    An `InferenceError` names the estimate of a model that is too dense.
+    Raises
+    ------
+    InferenceError : a model is too dense; the message has the estimated cost
+
     """
 
     def __init__(self, bundle: Bundle, packed: Packed, state: State) -> None:
@@ -247,12 +277,12 @@ class ExactModels:
         self._solve(np.arange(len(bundle.entities)))
 
     def observe(self, feature: int, value: int, holders: Indices) -> None:
-        """Condition every entity and solve again those that hold the feature; `state` is conditioned by the caller."""
+        """Condition every entity and solve the holders of the feature again; the caller conditions `state`."""
         self._evidence = [evidence.observe(feature, value) for evidence in self._evidence]
         self._solve(holders)
 
     def _solve(self, changed: Indices) -> None:
-        """Solve these entities, then the rows and columns of `cross` that they change."""
+        """Solve the given entities, and update their rows and columns of `cross`."""
         state = self._state
         for v in changed.tolist():
             evidence = self._evidence[v]
@@ -268,7 +298,7 @@ class ExactModels:
                 state.cross[u, v] = self._expected_score(u, v)
 
     def _expected_score(self, u: int, v: int) -> float:
-        """E_{p_u}[S_v | x_obs] from the exact first and pair moments of u."""
+        """Return E_{p_u}[S_v | x_obs] in nats, from the exact first and pair moments of u."""
         first, pairs = self._moments[u]
         free, of_v = self._evidence[u].free, self._evidence[v]
         quadratic = 0.5 * of_v.mrf.couplings[free][:, free].multiply(pairs).sum()

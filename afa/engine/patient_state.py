@@ -1,4 +1,4 @@
-"""What rules and planners ask of one patient: one interface for each way in which a state can be kept."""
+"""Interface of one patient's state to rules and planners; each way of computing the state implements it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from afa.model.mrf import Floats
 
 @dataclass(frozen=True)
 class DuelWeights:
-    """Weights of Q duels, 0 but at some places, ascending; an array (Q,) wherever NumPy asks for one."""
+    """Weights of Q duels that are 0 except at some duels; NumPy converts it to an array (Q,).
+
+    Attributes
+    ----------
+    n_duels : int, Q
+    duels : (q,) int64, ascending indices of the duels with a weight
+    weights : (q,) float64, their weights
+
+    """
 
     n_duels: int
     duels: Indices
@@ -35,10 +43,16 @@ class DuelWeights:
 
 
 class PatientState(ABC):
-    """One patient in N entities: what rules and planners ask of the duels between them.
+    """State of one patient for N entities, as rules and planners use it.
 
-    A duel is named by its place among all Q = N (N - 1) / 2 pairs a < b in order. What is asked of some duels, by their
-    ascending places, is computed for those alone. packed : what no observation changes.
+    A duel is identified by its index among all Q = N (N - 1) / 2 pairs a < b in order. Methods with an argument `duels`
+    (ascending indices) compute their result for those duels alone.
+
+    Attributes
+    ----------
+    packed : parts of the model that no observation changes
+    n_entities : N
+
     """
 
     packed: Any
@@ -46,74 +60,74 @@ class PatientState(ABC):
 
     @property
     def n_duels(self) -> int:
-        """Q."""
+        """Return Q, the number of duels."""
         return self.n_entities * (self.n_entities - 1) // 2
 
     @cached_property
     def pairs(self) -> Pairs:
-        """(Q, 2) the entities a < b of every duel."""
+        """Return the entities a < b of every duel, (Q, 2) int64."""
         return all_pairs(self.n_entities)
 
     def sides(self, duels: Indices | None) -> Pairs:
-        """(q, 2) the entities of some duels, or of all."""
+        """Return the entities of the given duels, or of all, (q, 2) int64."""
         return self.pairs if duels is None or len(duels) == self.n_duels else sides_of(self.n_entities, duels)
 
     @property
     @abstractmethod
     def closed(self) -> NDArray[np.bool_]:
-        """(M,) features that are observed, or need not be."""
+        """Return True for each feature that is observed, or follows from observed ones, (M,)."""
 
     @abstractmethod
     def observe(self, feature: int, value: int) -> None:
-        """Take in one value; entities that do not hold the feature are left as they are."""
+        """Observe one value; entities without the feature in their support do not change."""
 
     @abstractmethod
     def log_evidence(self) -> Floats:
-        """(N,) log-evidence of each entity, its prior included: differences are posterior log-odds of a duel."""
+        """Return the log-evidence of each entity with its prior, (N,) nats; differences are log-odds of a duel."""
 
     @abstractmethod
     def scores(self, score: str) -> Floats:
-        """(N, N) preference scores by name; magnitudes of rounding are 0."""
+        """Return preference scores by name, (N, N) float64; rounding errors are set to 0."""
 
     def present_scores(self, score: str) -> Floats:
-        """The same, not to be changed, and good until the next observation."""
+        """Return `scores` as an array that must not be changed and is valid until the next observation."""
         return self.scores(score)
 
     def known_ranks(self, _score: str, _name_rank: Indices) -> Indices | None:
-        """(N,) ranks by a score, ties by `name_rank`, (N,); None where only a look at all duels would tell."""
+        """Return ranks by a score, (N,), ties broken by `name_rank`, (N,); None if ranking needs all duels."""
         return None
 
     @abstractmethod
     def lead(self, duels: Indices | None = None) -> Floats:
-        """(q,) what has been observed says for a over b, of some duels or of all."""
+        """Return D of the observed features, (q,) nats, of the given duels or of all."""
 
     @abstractmethod
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """(q,) whether no completion can change the sign of a duel, of some or of all."""
+        """Return True for each of the given duels, or of all, whose sign no completion can change, (q,)."""
 
     @abstractmethod
     def intervals(self) -> Floats:
-        """(N, 2) least and greatest S_v of each entity under any completion."""
+        """Return the smallest and largest S_v of each entity over all completions, (N, 2) nats."""
 
     @abstractmethod
     def gains(self, duels: NDArray[np.bool_], /) -> Floats:
-        """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
+        """Return the gains of the duels marked in `duels`, (Q,) bool, at each feature: (q, M) float64."""
 
     @abstractmethod
     def gain_of(self, features: list[int], duels: Indices, /) -> Floats:
-        """(q,) gains of some duels, summed over these features."""
+        """Return the gains of some duels, (q,) float64, summed over the given features."""
 
     @abstractmethod
     def summed_gain(self, duels: Indices, weights: Floats, /) -> Floats:
-        """(M,) gains of some duels, each times its weight, added up (eq:feature_selection)."""
+        """Return the weighted sum of the gains of some duels at each feature, (M,) (eq:feature_selection)."""
 
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
-        """(M,) gains summed over the duels that are not closed; `closed` is a (Q,) mask."""
+        """Return the gains at each feature, (M,), summed over the duels not marked in `closed`, (Q,) bool."""
         open_ = np.flatnonzero(~np.asarray(closed))
         return self.summed_gain(open_, np.ones(len(open_)))
 
     def weighted_gain(self, weights: Floats | DuelWeights) -> Floats:
-        """(M,) gains summed over the duels, each times its weight; `weights` (Q,), finite."""
+        """Return the gains at each feature, (M,), summed over the duels with the finite weights `weights`, (Q,)."""
         if isinstance(weights, DuelWeights) and weights.n_duels == self.n_duels:
             return self.summed_gain(weights.duels, weights.weights)
         weight = np.asarray(weights, dtype=np.float64)
@@ -126,8 +140,8 @@ class PatientState(ABC):
 
     @abstractmethod
     def total_unary(self) -> Floats:
-        """(M,) absolute effective unaries, summed over entities; 0 where observed."""
+        """Return the absolute effective unaries summed over entities, (M,) nats; 0 where observed."""
 
     @abstractmethod
     def information(self) -> Floats:
-        """(M,) what each feature tells about which entity holds, in nats; 0 where observed."""
+        """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed."""

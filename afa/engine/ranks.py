@@ -1,6 +1,6 @@
-"""Compiled Copeland ranks of one patient's entities, and the precision of a top k where entities tie.
+"""Copeland ranks of one patient's entities, compiled, and the precision at k where entities tie.
 
-The readable definition of the ranks is `afa.scores.copeland`.
+`afa.scores.copeland` has the readable definition of the ranks.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ LINEARITY, WALD, TWO_ELBO = range(3)
 class Ranks(NamedTuple):
     """Entities ordered by their duels.
 
-    order : (n,) entities, best first, names settling what nothing else does. place : (N,) how many entities are ahead
-    of each by more than its name: equal places are ties.
+    Attributes
+    ----------
+    order : (n,) int64, entities, best first; ties are ordered by name
+    place : (N,) int64, number of entities ahead of each for a reason other than its name; equal places are ties
+
     """
 
     order: Indices
@@ -33,15 +36,15 @@ class Ranks(NamedTuple):
 
 @lru_cache(maxsize=4)
 def name_places(names: tuple[str, ...]) -> Indices:
-    """(n,) the place of each name in the order of names."""
+    """Return the position of each name in the sorted names, (n,) int64."""
     return np.argsort(sorted(range(len(names)), key=names.__getitem__)).astype(np.int64)
 
 
 @kernel()
-def score_table(state: State, score: int, tie: float, n_hidden: int) -> Floats:
-    """(N, N) antisymmetric scores by `LINEARITY`, `WALD` or `TWO_ELBO`; magnitudes of rounding are 0."""
+def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floats:
+    """Return antisymmetric scores by `LINEARITY`, `WALD` or `TWO_ELBO`, (N, N); rounding errors are set to 0."""
     cross, n = state.cross, len(state.constant)
-    of_one = elbos(state, n_hidden) if score == TWO_ELBO else state.constant
+    of_one = elbos(state, n_unobserved) if score == TWO_ELBO else state.constant
     scores = np.zeros((n, n))
     for a in range(n):
         for b in range(a + 1, n):
@@ -53,10 +56,16 @@ def score_table(state: State, score: int, tie: float, n_hidden: int) -> Floats:
 
 @kernel(entrance=True)
 def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Ranks:
-    """Order some entities by wins among themselves, then by the sum of their scores, then by name.
+    """Rank some entities by wins among themselves, then by the sum of their scores, then by name.
 
-    scores : (N, N), antisymmetric. Sums that differ from the next larger one by no more than rounding (`tie` times
-    their number) count as equal to it.
+    Sums that differ from the next larger one by at most the rounding error (`tie` times their number) count as equal.
+
+    Parameters
+    ----------
+    scores : (N, N) float64, antisymmetric
+    members : (n,) int64, entities to rank
+    name_rank : (N,) int64, position of each entity in the order of names
+
     """
     n = len(members)
     wins, margin = _tally(scores, members, tie)
@@ -76,9 +85,12 @@ def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -
 
 @kernel()
 def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> Indices:
-    """(n,) order by wins, then by margin, then by name; margins apart from the next by `equal` or less are equal."""
+    """Return the order by wins, then by margin, then by name, (n,) int64.
+
+    Margins that differ from the next larger one by at most `equal` count as equal.
+    """
     step, most, n_names = _steps(margin, equal), np.max(wins), np.max(names) + 1
-    number = np.empty(len(wins), dtype=np.int64)  # of the three, the first counting most: wins are halves
+    number = np.empty(len(wins), dtype=np.int64)  # sort key: wins (multiples of 1/2), then margin, then name
     for i in range(len(wins)):
         number[i] = (int(2.0 * (most - wins[i])) * len(wins) + step[i]) * n_names + names[i]
     return np.argsort(number)
@@ -86,7 +98,7 @@ def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> In
 
 @kernel(inline=True)
 def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats]:
-    """(n,) wins of some entities among themselves, and the sums of their scores."""
+    """Return the wins of some entities among themselves and the sums of their scores, both (n,)."""
     n = len(members)
     ahead, margin = np.zeros(n), np.zeros(n)
     if n < len(scores):
@@ -97,7 +109,7 @@ def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats
                 margin[i] += score
                 ahead[i] += 0.5 * (1 + (score > tie) - (score < -tie))
         return ahead, margin
-    for k in range(n):  # the scores of one opponent at a time: a term to every sum, none of which waits for another
+    for k in range(n):  # one opponent at a time: the sums of all entities are independent and vectorise
         row = scores[k]
         for i in range(n):
             margin[i] -= row[i]
@@ -109,7 +121,7 @@ def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats
 
 @kernel()
 def _steps(margin: Floats, equal: float) -> Indices:
-    """(n,) number of larger sums that are apart from the next one by more than `equal`."""
+    """Return for each sum the number of larger sums that exceed the next one by more than `equal`, (n,)."""
     n = len(margin)
     largest_first = np.argsort(-margin)
     step = np.zeros(n, dtype=np.int64)
@@ -121,7 +133,7 @@ def _steps(margin: Floats, equal: float) -> Indices:
 
 @kernel(entrance=True)
 def is_certified(pairs: NDArray[np.int64], order: Indices, k: int, lead: Floats, resolved: NDArray[np.bool_]) -> bool:
-    """Whether every duel across the top-k boundary is resolved and won from inside (`TopKPlanner.certified`)."""
+    """Return True if the inside entity has won every duel across the top-k boundary (`TopKPlanner.certified`)."""
     inside = np.zeros(len(order), dtype=np.bool_)
     for i in range(k):
         inside[order[i]] = True
@@ -145,11 +157,19 @@ def precision_at_k(
     among: Mask | None = None,
     threads: int | None = None,
 ) -> Floats:
-    """(P, R) mean share of the top k that is right, of P patients with R rankings each; NaN where k is 0.
+    """Return the mean share of the top k that is correct, (P, R) float64, for R rankings of each patient.
 
-    place : (P, R, N) how many entities are ahead of each, equal for ties. k : (P,). right : (P, N) entities that count.
-    tied, slots : (P, N) and (P,) further entities of which up to `slots` count, whichever they are: those tied for the
-    last places of the right answer. among : (P, N) the entities that are ranked, all where None.
+    The share is NaN where k is 0.
+
+    Parameters
+    ----------
+    place : (P, R, N) int, number of entities ahead of each, equal for ties
+    k : (P,) int64
+    right : (P, N) bool, correct entities
+    tied, slots : (P, N) bool and (P,) int64, further entities of which up to `slots` count as correct: those tied for
+        the last places of the correct answer
+    among : (P, N) bool, entities that are ranked; all if None
+
     """
     n_patients, n_rankings, n = place.shape
     tied = np.zeros((n_patients, n), dtype=np.bool_) if tied is None else tied
@@ -185,7 +205,7 @@ def _precision(
 
 @kernel(inline=True)
 def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: int, among: Mask) -> float:
-    """Mean number of entities that count among the k best of those ranked."""
+    """Return the mean number of correct entities among the k best of those ranked, ties in random order."""
     n = len(place)
     at_place = np.zeros(n, dtype=np.int64)
     for v in range(n):
@@ -212,7 +232,7 @@ def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: i
 
 @kernel(inline=True)
 def _mean_capped(already: int, marked: int, size: int, drawn: int, cap: int) -> float:
-    """E[min(already + H, cap)], H the number of marked ones among `drawn` of `size` without replacement."""
+    """Return E[min(already + H, cap)], H the number of marked items in `drawn` of `size` without replacement."""
     total = 0.0
     for hit in range(max(0, drawn - (size - marked)), min(marked, drawn) + 1):
         log_ways = _log_choose(marked, hit) + _log_choose(size - marked, drawn - hit) - _log_choose(size, drawn)
@@ -228,10 +248,15 @@ def _log_choose(n: int, k: int) -> float:
 
 
 class Table(NamedTuple):
-    """The `linearity` scores of one patient, and what the ranking of all entities takes from them.
+    """The `linearity` scores of one patient, with the sums that rank all entities.
 
-    scores : (N, N). ahead : (N,) duels won less duels lost. margin, rest : (N,) the sum of each row, and what rounding
-    has left out of it; the two together stay as exact as a new sum through any number of changes.
+    Attributes
+    ----------
+    scores : (N, N) float64, nats
+    ahead : (N,) int64, duels won less duels lost
+    margin, rest : (N,) float64, sum of each row, and the rounding error of that sum; margin + rest stays as accurate as
+        a recomputed sum after any number of changes
+
     """
 
     scores: Floats
@@ -241,18 +266,18 @@ class Table(NamedTuple):
 
 
 def new_table(n: int) -> Table:
-    """The table of N entities that tie in every duel."""
+    """Return the table of N entities that tie in every duel."""
     return Table(np.zeros((n, n)), np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n))
 
 
 def copy_table(table: Table) -> Table:
-    """A table that can be changed without changing the given one."""
+    """Return a copy of the table that can be changed independently."""
     return Table(table.scores.copy(), table.ahead.copy(), table.margin.copy(), table.rest.copy())
 
 
 @kernel(entrance=True)
 def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: Table) -> None:
-    """Write `linearity` anew in rows and columns of the entities marked in `changed` (N,); rounding is 0."""
+    """Recompute `linearity` in rows and columns of the entities marked in `changed`, (N,), without rounding errors."""
     n, entities = len(changed), np.flatnonzero(changed)
     scores, ahead, margin, rest = table.scores, table.ahead, table.margin, table.rest
     own = np.empty(n)
@@ -275,7 +300,7 @@ def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: 
 
 @kernel(inline=True)
 def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
-    """Add a term to total[i], and what that rounds away to rest[i]."""
+    """Add a term to total[i], and the rounding error of this addition to rest[i]."""
     before = total[i]
     after = before + term
     of_term = after - before
@@ -285,7 +310,7 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
 
 @kernel(entrance=True)
 def rank_all(table: Table, name_rank: Indices, tie: float) -> Indices:
-    """(N,) rank of every entity by its duels, 1 the best, as `afa.engine.ranks.ranks_of` orders them."""
+    """Return the rank of every entity by its duels, (N,) int64, 1 for the best, in the order of `ranks_of`."""
     n = len(name_rank)
     order = best_first(table.ahead.astype(np.float64), table.margin + table.rest, name_rank, tie * n)
     rank = np.empty(n, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What each round answers, against what is true at full observation: under a rule, and by every bracket."""
+"""Compare the answer of each round with the answer at full observation, under a rule and for every bracket."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ Signs = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 READOUTS = ("linearity", "wald")
 KINDS = ("", "_first", "_prior_wrong")
-"""Duels with a winner; those that the first entity wins; those that are called wrong before any observation."""
+"""Groups of duels: all with a winner; those won by the first entity; those called wrong before any observation."""
 
 
 class Truth(NamedTuple):
-    """P patients at full observation, N entities, Q duels.
+    """Outcomes of P patients at full observation, for N entities and Q duels.
 
-    winner : (P, Q) int8, +1 where the first entity is ahead, 0 a tie. place : (P, N) entities ahead of each by more
-    than its name. prior : (Q,) int8, the call of `linearity` before any observation.
+    Attributes
+    ----------
+    winner : (P, Q) int8, +1 where the first entity is ahead, 0 for a tie
+    place : (P, N) int64, number of entities ahead of each for a reason other than its name
+    prior : (Q,) int8, sign by `linearity` before any observation
+
     """
 
     winner: Signs
@@ -37,13 +41,19 @@ class Truth(NamedTuple):
 
 
 class RulePaths(NamedTuple):
-    """P patients under one rule, rounds t from 0 to r; the second last axis of `right` and `place` is the readout.
+    """Results of P patients under one rule, rounds t from 0 to r, for the two readouts in `READOUTS`.
 
-    order : (P, r) features in the order chosen. fallback : (P, r) whether no candidate had any gain left.
-    right : (P, r + 1, 2, 3) float32, duels called right, a tie one half, of each of `KINDS`, `linearity` calling first.
-    place : (P, r + 1, 2, N) int16, entities ahead of each by more than its name.
-    resolved, resolved_wrong : (P, r + 1) int32, duels that no completion can change, and those of them that full
-    observation does not bear out. certified : (P, r + 1) whether the top-k cannot change any more.
+    Attributes
+    ----------
+    order : (P, r) int64, features in the order chosen
+    fallback : (P, r) bool, True where no candidate had a positive gain
+    right : (P, r + 1, 2, 3) float32, by readout and group of `KINDS`: number of duels with the correct sign, a tie
+        counting 1/2
+    place : (P, r + 1, 2, N) int16, by readout: number of entities ahead of each for a reason other than its name
+    resolved : (P, r + 1) int32, duels that no completion can change
+    resolved_wrong : (P, r + 1) int32, resolved duels whose sign differs from the one at full observation
+    certified : (P, r + 1) bool, True where the top k is final
+
     """
 
     order: Indices
@@ -56,12 +66,14 @@ class RulePaths(NamedTuple):
 
 
 def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = None) -> Truth:
-    """What is true of P patients, values (P, M), once everything is measured."""
+    """Return the outcomes of P patients, values (P, M) int8, when every feature is observed."""
     m, score = values.shape[1], ("wald",)
     orders = np.tile(np.arange(m), (len(values), 1))
     end = follow(bundle, values, orders, SIGNS | RANKS, rounds=[m], signs=score, ranks=score, solver=solver, threads=1)
-    nobody = np.zeros((1, m), dtype=np.int8)
-    prior = follow(bundle, nobody, orders[:1, :0].reshape(1, 0), SIGNS, signs=READOUTS[:1], solver=solver, threads=1)
+    no_patient = np.zeros((1, m), dtype=np.int8)
+    prior = follow(
+        bundle, no_patient, orders[:1, :0].reshape(1, 0), SIGNS, signs=READOUTS[:1], solver=solver, threads=1
+    )
     return Truth(end.signs[:, 0, 0], end.place[:, 0, 0].astype(np.int64), prior.signs[0, 0, 0])
 
 
@@ -80,12 +92,21 @@ def follow_rule(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> RulePaths:
-    """Follow P patients under a rule, guided by `linearity`; the same bytes for any number of threads.
+    """Run P patients under a rule guided by `linearity` and compare each round with full observation.
 
-    values : (P, M) in {-1, 0, +1}. truth : of these patients. allocation : a name of `COMPILED`. gain, target : as of
-    `TopKPlanner`; not used by `random` and `largest_unary`. rescoring : numbers of observations after which candidates
-    are ranked again, to be used up in that order; after every one where None. orders : (P, M), the order of each
-    patient under `random`. rounds : M unless given.
+    The result does not depend on the number of threads.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    truth : outcomes of these patients at full observation
+    allocation : a name of `COMPILED`
+    gain, target : as in `TopKPlanner`; `random` and `largest_unary` do not use them
+    rescoring : numbers of observations after which candidates are ranked again; in between, candidates are taken in
+        their last order. Every number if None
+    orders : (P, M) int64, order of each patient under `random`
+    rounds : number of observations; M if None
+
     """
     rounds, read = values.shape[1] if rounds is None else rounds, SIGNS | RANKS | CERTAIN
     n_duels = len(bundle.entities) * (len(bundle.entities) - 1) // 2
@@ -106,7 +127,7 @@ def follow_rule(
 def judged(
     truth: Truth, order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask
 ) -> RulePaths:
-    """The rounds of P patients against what is true of them, in the fields of `Followed`, by `READOUTS`."""
+    """Compare the rounds of P patients with full observation; the arrays are fields of `Followed` for `READOUTS`."""
     right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)
     for p, winner in enumerate(truth.winner):
@@ -116,9 +137,16 @@ def judged(
 
 
 def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:
-    """Duels called right, a tie counting one half, and duels in all, of each of `KINDS`, by (patient, order, t).
+    """Return the duels with the correct sign, a tie counting 1/2, and all duels, for each group of `KINDS`.
 
-    signs : (P, S, T, Q). winners : (P, Q), 0 where there is none. prior : (P, S, Q), the calls before any observation.
+    Columns are flat over (patient, order, t).
+
+    Parameters
+    ----------
+    signs : (P, S, T, Q) int8
+    winners : (P, Q) int8, 0 for a tie
+    prior : (P, S, Q) int8, signs before any observation
+
     """
     right, duels = np.empty((*signs.shape[:3], len(KINDS))), np.empty((*signs.shape[:3], len(KINDS)), dtype=np.int32)
     for at in np.ndindex(*signs.shape[:2]):
@@ -128,7 +156,14 @@ def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArr
 
 
 def _right(signs: Signs, winner: Signs, prior: Signs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(..., 3) duels called right and (3,) duels in all, of each of `KINDS`, exact; signs (..., Q), the others (Q,)."""
+    """Return the duels with the correct sign, (..., 3), and all duels, (3,), in each group of `KINDS`.
+
+    Parameters
+    ----------
+    signs : (..., Q) int8
+    winner, prior : (Q,) int8
+
+    """
     wrong = (winner != 0) & (prior == -winner)
     among = np.stack([winner != 0, winner > 0, wrong], axis=1).astype(np.float32)
     duels = among.sum(axis=0)
@@ -141,16 +176,19 @@ TO_THE_END, TO_ITS_END = range(2)
 
 
 class CallPaths(NamedTuple):
-    """Calls of the brackets of P patients in S orders each; M features, Q duels, brackets as `BRACKETS`.
+    """Calls of the brackets for P patients in S orders each; M features, Q duels, brackets as `BRACKETS`.
 
-    counts : (P, S, M + 1, 5, 4) int32, after t observations: duels called among those with a winner; of these called
-    wrongly; duels called that are tied at the end; duels that `l1_paper` calls and `l1_tight` does not.
-    steps : (P, S, L + 1, 5) int32, duels called among those with a winner after so many features of the two supports
-    of the duel, L the most that any duel has; a duel with fewer stays at its last.
-    open : (P, S, Q, 5, 2) bool, duels not called at any t < M; duels not called at any t at which a feature of their
-    two supports was unobserved.
-    first : (P, S, 4) int64, the first call that a rigorous bracket may not make, as t, duel, bracket, call; t is -1
-    where there is none. With orders of each duel's own it is that of the first such duel.
+    Attributes
+    ----------
+    counts : (P, S, M + 1, 5, 4) int32, after t observations: called duels with a winner; those called wrongly; called
+        duels that tie at full observation; duels called by `l1_paper` but not by `l1_tight`
+    steps : (P, S, L + 1, 5) int32, called duels with a winner after so many features in the union of the duel's
+        supports; L is the size of the largest union, and a duel with a smaller union counts with its last step
+    open : (P, S, Q, 5, 2) bool, duels not called at any t < M; duels not called while a feature in the union of their
+        supports was unobserved
+    first : (P, S, 4) int64, first wrong call of a rigorous bracket as t, duel, bracket, call; t is -1 if there is none.
+        If each duel has its own order, the duel of lowest index with a wrong call counts
+
     """
 
     counts: NDArray[np.int32]
@@ -166,11 +204,17 @@ def shared_order_calls(
     winners: Signs,
     **settings: Any,
 ) -> CallPaths:
-    """Follow P patients through S orders each, all duels along the same; the same for any number of threads.
+    """Run P patients through S orders each, the same for all duels, and judge the calls of every bracket.
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, S, M), each a permutation of the features. winners : (P, Q), +1 where
-    the first entity of a pair is ahead at full observation, 0 a tie. settings : solver, threads and budget_share of
-    `afa.engine.follow.follow`.
+    The result does not depend on the number of threads.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    orders : (P, S, M) int64, each a permutation of the features
+    winners : (P, Q) int8, +1 where the first entity of a pair is ahead at full observation, 0 for a tie
+    settings : solver, threads and budget_share of `afa.engine.follow.follow`
+
     """
     unions = held_by_either(bundle)
     calls = _no_calls(orders.shape[:2], unions)
@@ -187,19 +231,25 @@ def own_order_calls(
     winners: Signs,
     **settings: Any,
 ) -> CallPaths:
-    """As `shared_order_calls`, S being 1, every duel along an order of its own: orders (Q, M), for all patients."""
+    """Judge the calls of every bracket with a separate order for each duel, as `shared_order_calls` with S = 1.
+
+    Parameters
+    ----------
+    orders : (Q, M) int64, the order of each duel, for all patients
+
+    """
     unions, tie = held_by_either(bundle), pack(bundle).tie
     calls = _no_calls((len(values), 1), unions)
     for number, (a, b) in enumerate(all_pairs(len(bundle.entities))):
         order = np.tile(orders[number], (len(values), 1, 1))
         both = bundle.restrict_entities([bundle.entities[a], bundle.entities[b]])
-        # a score that is rounding among all entities is rounding here too
+        # the tolerance of ties is that of the whole bundle
         _judge_all(both, values, order, winners, unions, number, calls, tie=tie, **settings)
     return calls
 
 
 def held_by_either(bundle: Bundle) -> Mask:
-    """(Q, M) the features of the two supports of each duel."""
+    """Return True for the features in the union of the supports of each duel, (Q, M)."""
     held = np.zeros((len(bundle.entities), len(bundle.features)), dtype=np.bool_)
     for v, entity in enumerate(bundle.entities):
         held[v, bundle.support(entity)] = True
@@ -231,7 +281,7 @@ def _judge_all(
     threads: int | None = None,
     **settings: Any,
 ) -> None:
-    """Follow the patients of a bundle, all of whose duels are those from `number` on, and judge their calls."""
+    """Run the patients of a bundle and judge the calls of its duels, which are numbered from `number` on."""
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
     in_threads(_judge, orders.shape[0] * orders.shape[1], threads, *given)
@@ -241,15 +291,16 @@ def _judge_all(
 def _judge(
     read: Followed, orders: Indices, winners: Signs, unions: Mask, number: int, found: CallPaths, first: int, last: int
 ) -> None:
-    """Judge the paths first to last - 1, what is `read` of them by (P, S, T) and the duels from `number` on.
+    """Judge the calls of paths first to last - 1 for the duels from `number` on.
 
-    Between the rounds that are read the calls stay, but for `kl_written`, which counts the others as votes too.
+    Rounds that changed nothing have no row in `read`: their calls are those of the row before, except for `kl_written`,
+    which depends on the number of all observations.
     """
     _, n_orders, n_features = orders.shape
     n_duels, n_rows = read.calls.shape[3], read.t.shape[2]
     for job in range(first, last):
         path, order = job // n_orders, job % n_orders
-        counts, steps, fault = found.counts[path, order], found.steps[path, order], found.first[path, order]
+        counts, steps, first_wrong = found.counts[path, order], found.steps[path, order], found.first[path, order]
         unobserved = np.sum(unions[number : number + n_duels], axis=1)
         seen, row = np.zeros(n_duels, dtype=np.int64), 0
         for t in range(n_features + 1):
@@ -257,12 +308,12 @@ def _judge(
             for p in range(n_duels):
                 duel, called = number + p, read.calls[path, order, row, p]
                 called[KL_WRITTEN] = vote_call(INT(read.votes[path, order, row, p]), t, GAMMA)
-                winner, still_open = winners[path, duel], found.open[path, order, duel]
+                winner, uncalled = winners[path, duel], found.open[path, order, duel]
                 moves = t == 0 or unions[duel, orders[path, order, t - 1]]
                 if t > 0 and moves:
                     unobserved[p] -= 1
                     seen[p] += 1
-                # a step counts for all later ones, too, where nothing of the duel is left to observe
+                # the last step of a duel also counts for all later steps
                 stop = seen[p] + 1 if unobserved[p] > 0 else len(steps)
                 for i in range(N_BRACKETS):
                     early = i == 1 and called[1] != 0 and called[0] != called[1]
@@ -273,7 +324,7 @@ def _judge(
                         if moves and winner != 0:
                             steps[seen[p] : stop, i] += 1
                         if t < n_features:
-                            still_open[i, TO_THE_END] = False
-                            still_open[i, TO_ITS_END] &= unobserved[p] == 0
-                    if i < N_RIGOROUS and fault[0] < 0 and (early or (called[i] != 0 and called[i] != winner)):
-                        fault[0], fault[1], fault[2], fault[3] = t, duel, i, called[i]
+                            uncalled[i, TO_THE_END] = False
+                            uncalled[i, TO_ITS_END] &= unobserved[p] == 0
+                    if i < N_RIGOROUS and first_wrong[0] < 0 and (early or (called[i] != 0 and called[i] != winner)):
+                        first_wrong[0], first_wrong[1], first_wrong[2], first_wrong[3] = t, duel, i, called[i]

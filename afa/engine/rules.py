@@ -1,8 +1,8 @@
-"""Compiled allocation rules: the weight that a rule gives each duel, the feature that follows, and clusters for them.
+"""Compiled allocation rules: the weight that a rule gives each duel, the feature it chooses, and clusters of entities.
 
-Every rule but `random` and `largest_unary` takes the feature of largest weighted gain; the readable definitions, one
-file a rule, are `afa.planner.rules`, and a test holds these to them. What clusters are is said at
-`afa.planner.cluster.clusters`.
+Every rule but `random` and `largest_unary` chooses the feature of largest weighted gain. `afa.planner.rules` has the
+readable definitions, one file a rule, and a test compares them with the kernels here. `afa.planner.cluster.clusters`
+defines the clusters.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from afa.engine.state import State
 from afa.model.mrf import RELATIVE_TIE, Floats
 
 COMPILED = ("random", "largest_unary", "greedy", "lucb", "clustered", "priority_clusters", "priority_all", "boundary")
-"""Rules that the engine follows; the others are followed patient by patient, as `afa.planner.rules` has them."""
+"""Rules with a kernel; other rules of `afa.planner.rules` run in Python, one patient at a time."""
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(len(COMPILED))
-"""The places of `COMPILED`. `random` is drawn outside the engine: to follow it is to follow a given order."""
+"""Indices into `COMPILED`. The order of `random` is made outside the engine and passed in as a given order."""
 C_MIN = 5
-"""Smaller clusters are joined to the nearest."""
+"""Smallest size of a cluster; a smaller one is merged with the nearest."""
 T_RE = 50
 """Observations between two clusterings."""
 SLOPE = 0.1
@@ -32,11 +32,23 @@ NONE = -1
 
 
 class Sight(NamedTuple):
-    """What a rule sees of one patient in a round, as in `afa.planner.rules.View`; written in each round.
+    """View of one patient in one round as a compiled rule uses it, rewritten in each round (`afa.planner.rules.View`).
 
-    Only what is needed is right. pairs : (Q, 2). name_rank : (N,) place of each entity in the order of names. k : size
-    of the top set. scores : (N, N) by `linearity`. ranks : of all entities by them. lead, resolved : (Q,). inside :
-    (N,) the top k. weights : (Q,) of the rule. wanted : (Q,) the duels whose gains are looked at.
+    Only the fields that the rule needs are up to date.
+
+    Attributes
+    ----------
+    pairs : (Q, 2) int64, entities a < b of each duel
+    name_rank : (N,) int64, position of each entity in the order of names
+    k : size of the top set
+    scores : (N, N) float64, by `linearity`, nats
+    ranks : ranks of all entities by these scores
+    lead : (Q,) float64, D of the observed features, nats
+    resolved : (Q,) bool, True where no completion can change the duel
+    inside : (N,) bool, the top k
+    weights : (Q,) float64, weight of each duel's gain under the rule
+    wanted : (Q,) bool, duels whose gains are needed
+
     """
 
     pairs: NDArray[np.int64]
@@ -52,99 +64,111 @@ class Sight(NamedTuple):
 
 
 @kernel()
-def weigh(rule: int, packed: Packed, state: State, labels: Indices, sight: Sight) -> None:
-    """Write the weight of each duel's gain under a rule, all 0 where none decides; labels (N,) are clusters."""
-    weights = sight.weights
+def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: Sight) -> None:
+    """Write the weight of each duel's gain under a rule, all 0 if no duel is left to decide.
+
+    Parameters
+    ----------
+    labels : (N,) int64, cluster of each entity
+
+    """
+    weights = view.weights
     weights[:] = 0.0
-    rank = np.empty(len(sight.name_rank), dtype=np.int64)
-    rank[sight.ranks.order] = np.arange(1, len(rank) + 1)
+    rank = np.empty(len(view.name_rank), dtype=np.int64)
+    rank[view.ranks.order] = np.arange(1, len(rank) + 1)
     if rule in (LUCB, CLUSTERED):
-        duel = _between_champions(packed, sight, labels, rank) if rule == CLUSTERED else NONE
+        duel = _between_champions(packed, view, labels, rank) if rule == CLUSTERED else NONE
         if duel == NONE:
-            duel = _most_contested(packed, state, sight, rank)
+            duel = _most_contested(packed, state, view, rank)
         if duel != NONE:
             weights[duel] = 1.0
     elif rule == PRIORITY_CLUSTERS:
-        _weigh_registry(packed, sight, labels, rank)
+        _weigh_registry(packed, view, labels, rank)
     else:
-        resolved = sight.resolved
+        resolved = view.resolved
         for p in range(len(weights)):
-            if resolved[p] or (rule == BOUNDARY and not _straddles(sight, rank, p)):
+            if resolved[p] or (rule == BOUNDARY and not _straddles(view, rank, p)):
                 continue
-            weights[p] = _influence(sight, rank, p) if rule == PRIORITY_ALL else 1.0
+            weights[p] = _influence(view, rank, p) if rule == PRIORITY_ALL else 1.0
 
 
 @kernel()
-def _weigh_registry(packed: Packed, sight: Sight, labels: Indices, rank: Indices) -> None:
-    """Weights of each cluster's best against its worst entity, resolved ones left out (eq:active_registry)."""
+def _weigh_registry(packed: Packed, view: Sight, labels: Indices, rank: Indices) -> None:
+    """Write the weight of one duel for each cluster, its best entity against its worst (eq:active_registry).
+
+    Resolved duels have weight 0.
+    """
     for label in range(len(rank)):
         members = np.flatnonzero(labels == label)
         if len(members) > 1:
-            order = ranks_of(sight.scores, members, sight.name_rank, packed.tie).order
+            order = ranks_of(view.scores, members, view.name_rank, packed.tie).order
             p = number_of(len(rank), order[0], order[-1])
-            if not sight.resolved[p]:
-                sight.weights[p] = _influence(sight, rank, p)
+            if not view.resolved[p]:
+                view.weights[p] = _influence(view, rank, p)
 
 
 @kernel(inline=True)
-def _straddles(sight: Sight, rank: Indices, p: int) -> bool:
-    return bool((rank[sight.pairs[p, 0]] <= sight.k) != (rank[sight.pairs[p, 1]] <= sight.k))
+def _straddles(view: Sight, rank: Indices, p: int) -> bool:
+    return bool((rank[view.pairs[p, 0]] <= view.k) != (rank[view.pairs[p, 1]] <= view.k))
 
 
 @kernel(inline=True)
-def _influence(sight: Sight, rank: Indices, p: int) -> float:
-    """w_ab of one duel (eq:w_impl)."""
-    a, b = sight.pairs[p, 0], sight.pairs[p, 1]
-    away_a = sight.k - rank[a] if rank[a] <= sight.k else rank[a] - sight.k - 1
-    away_b = sight.k - rank[b] if rank[b] <= sight.k else rank[b] - sight.k - 1
-    return float(1.0 / (1.0 + min(away_a, away_b)) / (1.0 + SLOPE * abs(sight.scores[a, b])))
+def _influence(view: Sight, rank: Indices, p: int) -> float:
+    """Return the weight w_ab of one duel (eq:w_impl)."""
+    a, b = view.pairs[p, 0], view.pairs[p, 1]
+    away_a = view.k - rank[a] if rank[a] <= view.k else rank[a] - view.k - 1
+    away_b = view.k - rank[b] if rank[b] <= view.k else rank[b] - view.k - 1
+    return float(1.0 / (1.0 + min(away_a, away_b)) / (1.0 + SLOPE * abs(view.scores[a, b])))
 
 
 @kernel()
-def _most_contested(packed: Packed, state: State, sight: Sight, rank: Indices) -> int:
-    """LUCB's duel: of those open across the boundary, the one of largest upper(outside) - lower(inside)."""
+def _most_contested(packed: Packed, state: State, view: Sight, rank: Indices) -> int:
+    """Return LUCB's duel: of the unresolved duels across the boundary, the one of largest overlap of intervals.
+
+    The overlap is the upper bound of the outside entity less the lower bound of the inside entity.
+    """
     budgets = entity_budgets(packed, state)
     largest = -np.inf
-    for p in range(len(sight.pairs)):
-        if not sight.resolved[p] and _straddles(sight, rank, p):
-            largest = max(largest, _overlap(state, sight, rank, budgets, p))
+    for p in range(len(view.pairs)):
+        if not view.resolved[p] and _straddles(view, rank, p):
+            largest = max(largest, _overlap(state, view, rank, budgets, p))
     chosen, best_inside, best_outside = NONE, 0, 0
-    for p in range(len(sight.pairs)):
-        if sight.resolved[p] or not _straddles(sight, rank, p):
+    for p in range(len(view.pairs)):
+        if view.resolved[p] or not _straddles(view, rank, p):
             continue
-        if _overlap(state, sight, rank, budgets, p) >= largest - 4 * packed.tie:
-            inside, outside = _sides(sight, rank, p)
-            here, there = sight.name_rank[inside], sight.name_rank[outside]
+        if _overlap(state, view, rank, budgets, p) >= largest - 4 * packed.tie:
+            inside, outside = _sides(view, rank, p)
+            here, there = view.name_rank[inside], view.name_rank[outside]
             if chosen == NONE or here < best_inside or (here == best_inside and there < best_outside):
                 chosen, best_inside, best_outside = p, here, there
     return chosen
 
 
 @kernel(inline=True)
-def _overlap(state: State, sight: Sight, rank: Indices, budgets: Floats, p: int) -> float:
-    inside, outside = _sides(sight, rank, p)
+def _overlap(state: State, view: Sight, rank: Indices, budgets: Floats, p: int) -> float:
+    inside, outside = _sides(view, rank, p)
     upper = state.constant[outside] + budgets[outside]
     return float(upper - (state.constant[inside] - budgets[inside]))
 
 
 @kernel(inline=True)
-def _sides(sight: Sight, rank: Indices, p: int) -> tuple[int, int]:
-    """The better and the worse ranked entity of one duel."""
-    a, b = sight.pairs[p, 0], sight.pairs[p, 1]
+def _sides(view: Sight, rank: Indices, p: int) -> tuple[int, int]:
+    """Return the better and the worse ranked entity of one duel."""
+    a, b = view.pairs[p, 0], view.pairs[p, 1]
     return (a, b) if rank[a] < rank[b] else (b, a)
 
 
 @kernel()
-def _between_champions(packed: Packed, sight: Sight, labels: Indices, rank: Indices) -> int:
-    """Cluster-LUCB's duel, or `NONE` where a side has no champion or the duel is resolved."""
+def _between_champions(packed: Packed, view: Sight, labels: Indices, rank: Indices) -> int:
+    """Return Cluster-LUCB's duel, or `NONE` if a side has no champion or the duel is resolved."""
     n = len(rank)
     inside, outside = NONE, NONE
     for label in range(n):
         members = np.flatnonzero(labels == label)
         if len(members) == 0:
             continue
-        champion = ranks_of(sight.scores, members, sight.name_rank, packed.tie).order[0]
-        if rank[champion] <= sight.k:
+        champion = ranks_of(view.scores, members, view.name_rank, packed.tie).order[0]
+        if rank[champion] <= view.k:
             if inside == NONE or rank[champion] > rank[inside]:
                 inside = champion
         elif outside == NONE or rank[champion] < rank[outside]:
@@ -152,12 +176,15 @@ def _between_champions(packed: Packed, sight: Sight, labels: Indices, rank: Indi
     if NONE in (inside, outside):
         return NONE
     duel = number_of(n, inside, outside)
-    return NONE if sight.resolved[duel] else duel
+    return NONE if view.resolved[duel] else duel
 
 
 @kernel(entrance=True)
 def total_unary(packed: Packed, state: State) -> Floats:
-    """(M,) absolute effective unaries summed over entities; of two class models half the range of their duel's term."""
+    """Return the absolute effective unaries summed over entities, (M,) nats; 0 where observed.
+
+    For a binary task, with two class models, the result is half the range of the term of their duel.
+    """
     total = np.zeros(packed.n_features)
     if packed.stated and len(packed.prior) == 2:
         union = new_gains(packed, np.array([[0, 1]]))
@@ -174,15 +201,15 @@ def total_unary(packed: Packed, state: State) -> Floats:
 
 
 @kernel()
-def best_feature(worth: Floats, closed: NDArray[np.bool_], name_rank: Indices) -> int:
-    """The open feature of largest positive worth, near-ties to the first name; `NONE` without one."""
+def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) -> int:
+    """Return the unobserved feature of largest positive gain, near-ties to the first name; `NONE` if there is none."""
     top = 0.0
-    for feature in range(len(worth)):
+    for feature in range(len(gain)):
         if not closed[feature]:
-            top = max(top, worth[feature])
+            top = max(top, gain[feature])
     chosen = NONE
-    for feature in range(len(worth)):
-        near = top > 0.0 and not closed[feature] and worth[feature] >= top * (1.0 - RELATIVE_TIE)
+    for feature in range(len(gain)):
+        near = top > 0.0 and not closed[feature] and gain[feature] >= top * (1.0 - RELATIVE_TIE)
         if near and (chosen == NONE or name_rank[feature] < name_rank[chosen]):
             chosen = feature
     return chosen
@@ -190,7 +217,10 @@ def best_feature(worth: Floats, closed: NDArray[np.bool_], name_rank: Indices) -
 
 @kernel()
 def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], name_rank: Indices) -> int:
-    """The open feature of largest total absolute effective unary, then the first by name; `NONE` if all are closed."""
+    """Return the unobserved feature of largest total absolute effective unary.
+
+    If all unaries are 0, the result is the unobserved feature first by name; `NONE` if all features are observed.
+    """
     feature = best_feature(total_unary(packed, state), closed, name_rank)
     if feature == NONE:
         feature = best_feature(np.ones(packed.n_features), closed, name_rank)
@@ -199,9 +229,13 @@ def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], na
 
 @kernel(entrance=True)
 def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest: int) -> Indices:
-    """(N,) the cluster of each entity, named by its first member's place in the order of names.
+    """Return the cluster of each entity, (N,) int64: the position of the cluster's first member in the order of names.
 
-    distance : (N, N), symmetric. by_name : (N,) entities in the order of their names.
+    Parameters
+    ----------
+    distance : (N, N) float64, symmetric
+    by_name : (N,) int64, entities in the order of their names
+
     """
     n = len(by_name)
     apart = np.full((n, n), np.inf)
@@ -235,7 +269,7 @@ def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest
         home[max(small, near)] = min(small, near)
         left -= 1
     labels = np.empty(n, dtype=np.int64)
-    for i in range(n):  # an entity's home has the earlier name, and has its own home already
+    for i in range(n):  # home[i] <= i, so the home of home[i] is already final
         home[i] = home[home[i]]
         labels[by_name[i]] = home[i]
     return labels
@@ -243,7 +277,7 @@ def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest
 
 @kernel()
 def _least_after(apart: Floats, i: int) -> float:
-    """The distance of cluster i to the closest of those after it."""
+    """Return the distance of cluster i to the closest cluster after it."""
     least = np.inf
     for j in range(i + 1, len(apart)):
         least = min(least, apart[i, j])
@@ -252,10 +286,15 @@ def _least_after(apart: Floats, i: int) -> float:
 
 @kernel(inline=True)
 def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equal: float) -> tuple[int, int]:
-    """The closest two clusters, the first by name among equals.
+    """Return the two closest clusters, the first by name among equals.
 
-    nearest : (N,) a lower bound of the distance of each cluster to those after it, `exact` where it is that distance.
-    A bound is made exact only where it could decide.
+    A bound is replaced by the exact distance only where it could decide.
+
+    Parameters
+    ----------
+    nearest : (N,) float64, lower bound of the distance of each cluster to the clusters after it
+    exact : (N,) bool, True where the bound is the distance
+
     """
     closest = int(np.argmin(nearest))
     while not exact[closest]:
@@ -274,7 +313,7 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equa
 
 @kernel(inline=True)
 def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
-    """The cluster closest to one, the first by name among equals."""
+    """Return the cluster closest to a given one, the first by name among equals."""
     enough = np.min(apart[cluster]) + equal
     for j in range(len(apart)):
         if apart[cluster, j] <= enough:
@@ -284,7 +323,7 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 @kernel(inline=True)
 def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int, later: int) -> None:
-    """Before two clusters join: the bounds that rest on one of the two are no longer exact, for distances only grow."""
+    """Mark the bounds that involve one of two clusters as inexact, before the two merge and distances grow."""
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
             exact[i] = False
@@ -292,7 +331,7 @@ def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int
 
 @kernel()
 def _join(apart: Floats, size: Indices, one: int, other: int) -> None:
-    """Make one cluster of two, under the earlier name: as far from a third as the farther of them."""
+    """Merge two clusters under the earlier name; the distance to a third is the larger of the two distances."""
     first, later = min(one, other), max(one, other)
     size[first] += size[later]
     size[later] = 0

@@ -1,9 +1,9 @@
-"""What the entities of a large bundle share, found feature by feature: cross expectations, distances, kept gains.
+"""Cross expectations, distances and gains of entities in a large bundle, computed feature by feature.
 
-Most pairs of entities in a large bundle share no feature: there E_{q_u}[S_v] is the running constant of v. What is
-shared is found feature by feature, so that neither time nor memory goes into pairs of entities that share nothing.
-Each sum runs in the order of `afa.engine.state.expected_score`, to the same bytes. `Sharing` is a layout by feature:
-kernels that go through the holders of a feature read it in order, where each slot would be at another place in memory.
+Most pairs of entities in a large bundle share no feature; then E_{q_u}[S_v] is the running constant of v. The kernels
+here go through the holders of each feature, so pairs of entities without a shared feature cost neither time nor memory.
+Each sum runs in the order of `afa.engine.state.expected_score` and gives the same bytes. `Sharing` stores slots by
+feature, so that kernels read the memory in order.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ from afa.model.mrf import Floats
 
 
 class Mirror(NamedTuple):
-    """What of a `State` is read feature by feature: `field` and `m`, (K,), in the order of `Packed.holder`.
+    """Copies of `field` and `m` of a `State` in the order of `Packed.holder`, so that kernels read features in order.
 
-    by_feature : (M,) and by_entity : (N,) are room to work in, zeros between calls.
+    Attributes
+    ----------
+    field : (K,) float64, effective unaries, nats
+    m : (K,) float64, first moments
+    by_feature, by_entity : (M,) and (N,) float64, working memory, 0 between calls
+
     """
 
     field: Floats
@@ -37,19 +42,19 @@ class Mirror(NamedTuple):
 
 
 def new_mirror(packed: Packed) -> Mirror:
-    """A mirror of nothing yet."""
+    """Return a mirror of zeros."""
     n_slots = len(packed.feature)
     return Mirror(np.zeros(n_slots), np.zeros(n_slots), np.zeros(packed.n_features), np.zeros(len(packed.prior)))
 
 
 def copy_mirror(mirror: Mirror) -> Mirror:
-    """A mirror that can be changed without changing the given one."""
+    """Return a copy of the mirror that can be changed independently."""
     return Mirror(*(array.copy() for array in mirror))
 
 
 @kernel(entrance=True)
 def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, iteration: Iteration) -> None:
-    """`afa.engine.state.solve_all` without overlaps."""
+    """Solve every entity and fill `cross`, as `afa.engine.state.solve_all`, without overlaps."""
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
@@ -62,7 +67,7 @@ def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, 
 def observe_among(
     packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
 ) -> None:
-    """Observe one feature, and solve and cross again the entities that hold it, without overlaps."""
+    """Observe one feature, solve its holders again and update their rows and columns of `cross`, without overlaps."""
     condition(packed, state, feature, value)
     holders = packed.owner[packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]]
     for entity in holders:
@@ -73,13 +78,14 @@ def observe_among(
         _write_row(packed, sharing, state, mirror, holders[i])
         _write_column(packed, sharing, state, mirror, holders[i], columns[i])
     cross = state.cross
-    for u in range(len(cross)):  # row by row: a column at a time each step would be to another page of memory
+    for u in range(len(cross)):  # row by row: writing columns would touch another page of memory at each step
         for i in range(len(holders)):
             cross[u, holders[i]] = columns[i, u]
 
 
 @kernel()
 def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, entity: int) -> None:
+    """Copy the fields and first moments of one entity into the mirror."""
     place, from_field, from_m, field, m = sharing.place, state.field, state.m, mirror.field, mirror.m
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         field[place[slot]], m[place[slot]] = from_field[slot], from_m[slot]
@@ -87,8 +93,8 @@ def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, ent
 
 @kernel()
 def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u: int) -> None:
-    """E_{q_u}[S_v] of every entity v."""
-    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
+    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, mirror.field
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature
@@ -115,7 +121,7 @@ def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u
 
 @kernel(inline=True)
 def _write_column(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, v: int, column: Floats) -> None:
-    """E_{q_u}[S_v] under every entity u, into `column` (N,)."""
+    """Write E_{q_u}[S_v] for every entity u into `column`, (N,)."""
     feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, state.field
     first_edge, other_slot, coupling = packed.first_edge, packed.other_slot, packed.coupling
     m, m_of, observed = mirror.m, mirror.by_entity, state.observed
@@ -133,7 +139,7 @@ def _write_column(packed: Packed, sharing: Sharing, state: State, mirror: Mirror
         for h in range(first_holder[at], first_holder[at + 1]):
             m_of[owner[h]] = m[h]
         for e in range(first_edge[slot], first_edge[slot + 1]):
-            if other_slot[e] > slot:  # each unordered pair once
+            if other_slot[e] > slot:  # use each unordered pair once
                 there, weight = feature[other_slot[e]], coupling[e]
                 for h in range(first_holder[there], first_holder[there + 1]):
                     column[owner[h]] += weight * m_of[owner[h]] * m[h]
@@ -147,11 +153,16 @@ Small = NDArray[np.int32]
 class Sharing(NamedTuple):
     """Arrays of a bundle by feature; a *link* is a pair of features that at least one entity couples.
 
-    owner : (K,) the entity of each slot, in the order of `Packed.holder`. place : (K,) where each slot stands there.
-    first_link : (M + 1,) the links of feature f to later ones are first_link[f] : first_link[f + 1].
-    partner : (L,) the later feature of a link, ascending.
-    first_member : (L + 1,) entities and couplings of link i stand at first_member[i] : first_member[i + 1].
-    member, value : (E,) the entities that couple the two features of a link, ascending, and their couplings.
+    Attributes
+    ----------
+    owner : (K,) int32, entity of each slot, in the order of `Packed.holder`
+    place : (K,) int32, position of each slot in that order
+    first_link : (M + 1,) int64, links of feature f to later features are first_link[f] to first_link[f + 1] - 1
+    partner : (L,) int32, the later feature of each link, ascending
+    first_member : (L + 1,) int64, members of link i are first_member[i] to first_member[i + 1] - 1
+    member : (E,) int32, entities that couple the two features of a link, ascending
+    value : (E,) float64, their couplings, nats
+
     """
 
     owner: Small
@@ -167,7 +178,7 @@ SHARED: WeakKeyDictionary[Bundle, Sharing] = WeakKeyDictionary()
 
 
 def sharing_of(bundle: Bundle) -> Sharing:
-    """Lay out what entities share, once; 8 bytes a slot, 12 a coupling and up to 12 a link."""
+    """Return the layout by feature of a bundle, cached; 8 bytes a slot, 12 a coupling and up to 12 a link."""
     sharing = SHARED.get(bundle)
     if sharing is None:
         sharing = SHARED[bundle] = _sharing(bundle, pack(bundle, overlaps=False))
@@ -200,10 +211,16 @@ BLOCK = 16
 
 @kernel(entrance=True)
 def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """(N, N) l1 distances between what is left of the models, as `afa.planner.cluster.distances`.
+    """Return the l1 distances between the conditioned models, (N, N) nats, as `afa.planner.cluster.distances`.
 
-    values : (M,) what was observed, 0 elsewhere; observed : (M,). Takes time in proportion to N^2, with a small factor,
-    and to the squared numbers of holders of each feature and of members of each link.
+    The time grows with N^2, though with a small constant, and with the square of the number of holders of a feature and
+    of members of a link.
+
+    Parameters
+    ----------
+    values : (M,) float64, observed values, 0 elsewhere
+    observed : (M,) bool
+
     """
     n, place, owner = len(packed.prior), sharing.place, sharing.owner
     first_slot, feature, first_holder = packed.first_slot, packed.feature, packed.first_holder
@@ -216,12 +233,12 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
             here = field[place[slot]]
             size[u] += abs(here)
             if here != 0.0:
-                for h in range(place[slot] + 1, first_holder[feature[slot] + 1]):  # owners after u
+                for h in range(place[slot] + 1, first_holder[feature[slot] + 1]):  # slots of entities after u
                     row[owner[h]] -= _common(here, field[h])
     for u in range(n):
         for v in range(u + 1, n):
             apart[u, v] = max(size[u] + size[v] + apart[u, v], 0.0)
-    for begin in range(0, n, BLOCK):  # some rows at once: column by column each step would be to another page of memory
+    for begin in range(0, n, BLOCK):  # blocks of rows: single columns would touch another page of memory at each step
         for v in range(begin + 1, n):
             for u in range(begin, min(begin + BLOCK, v)):
                 apart[v, u] = apart[u, v]
@@ -230,7 +247,7 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
 
 @kernel(inline=True)
 def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """(K,) effective unaries given the observations, in the order of `Packed.holder`; 0 at observed features."""
+    """Return effective unaries given the observations, (K,) nats, in the order of `Packed.holder`; 0 where observed."""
     feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
     place, unary, field = sharing.place, packed.unary, np.zeros(len(sharing.place))
     for slot in range(len(place)):
@@ -244,7 +261,10 @@ def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDA
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], apart: Floats) -> Floats:
-    """Add what couplings bring two entities u < v together to `apart`; returns their absolute sum by entity, (N,)."""
+    """Subtract from `apart` what common couplings of two entities u < v cancel.
+
+    Return the sum of absolute couplings of each entity, (N,).
+    """
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, size = sharing.member, sharing.value, np.zeros(len(packed.prior))
     for f in range(packed.n_features):
@@ -262,31 +282,41 @@ def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], ap
 
 @kernel(inline=True)
 def _common(one: float, other: float) -> float:
-    """How much less than |one| + |other| the two are apart."""
+    """Return |one| + |other| - |one - other|, the part of the two sizes that cancels in a distance."""
     return (abs(one) + abs(other)) - abs(one - other)
 
 
 KEPT = 4
-"""Duels are forgotten once there are more than this many times as many as were asked for."""
+"""Cached gains are dropped once there are more than this many times as many duels as a call asks for."""
 
 
 class GainBook:
-    """Gains of one patient; a duel is named by its place among all pairs a < b in order.
+    """Cache of the gains of one patient; a duel is identified by its index among all pairs a < b in order.
 
-    kind : of `afa.engine.gains`. empty : (N,) ELBOs at no observation. iteration : of the solves that look ahead.
+    Parameters
+    ----------
+    kind : kind of gain (`afa.engine.gains`)
+    empty : (N,) float64, ELBO of each entity without observations, nats
+    iteration : settings of the lookahead solves
+
     """
 
     def __init__(self, packed: Packed, kind: int, empty: Floats, iteration: Iteration) -> None:
         n = len(packed.prior)
         self._packed, self._kind, self._empty, self._iteration = packed, kind, empty, iteration
         self._ahead = new_lookahead(packed, kind)
-        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # 0 where a duel has no row
+        self._after_row = np.zeros(n * (n - 1) // 2, dtype=np.int32)  # row + 1 of each duel, 0 for none
         self._forget()
 
     def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
-        """The rows of some duels, ascending, up to date, and the gains they are rows of; good until the next call.
+        """Return up-to-date gains and the rows of the given duels in them; both are valid until the next call.
 
-        changed_at : (N,) the round at which each entity last changed; now : the present round.
+        Parameters
+        ----------
+        duels : (q,) int64, ascending indices of duels
+        changed_at : (N,) int64, round in which each entity last changed
+        now : the present round
+
         """
         rows = self._after_row[duels].astype(np.int64) - 1
         if len(rows) and rows.min() < 0:
@@ -298,11 +328,12 @@ class GainBook:
         return gains, rows
 
     def _forget(self) -> None:
+        """Drop all cached gains."""
         self._duels = np.empty(0, dtype=np.int64)
         self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
 
     def _add(self, duels: Indices, rows: Indices) -> Indices:
-        """Make room for the duels that have none, and answer with the rows of all."""
+        """Add rows for the duels that have none; return the rows of all given duels."""
         if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
             self._after_row[self._duels] = 0
             self._forget()
@@ -324,7 +355,7 @@ def _joined(one: Gains, other: Gains) -> Gains:
 
 @kernel(entrance=True)
 def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) -> None:
-    """Add the gains of some rows, each times its weight, to `total` (M,) (eq:feature_selection)."""
+    """Add the gains of some rows, each times its weight, to `total`, (M,) (eq:feature_selection)."""
     first, feature, gain = gains.first, gains.feature, gains.gain
     for k in range(len(rows)):
         for i in range(first[rows[k]], first[rows[k] + 1]):
@@ -333,7 +364,7 @@ def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) ->
 
 @kernel(entrance=True)
 def gain_by_row(gains: Gains, rows: Indices, wanted: NDArray[np.bool_], total: Floats) -> None:
-    """Add to `total` (q,) the gains of each of q rows, over the features that are wanted, (M,)."""
+    """Add to `total`, (q,), the gains of each of q rows, summed over the features marked in `wanted`, (M,)."""
     first, feature, gain = gains.first, gains.feature, gains.gain
     for k in range(len(rows)):
         for i in range(first[rows[k]], first[rows[k] + 1]):

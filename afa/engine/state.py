@@ -1,7 +1,7 @@
-"""Compiled steps on one patient's state: observe a feature, solve an entity, keep every cross expectation.
+"""Compiled steps on one patient's state: observe a feature, solve an entity, update the cross expectations.
 
-The readable definitions are `afa.model.mrf.Evidence`, `afa.inference.meanfield` and `afa.scores.preference`; tests hold
-the kernels to them.
+`afa.model.mrf.Evidence`, `afa.inference.meanfield` and `afa.scores.preference` have the readable definitions; tests
+compare the kernels with them.
 """
 
 from __future__ import annotations
@@ -14,24 +14,31 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
 from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Overlaps, Packed
-from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (the form that lets others import it from here)
+from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (re-exported)
 from afa.engine.sweeps import bound, converged, padded
 from afa.model.mrf import Floats
 
 ITERATIONS, ASCENDED = range(2)
-"""Rows of `State.solves`: damped sweeps, and sweeps of coordinate ascent where those met the cap, else 0."""
+"""Rows of `State.solves`: damped sweeps, and sweeps of coordinate ascent, 0 unless the damped ones met the cap."""
 
 
 class State(NamedTuple):
-    """What is known of one patient, in all N entities at once; kernels change the arrays in place.
+    """State of one patient for all N entities; kernels change the arrays in place.
 
-    constant : (N,) running constants. field : (K,) effective unaries, 0 at observed slots.
-    m, q : (K,) first and second moments, 0 at observed slots. observed : (M,) bool, also of what follows from others.
-    bound : (N,) ELBO of the free features alone; n_free : (N,) their number. volume : of `Packed`.
-    origin : (N,) and pull : (K,) what `constant` and `field` are where couplings are about 0 instead of the centres;
-    (0,) of the paper's models, where they are the same.
-    cross : (N, N) E_{q_u}[S_v | x_obs], row u the entity whose marginals are used.
-    solves : (2, N) `ITERATIONS`, `ASCENDED` of the last solve of each entity.
+    Attributes
+    ----------
+    constant : (N,) float64, running constants, nats
+    field : (K,) float64, effective unaries, nats; 0 at observed slots
+    m, q : (K,) float64, first and second moments; 0 at observed slots
+    observed : (M,) bool, True where a feature is observed or its value follows from observed ones
+    bound : (N,) float64, ELBO of the free features alone, nats
+    n_free : (N,) int64, number of free features
+    cross : (N, N) float64, E_{q_u}[S_v | x_obs] in nats; row u is the entity whose marginals are used
+    solves : (2, N) int64, sweeps of the last solve of each entity, rows `ITERATIONS` and `ASCENDED`
+    origin, pull : (N,) and (K,) float64, `constant` and `field` of the same energy with couplings about 0 instead of
+        the centres; of length 0 in the paper's models, where they are equal
+    volume : as in `Packed`
+
     """
 
     constant: Floats
@@ -50,27 +57,27 @@ class State(NamedTuple):
 
 @kernel(entrance=True)
 def new_state(packed: Packed) -> State:
-    """The state before any observation, not yet solved."""
-    n, stated = len(packed.prior), packed.stated
+    """Return the state before any observation, not yet solved."""
+    n, of_probabilities = len(packed.prior), packed.stated
     return State(
         packed.prior.copy(),
         packed.unary.copy(),
-        packed.site[CENTRE].copy() if stated else np.zeros(len(packed.unary)),
-        packed.site[SECOND].copy() if stated else np.full(len(packed.unary), 2.0 / 3.0),
+        packed.site[CENTRE].copy() if of_probabilities else np.zeros(len(packed.unary)),
+        packed.site[SECOND].copy() if of_probabilities else np.full(len(packed.unary), 2.0 / 3.0),
         np.zeros(packed.n_features, dtype=np.bool_),
         np.zeros(n),
         np.zeros(n, dtype=np.int64),
         np.zeros((n, n)),
         np.zeros((2, n), dtype=np.int64),
-        packed.prior[: n if stated else 0].copy(),
-        packed.unary[: len(packed.unary) if stated else 0].copy(),
+        packed.prior[: n if of_probabilities else 0].copy(),
+        packed.unary[: len(packed.unary) if of_probabilities else 0].copy(),
         packed.volume,
     )
 
 
 @kernel(entrance=True)
 def copy_state(state: State) -> State:
-    """A state that can be changed without changing the given one."""
+    """Return a copy of the state that can be changed independently."""
     constant, field, m, q, observed, bound_, n_free, cross, solves, origin, pull, volume = state
     constant, field, m, q, observed = constant.copy(), field.copy(), m.copy(), q.copy(), observed.copy()
     bound_, n_free, cross, solves = bound_.copy(), n_free.copy(), cross.copy(), solves.copy()
@@ -80,9 +87,9 @@ def copy_state(state: State) -> State:
 
 @kernel(inline=True)
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
-    """What observing a value adds to the running constant: its log-probability, and what its neighbours make of it.
+    """Return what observing a value adds to the running constant, nats: its log-probability and its couplings.
 
-    Relative to where an entity is silent, with unobserved neighbours at their centres (docs/decisions.md, F2b, F11).
+    In models of probabilities the result is relative to the background, with unobserved neighbours at their centres.
     """
     if not packed.stated:
         return float(state.field[slot] * value)
@@ -94,7 +101,7 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
 
 @kernel(entrance=True)
 def condition(packed: Packed, state: State, feature: int, value: int) -> None:
-    """Observe one feature: close its energy, shift its neighbours' effective unaries (App. supp:updatemrf)."""
+    """Observe one feature: add its energy, and shift the effective unaries of its neighbours (App. supp:updatemrf)."""
     observed, field, first_edge, of_slot = state.observed, state.field, packed.first_edge, packed.feature
     other_slot, coupling = packed.other_slot, packed.coupling
     observed[feature] = True
@@ -115,7 +122,7 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
 
 @kernel(inline=True)
 def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
-    """What one member of an exclusive group says of the others: +1 that they are 0, 0 that they are likelier (F13)."""
+    """Update the other members of an exclusive group: all are 0 if `value` is 1, else each becomes more probable."""
     left = 1.0 - state.m[slot]
     other = int(packed.site[NEXT, slot])
     while other != slot:
@@ -132,7 +139,7 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
     """Write `pull` of the members of exclusive groups, so that each group counts in `cross` as one variable.
 
-    What it adds to `origin`: log-probabilities that none of the members is +1, given what is seen of them.
+    Return the sum over groups of the log-probability that no member is +1 given the observed members, for `origin`.
     """
     site, m, total = packed.site, state.m, 0.0
     for last in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
@@ -154,8 +161,8 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
-    """(n,) the slots of one entity that mean-field solves for, and the couplings among them, `padded`."""
-    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    """Return the slots of one entity that mean-field solves for, (n,), and the couplings among them, `padded`."""
+    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
@@ -178,11 +185,11 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Float
 
 @kernel()
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
-    """Mean-field on one entity's free features in the present state (eq:mf-update); `cross` is left to the caller.
+    """Solve mean-field on one entity's free features (eq:mf-update); the caller updates `cross`.
 
-    Members of exclusive groups have no couplings: their moments are those that `condition` has left.
+    Members of exclusive groups have no couplings: `condition` has already set their moments.
     """
-    # arrays one by one: taken out of their tuples in the loops they would cost more than the sums
+    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     field, m, q, site = state.field, state.m, state.q, packed.site
     slots, coupling = free_part(packed, state, entity)
     n, size = len(slots), len(coupling)
@@ -221,11 +228,17 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
 def expected_score(
     overlaps: Overlaps, pair: int, constant: float, field: Floats, field_at: int, m: Floats, m_at: int
 ) -> float:
-    """E_q[S_v] of entity v under the first moments of entity u, for the ordered pair u N + v.
+    """Return E_q[S_v] of entity v under the first moments of entity u, nats.
 
-    Positions instead of parts of arrays: making a part costs more than the sum. constant : of v. field : v's effective
-    unaries by place, from field_at on.
-    m : u's first moments, from m_at on, 0 where observed.
+    The features that u and v share are found at `pair` = u N + v in `overlaps`. Start positions replace array slices,
+    because slicing costs more than the sum.
+
+    Parameters
+    ----------
+    constant : running constant of v, nats
+    field : effective unaries; those of v start at field_at
+    m : first moments, 0 where observed; those of u start at m_at
+
     """
     total = constant
     for i in range(overlaps.first[pair], overlaps.first[pair + 1]):
@@ -237,7 +250,7 @@ def expected_score(
 
 @kernel(entrance=True)
 def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool) -> None:
-    """Solve every entity, and with `crossing` fill `cross`: the state before the first decision."""
+    """Solve every entity before the first decision, and fill `cross` if `crossing` is True."""
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
@@ -247,7 +260,7 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool
 
 @kernel(borrows=True)
 def cross_of(packed: Packed, state: State, v: int) -> None:
-    """Row and column of `cross` of one entity; of models of probabilities all must speak of the same features."""
+    """Write the row and the column of `cross` of one entity; models of probabilities must cover the same features."""
     n = len(packed.prior)
     for i in range(2 * n):
         one, other = (i, v) if i < n else (v, i - n)
@@ -256,7 +269,7 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
 
 @kernel(inline=True)
 def _cross(packed: Packed, state: State, u: int, v: int) -> float:
-    """E_{q_u}[S_v | x_obs]."""
+    """Return E_{q_u}[S_v | x_obs], nats."""
     pair, at_u, at_v = u * len(packed.prior) + v, packed.first_slot[u], packed.first_slot[v]
     if not packed.stated:
         return expected_score(packed.overlaps, pair, state.constant[v], state.field, at_v, state.m, at_u)
@@ -267,33 +280,33 @@ def _cross(packed: Packed, state: State, u: int, v: int) -> float:
 
 
 @kernel(inline=True)
-def elbo(state: State, entity: int, n_hidden: int) -> float:
-    """ELBO on log Z(x_obs) of one entity; `n_hidden` is the number of unobserved features, in its support or not."""
+def elbo(state: State, entity: int, n_unobserved: int) -> float:
+    """Return the ELBO on log Z(x_obs) of one entity, nats, given the number of unobserved features of the bundle."""
     return (
         float(state.constant[entity])
         + float(state.bound[entity])
-        + state.volume * (n_hidden - int(state.n_free[entity]))
+        + state.volume * (n_unobserved - int(state.n_free[entity]))
     )
 
 
 @kernel(entrance=True)
-def elbos(state: State, n_hidden: int) -> Floats:
-    """(N,) `elbo` of every entity."""
+def elbos(state: State, n_unobserved: int) -> Floats:
+    """Return the ELBO of every entity, (N,) nats."""
     every = np.empty(len(state.bound))
     for entity in range(len(every)):
-        every[entity] = elbo(state, entity, n_hidden)
+        every[entity] = elbo(state, entity, n_unobserved)
     return every
 
 
 @kernel(inline=True)
 def mean_difference(cross: Floats, a: int, b: int) -> float:
-    """mu_D of the duel (a, b) under the mixture of the two posteriors, read from `State.cross` (eq:mu-D)."""
+    """Return mu_D of the duel (a, b) under the mixture of the two posteriors, from `State.cross` (eq:mu-D)."""
     return float(0.5 * ((cross[a, a] - cross[b, b]) + (cross[b, a] - cross[a, b])))
 
 
 @kernel()
 def sign(score: float, tie: float) -> int:
-    """-1, 0 or +1; 0 where the magnitude is no more than rounding."""
+    """Return the sign of a score, 0 if its magnitude is at most `tie`."""
     if score > tie:
         return 1
     return -1 if score < -tie else 0

@@ -1,11 +1,14 @@
 """Compiled mean-field sweeps on one dense model: the innermost loops of every experiment.
 
-A model here is the conditioned one: `alpha` (n,) effective unaries and `coupling` (n, n), symmetric with zero diagonal,
-of its n free features; `site` (3, n) are their widths, offsets and sides, which say what values they take
-(`afa.engine.layout.Packed`), (3, 0) of the paper's models; `m`, `q` (n,) are their moments, changed in place. The loops
-are written so that the compiler can turn them into vector instructions without being allowed to change the order of any
-sum. They are fastest where n is a multiple of `LANES`: features without any potential may be added up to that
-(`padded`), which changes no number.
+The model is conditioned on the observations and has n free features. The kernels share these arguments:
+
+- alpha : (n,) float64, effective unaries, nats
+- coupling : (n, n) float64, symmetric with zero diagonal, nats
+- site : (3, n) float64, widths, offsets and sides of `afa.engine.layout.Packed`; (3, 0) for the paper's models
+- m, q : (n,) float64, first and second moments, changed in place
+
+The compiler can vectorise the loops without changing the order of any sum. The loops are fastest if n is a multiple of
+`LANES`; features without potentials may be added up to that size (`padded`), which changes no number.
 """
 
 from __future__ import annotations
@@ -20,16 +23,16 @@ from afa.model.mrf import Floats
 
 LOG2E = 1.4426950408889634
 LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""log 2 in two parts, so that a whole multiple of the first is exact."""
+"""log 2 as the sum of two numbers, such that integer multiples of the first are exact."""
 ROUNDER = 1.5 * 2.0**52
-"""Adding it to a small number leaves the nearest whole number in the lowest bits of the sum."""
+"""Added to a small number, it leaves the nearest integer in the lowest bits of the sum."""
 UNDERFLOW = 700.0
 BLOCK = 4
 LANES = 8
 
 
 class Iteration(NamedTuple):
-    """Settings of the mean-field iteration, as `afa.inference.meanfield.Solver`, and the start of each solve."""
+    """Settings of the mean-field iteration (`afa.inference.meanfield.Solver`); `warm` starts from earlier marginals."""
 
     damping: float
     tolerance: float
@@ -38,22 +41,22 @@ class Iteration(NamedTuple):
 
 
 def iteration_of(solver: Solver) -> Iteration:
-    """The settings of a solver as kernels take them; solves start from the uniform marginals."""
+    """Return solver settings for the kernels; solves start from the uniform marginals."""
     return Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
 
 
 @kernel(inline=True)
 def padded(n: int) -> int:
-    """The least multiple of `LANES` that is no less than n."""
+    """Return the smallest multiple of `LANES` that is at least n."""
     return (n + LANES - 1) // LANES * LANES
 
 
 @kernel(inline=True)
 def decay(x: float) -> float:
-    """exp(-x) for x in [0, 700], within two units in the last place: 2^-k times a polynomial on |r| <= (log 2) / 2.
+    """Return exp(-x) for x in [0, 700], within two units in the last place.
 
-    A call of the mathematics library would keep the loop around it scalar. The polynomial is summed in groups of four
-    terms, which need not wait for each other.
+    The value is 2^-k times a polynomial on |r| <= (log 2) / 2, summed in independent groups of four terms. A call of
+    the mathematics library would prevent vectorisation of the loop around it.
     """
     rounded = np.float64(ROUNDER - x * LOG2E)
     whole = rounded - ROUNDER
@@ -69,7 +72,7 @@ def decay(x: float) -> float:
 
 @kernel(inline=True)
 def moments(field: float) -> tuple[float, float]:
-    """First and second moment of a ternary feature at one field."""
+    """Return the first and second moment of a ternary feature in the paper's models, given its field."""
     small = decay(min(abs(field), UNDERFLOW))
     square = small * small
     scale = 1.0 / (1.0 + small + square)
@@ -79,7 +82,7 @@ def moments(field: float) -> tuple[float, float]:
 
 @kernel(inline=True)
 def stated_moments(field: float, width: float, offset: float, sides: float) -> tuple[float, float]:
-    """`moments` of a feature with values and weights of its own (`afa.engine.layout.Packed`)."""
+    """Return the first and second moment of a feature in a model of probabilities (`afa.engine.layout.Packed`)."""
     small = decay(min(abs(width * field), UNDERFLOW))
     square = sides * (small * small)
     scale = 1.0 / (sides + small + square)
@@ -92,19 +95,19 @@ def stated_moments(field: float, width: float, offset: float, sides: float) -> t
 def damped(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
-    """Damped Jacobi sweeps (eq:mf-update); returns their number and whether the cap ended them."""
+    """Run damped Jacobi sweeps (eq:mf-update); return their number and whether the cap ended them."""
     n = len(m)
     field = np.empty(n)
-    damping, tolerance, stated = iteration.damping, iteration.tolerance, site.shape[1] > 0
+    damping, tolerance, of_probabilities = iteration.damping, iteration.tolerance, site.shape[1] > 0
     sweeps, moving = 0, n
     while moving > 0 and sweeps < iteration.max_iterations:
         add_neighbours(alpha, coupling, m, field)
         moving = 0
-        if stated:
+        if of_probabilities:
             for j in range(n):
                 new_m, new_q = stated_moments(field[j], site[0, j], site[1, j], site[2, j])
                 moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
-        else:  # a loop of its own: a branch in it would keep it scalar
+        else:  # two loops, because a branch inside one loop would prevent vectorisation
             for j in range(n):
                 new_m, new_q = moments(field[j])
                 moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
@@ -114,9 +117,9 @@ def damped(
 
 @kernel(inline=True)
 def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: float, tolerance: float) -> int:
-    """Take a damped step at one feature; returns 1 where it is not below the tolerance, else 0.
+    """Take a damped step at one feature; return 1 if the step is at or above the tolerance, else 0.
 
-    A count, not a maximum: the order of a maximum of floats must be kept, and would keep the loop around it scalar.
+    The caller sums these numbers: a maximum of floats would fix the order of operations and prevent vectorisation.
     """
     step_m, step_q = damping * (new_m - m[j]), damping * (new_q - q[j])
     m[j] += step_m
@@ -129,7 +132,7 @@ def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: f
 def converged(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration
 ) -> tuple[int, int]:
-    """Damped sweeps, and where the cap ended them coordinate ascent; returns how many of either."""
+    """Run damped sweeps, then coordinate ascent if the cap ended them; return the number of sweeps of each."""
     sweeps, capped = damped(alpha, coupling, site, m, q, iteration)
     return sweeps, ascend(alpha, coupling, site, m, q, n, iteration) if capped else 0
 
@@ -153,7 +156,7 @@ def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) ->
 
 @kernel()
 def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration) -> int:
-    """Sequential coordinate ascent on the first n features, from where damped sweeps stopped; returns its sweeps."""
+    """Run sequential coordinate ascent on the first n features after the damped sweeps; return the number of sweeps."""
     sweeps, residual = 0, np.inf
     while residual >= iteration.tolerance and sweeps < ASCENT_FACTOR * iteration.max_iterations:
         residual = 0.0
@@ -174,7 +177,7 @@ def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, 
 
 @kernel()
 def bound(alpha: Floats, coupling: Floats, m: Floats, q: Floats, n: int) -> float:
-    """Expected reduced energy plus entropy of the product distribution of the first n features (eq:elbo-explicit)."""
+    """Return energy plus entropy of the product distribution of the first n features, nats (eq:elbo-explicit)."""
     total = 0.0
     for j in range(n):
         around = 0.0

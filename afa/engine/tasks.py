@@ -1,8 +1,8 @@
-"""One entity as a binary task, for many patients: its scores and brackets along given or guided observation orders.
+"""Run one entity as a binary task for many patients: scores and brackets along given or chosen observation orders.
 
-The task is the duel of the two class models (`afa.model.closure`), so that every score, gain and bracket of a duel
-serves it. Nothing changes while features outside the entity's support are observed: what is kept is one *step* per
-observed feature of the support, and the round at which it came.
+The task is the duel of the entity's two class models (`afa.model.closure`), so every score, gain and bracket of a duel
+applies. Observing features outside the entity's support changes nothing: results have one *step* for each observed
+feature of the support, and the round of that step.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ READ = ENTITIES | DUELS | CALLS
 
 @dataclass(frozen=True)
 class TaskPaths:
-    """One task along R orders a patient, step by step; step 0 is before any observation.
+    """One task along R orders a patient, step by step; step 0 is before any observation. s is the size of the support.
 
-    t : (P, R, s + 1) features observed when the step was made, s the size of the entity's support.
-    wald, two_elbo, stack_a : (P, R, s + 1) scores; nats, nats, and [-1, 1]. Magnitudes of rounding are 0.
-    calls : (P, R, s + 1, 3) int8, the sign that each bracket of `TASK_BRACKETS` has settled on, 0 while it is open.
+    Attributes
+    ----------
+    t : (P, R, s + 1) int32, number of features observed at each step
+    wald, two_elbo : (P, R, s + 1) float64, scores in nats; rounding errors are set to 0
+    stack_a : (P, R, s + 1) float64, score in [-1, 1]
+    calls : (P, R, s + 1, 3) int8, sign called by each bracket of `TASK_BRACKETS`, 0 while undecided
+
     """
 
     t: NDArray[np.int32]
@@ -46,10 +50,16 @@ class TaskPaths:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What does not change from patient to patient: the two class models, as entities of a bundle, and the solver.
+    """Two class models as the entities of a bundle, and solver settings; the same for all patients.
 
-    empty : (2,) ELBOs at no observation. tie : a score of at most this magnitude is rounding. kappa : by how much exact
-    inference of explicit models ends lower, where that is known: a certificate is of both.
+    Attributes
+    ----------
+    bundle : the two class models
+    empty : (2,) float64, ELBO of each class without observations, nats
+    tie : a score of at most this magnitude is rounding error
+    kappa : log Z_1 - log Z_0 of explicit models by exact inference, nats, 0 if too costly; a bracket is called only if
+        it holds with and without kappa
+
     """
 
     bundle: Bundle | Models
@@ -60,7 +70,7 @@ class Task:
 
     @property
     def shift(self) -> float:
-        """What calibration takes from `two_elbo`: its value at no observation less the prior (decisions.md S3)."""
+        """Return the calibration shift of `two_elbo`, nats: its value without observations less the prior."""
         offset = self.empty - np.asarray(self.bundle.priors)
         return float(offset[0] - offset[1])
 
@@ -73,7 +83,7 @@ def task_of(
     coupling: Closure = "differential",
     strength: float = STRENGTH,
 ) -> Task:
-    """Lay out one entity of a bundle as a binary task."""
+    """Return one entity of a bundle as a binary task."""
     solver = solver or Solver()
     closed = classes_of(bundle, entity, coupling, strength)
     course, _ = course_of(closed, 0, 0, k=1, solver=solver)
@@ -82,9 +92,10 @@ def task_of(
 
 
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
-    """The two class models of an entity, as the entities of a bundle.
+    """Return the two class models of an entity, as the entities of a bundle.
 
-    Under `explicit` as the bundle states them (docs/decisions.md, F3); kappa is 0 in mean-field.
+    With `explicit` the models are those of the bundle's class-conditional probabilities (docs/decisions.md, Base
+    rates), with kappa = 0 as in mean-field.
     """
     if coupling != "explicit":
         return closed_bundle(bundle, entity, coupling, strength)
@@ -102,9 +113,13 @@ def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) 
 
 
 def follow_orders(task: Task, values: NDArray[np.int8], orders: NDArray[np.int64], *, threads: int = 1) -> TaskPaths:
-    """Follow P patients along R given orders each; the same numbers for any number of threads.
+    """Run P patients along R given orders each; the result does not depend on the number of threads.
 
-    values : (P, M) in {-1, 0, +1}. orders : (P, R, M), each a permutation of the features.
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    orders : (P, R, M) int64, each a permutation of the features
+
     """
     found = follow(task.bundle, values, orders, READ, only_changes=True, solver=task.solver, threads=threads)
     return _steps(task, found)
@@ -119,9 +134,13 @@ def follow_gain(
     last_step: int | None = None,
     threads: int = 1,
 ) -> TaskPaths:
-    """Follow P patients, values (P, M), as `greedy` chooses by a gain of `afa.scores.gain`; one order each.
+    """Run P patients along the order that `greedy` chooses by a gain of `afa.scores.gain`, one order each.
 
-    last_step : of the support's features observed; all of them unless given. Later steps are zeros.
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+    last_step : number of observed features of the support at which to stop; all if None. Later steps are zeros
+
     """
     rows = None if last_step is None else last_step + 1
     found = choose(
@@ -161,10 +180,15 @@ def _steps(task: Task, found: Followed) -> TaskPaths:
 
 @dataclass(frozen=True)
 class ElboDifferences:
-    """F_1 - F_0 in R states, and what the two solves of each took.
+    """F_1 - F_0 in R states, and the sweeps of the two solves of each state.
 
-    raw : (R,) nats. start : its value at no observation. prior : log-odds, nats. iterations, capped, ascended :
-    (R,) int32, sums over the two solves, as in `afa.inference.meanfield.MeanField`.
+    Attributes
+    ----------
+    raw : (R,) float64, nats
+    start : value without observations, nats
+    prior : log-odds, nats
+    iterations, capped, ascended : (R,) int32, sums over the two solves, as in `afa.inference.meanfield.MeanField`
+
     """
 
     raw: Floats
@@ -176,12 +200,12 @@ class ElboDifferences:
 
     @property
     def shift(self) -> float:
-        """What calibration takes away, nats: the value at no observation less the prior (decisions.md S3)."""
+        """Return the calibration shift, nats: the value without observations less the prior."""
         return self.start - self.prior
 
     @property
     def calibrated(self) -> Floats:
-        """(R,) posterior log-odds: the prior where nothing is known."""
+        """Return calibrated posterior log-odds, (R,) nats; without observations they are the prior."""
         return self.raw - self.shift
 
 
@@ -196,9 +220,15 @@ def elbo_differences(
     strength: float = STRENGTH,
     threads: int | None = None,
 ) -> ElboDifferences:
-    """Mean-field log-odds of the two class models of one entity, each state solved from uniform marginals.
+    """Return mean-field log-odds of the two class models of one entity, each state solved from uniform marginals.
 
-    observed : (R, M). values : (R, M) in {-1, 0, +1}, read where observed. The same bytes for any number of threads.
+    The result does not depend on the number of threads.
+
+    Parameters
+    ----------
+    observed : (R, M) bool, features observed in each state
+    values : (R, M) int8, -1, 0 or +1; read where observed
+
     """
     closed = classes_of(bundle, entity, coupling, strength)
     m, read = observed.shape[1], ENTITIES | SOLVES
@@ -206,7 +236,7 @@ def elbo_differences(
     orders = np.tile(np.arange(m), (len(known), 1))
     found = follow(closed, known, orders, read, rounds=[0, m], solver=solver, threads=threads)
     raw = found.elbo[:, -1, 0] - found.elbo[:, -1, 1]
-    solved = found.iterations[:-1, -1] >= 0  # of the rest nothing has been observed: the solves are those of the start
+    solved = found.iterations[:-1, -1] >= 0  # a state without observations is solved in round 0 instead
     sweeps, ascended = (np.where(solved, n[:-1, -1], n[:-1, 0]) for n in (found.iterations, found.ascended))
     counts = (each.sum(axis=1, dtype=np.int32) for each in (sweeps, ascended > 0, ascended))
     prior = float(closed.priors[0] - closed.priors[1])

@@ -1,10 +1,10 @@
-"""The compiled walk: patients followed from one observation to the next, and what is read of them on the way.
+"""The compiled walk: run patients from one observation to the next and write results on the way.
 
-Every cohort of patients goes through this one loop: *choose* a feature (an allocation rule, of which the given order
-is one), *observe* it, *solve* the entities that hold it, *read* what was asked for. Patients of equal histories are
-walked once and part where their values, or their given orders, first differ. What is read is a mask of whole numbers,
-and arrays that are empty where nothing is: a function as an argument of a kernel would keep its machine code out of
-the cache. `afa.engine.follow` has the two entrances.
+Every cohort of patients runs through this loop: *choose* a feature (by an allocation rule or a given order), *observe*
+the feature, *solve* the entities with the feature in their support, *write* the results asked for. Patients with equal
+histories are computed together until their values or given orders differ. A mask of integers selects the results, and
+arrays of other results are empty. A callback would be simpler, but numba cannot cache a kernel with a function as
+argument. `afa.engine.follow` has the two entry points.
 """
 
 from __future__ import annotations
@@ -62,14 +62,20 @@ def walk(
     pattern: Indices,
     patterns: NDArray[np.bool_],
 ) -> None:
-    """Walk some paths depth first, those of one history together.
+    """Run some paths depth first, paths with the same history together.
 
-    begin_at : the moment before any observation, all solved. values : (P, M); path j is of patient j // (J / P).
-    paths : (n,) their numbers. pattern : (n,) ascending, the row of `patterns` (m, M) that says what is missing of
-    each. `followed.order` has the orders where they are given.
+    Parameters
+    ----------
+    begin_at : state before any observation, solved
+    values : (P, M) int8; path j belongs to patient j // (J / P)
+    followed : results, written; `followed.order` has the orders where they are given
+    paths : (n,) int64, numbers of the paths
+    pattern : (n,) int64, ascending, row of `patterns` for each path
+    patterns : (m, M) bool, features not measured
+
     """
     members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(course)
-    # moment, observations, rows read, the members' places, whether the moment may be changed
+    # patient state, observations, rows written, range of the members, True if the state may be changed in place
     waiting = [(begin_at, 0, 0, 0, 0, False)]
     first = 0
     for i in range(1, len(paths) + 1):
@@ -86,7 +92,7 @@ def walk(
             moment.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(course, moment, now, values, followed, members[begin:end], keys[begin:end], t, row)
         if part:
-            # last in, first out: the first part alone may change the moment, once all others have copied it
+            # last in, first out: only the first part may change the state in place, after all others have copied it
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
                 start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
@@ -105,7 +111,10 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
-    """Walk paths of one history until they part, or end; returns t, the rows read, and whether they part."""
+    """Run paths of one history until they differ or end.
+
+    Return t, the number of rows written, and True if the paths differ.
+    """
     packed, state, path, order = course.packed, moment.state, members[0], followed.order
     n_rounds, n_rows = order.shape[1], followed.t.shape[1]
     patient = path // (len(order) // len(values))
@@ -158,7 +167,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
 
 @kernel()
 def _room(course: Course) -> Sight:
-    """Room for what is looked at in one round."""
+    """Return an empty view for the quantities of one round."""
     n, q = len(course.name_rank), len(course.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
     inside, resolved = np.zeros(n, dtype=np.bool_), np.zeros(q, dtype=np.bool_)
@@ -176,17 +185,24 @@ def _keep_together(
     keys: Indices,
     t: int,
 ) -> bool:
-    """Whether the members see the same as their t-th observation; if not they are sorted by what they see.
+    """Return True if all members make the same t-th observation; otherwise sort the members by observation.
 
-    rounds : (J, T) what tells a t-th observation from another of the same value, or with T = 0 nothing. keys : what
-    each sees, written here, as long as `members`. A value that no entity looks at is not seen.
+    Values outside every support do not distinguish members.
+
+    Parameters
+    ----------
+    rounds : (J, T) int32, number of the t-th round, which also distinguishes observations; T = 0 where rounds are not
+        numbered
+    members : (n,) int64, paths; sorted in place
+    keys : (n,) int64, key of each member's observation; written
+
     """
     orders_each, n_rounds = len(order) // max(len(values), 1), len(first_holder)
     for i in range(len(members)):
         feature = order[members[i], t - 1]
         held = feature != NONE and first_holder[feature] < first_holder[feature + 1]
         value = values[members[i] // orders_each, feature] if held else -1
-        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # of all members or of none it is missing
+        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # missing for all members or for none
         keys[i] = keys[i] * n_rounds + (rounds[members[i], t] if rounds.shape[1] else 0)
     if np.all(keys == keys[0]):
         return True
@@ -198,7 +214,7 @@ def _keep_together(
 
 @kernel(inline=True)
 def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iteration, crossing: bool, t: int) -> None:
-    """Solve the entities that observations have changed since they were solved."""
+    """Solve the entities that have changed since their last solve."""
     n = len(packed.prior)
     for entity in range(n):
         if of_entity[CHANGED, entity] > of_entity[SOLVED, entity]:
@@ -212,12 +228,12 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
 
 @kernel(inline=True)
 def _look_at(course: Course, moment: Moment, now: Sight) -> None:
-    """Write the scores, ranks and resolved duels of a moment that is settled, those that are needed."""
+    """Write the scores, ranks and resolved duels of a solved state, those that the run needs."""
     state, tie = moment.state, course.packed.tie
     if course.ranking:
         _rank(state, course.name_rank, tie, now.scores, now.ranks)
     if course.bounding:
-        # arrays one by one: taken out of their tuples in the loop they would cost more than the differences
+        # unpack the tuples here: inside the loop, unpacking would cost more than the differences
         pairs, constant, offset, whole = course.pairs, state.constant, course.offset, moment.budgets.whole
         lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):
@@ -240,7 +256,7 @@ def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: R
 def _bring_gains_up_to_date(
     course: Course, moment: Moment, now: Sight, order: Indices, members: Indices, t: int, number: int
 ) -> None:
-    """Compute the gains that are looked at in this round, and sum them up for the rule."""
+    """Compute the gains that this round needs, and sum them for the rule."""
     rescores = t < len(course.rescore) and course.rescore[t] and course.rule not in (GIVEN, LARGEST_UNARY)
     if not rescores and course.reads & (LARGEST | CHOICE) == 0:
         return
@@ -262,9 +278,10 @@ def _bring_gains_up_to_date(
 
 @kernel(inline=True)
 def _choose(course: Course, moment: Moment, followed: Followed, members: Indices, t: int) -> int:
-    """Write the feature that the rule asks for, and whether it had no candidate with any gain left; returns its t.
+    """Write the chosen feature and whether the choice was a fallback; return the round in which it is observed.
 
-    With `only_changes` features that no entity holds are passed over until one is held: the rule falls back again.
+    With `only_changes` the fallback is repeated, one round later each time, until the feature lies in the support of
+    some entity.
     """
     packed, closed = course.packed, moment.closed
     if course.rule == LARGEST_UNARY and course.rescore[t]:
@@ -286,13 +303,14 @@ def _choose(course: Course, moment: Moment, followed: Followed, members: Indices
 
 
 @kernel()
-def _add_up_unary(packed: Packed, state: State, worth: Floats) -> None:
-    worth[:] = total_unary(packed, state)
+def _add_up_unary(packed: Packed, state: State, total: Floats) -> None:
+    """Write the absolute effective unaries summed over entities, (M,)."""
+    total[:] = total_unary(packed, state)
 
 
 @kernel()
 def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) -> None:
-    """Write cluster labels from the distances between models, which are the budgets of their duels."""
+    """Write cluster labels, (N,); the distances between models are the budgets of their duels."""
     n = len(name_rank)
     distance = np.zeros((n, n))
     for p in range(len(budget)):
@@ -303,7 +321,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
 
 @kernel(borrows=True)
 def _want(course: Course, now: Sight, feature: int) -> None:
-    """Mark the open duels that have an entity that holds a feature: no other has anything to gain from it."""
+    """Mark the unresolved duels with a feature in the support of one of their entities; other duels gain nothing."""
     packed, n = course.packed, len(course.name_rank)
     if feature == NONE:
         return
@@ -317,7 +335,7 @@ def _want(course: Course, now: Sight, feature: int) -> None:
 
 @kernel(borrows=True)
 def _gain_of(course: Course, moment: Moment, now: Sight, feature: int) -> float:
-    """What one feature has to gain: `Followed.worth`."""
+    """Return the gain of one feature, as defined at `Followed.worth`."""
     packed, gains, total = course.packed, moment.gains, 0.0
     if feature == NONE or moment.closed[feature]:
         return total

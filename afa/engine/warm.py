@@ -1,7 +1,7 @@
-"""Every kernel compiled ahead of use: `python -m afa.engine.warm`, as before the first run on a cluster.
+"""Compile every kernel in advance: `python -m afa.engine.warm`, for example before the first run on a cluster.
 
-A kernel is compiled when it is first called: in the middle of the first run, or on a cluster by all of its jobs at
-once. Here each entrance of the engine is called on a small bundle, on as many cores as there are.
+A kernel is otherwise compiled at its first call, in the middle of the first run, or on a cluster by all jobs at once.
+This module calls each entry point of the engine on a small bundle, on all cores.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ORDERS: NDArray[np.int64] = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.int6
 
 @cache
 def small_bundle() -> Bundle:
-    """Three entities on four features, each with couplings."""
+    """Return a bundle of three entities on four features, each with couplings."""
     pairs = PackedCouplings(
         np.array([0, 2, 3, 4], dtype=np.int64),
         np.array([0, 1, 1, 2], dtype=np.int32),
@@ -109,17 +109,17 @@ PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _t
 
 
 def compile_all(processes: int | None = None) -> None:
-    """Compile what has not been, in so many processes; all cores where None."""
+    """Compile all kernels that are not yet compiled, in the given number of processes, or one a core if None."""
     if not keeps_kernels() or ALL in compiled_groups():
         return
-    _states()  # first and alone: what all others build on
+    _states()  # first and alone, because all other parts use these kernels
     workers = processes or len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_say_nothing) as pool:
         begun = {pool.submit(part): part for part in PARTS}
         for n, done in enumerate(as_completed(begun), start=1):
             done.result()
             _log.warning("afa: compiled kernels of %s, %d of %d", begun[done].__name__.strip("_"), n, len(PARTS) + 1)
-    _brackets()  # what they build on is the walk
+    _brackets()  # last, because it uses the kernels of the walk
     write_list(PLANNERS, ALL)
 
 
@@ -128,7 +128,7 @@ def _say_nothing() -> None:
 
 
 def compile_planners() -> None:
-    """Compile what planners use, out of the way of all else; nothing where another process does so."""
+    """Compile the kernels of planners at low priority; do nothing if another process does so."""
     os.nice(19)
     folder = cache_folder()
     if folder is None or not keeps_kernels() or PLANNERS in compiled_groups():

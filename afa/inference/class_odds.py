@@ -1,6 +1,6 @@
 """Log-odds of the two classes of an entity: the ratio of their partition functions, and the two-ELBO estimate.
 
-`afa.model.closure` makes the two class models; here both are solved (eq:two-elbo-def).
+`afa.model.closure` makes the two class models that are solved here (eq:two-elbo-def).
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from afa.model.closure import STRENGTH, Coupling, class_models
 from afa.model.mrf import Evidence, PairwiseMRF
 
 SMALL = 10_000_000
-"""Bytes of tables that the exact kappa may take where mean-field can go without."""
+"""Largest memory, in bytes of tables, for the exact kappa where mean-field can do without it."""
 KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
 
 
 def kappa_of(bundle: Bundle, entity: str) -> float:
-    """Log Z_1 - log Z_0 of an entity's explicit models at no observation, by exact inference; 0 in mean-field (F3).
+    """Return log Z_1 - log Z_0 of an entity's explicit models without observations, by exact inference, nats.
 
-    An `InferenceError` names the estimate of a model that is too dense.
+    Mean-field takes 0 instead (docs/decisions.md, Base rates).
+
+    Raises
+    ------
+    InferenceError : a model is too dense; the message has the estimated cost
+
     """
     known = KAPPAS.setdefault(bundle, {})
     if entity not in known:
@@ -34,9 +39,12 @@ def kappa_of(bundle: Bundle, entity: str) -> float:
 
 
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
-    """Log Z_1 - log Z_0 of two class models at no observation, without the prior, by exact inference.
+    """Return log Z_1 - log Z_0 of two class models without observations and priors, by exact inference, nats.
 
-    memory_limit : bytes of tables, as of `afa.inference.exact`.
+    Parameters
+    ----------
+    memory_limit : bytes of tables, as in `afa.inference.exact`
+
     """
     if not (one.couplings.nnz or zero.couplings.nnz):
         return 0.0
@@ -45,7 +53,7 @@ def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LI
 
 
 def known_log_ratio(one: PairwiseMRF, zero: PairwiseMRF) -> float:
-    """The same where it takes no more than `SMALL` bytes of tables, else 0."""
+    """Return `log_ratio` if it needs at most `SMALL` bytes of tables, else 0."""
     try:
         return log_ratio(one, zero, SMALL)
     except InferenceError:
@@ -54,11 +62,15 @@ def known_log_ratio(one: PairwiseMRF, zero: PairwiseMRF) -> float:
 
 @dataclass(frozen=True)
 class TwoElbo:
-    """log-odds of the two classes by mean-field, in nats (eq:two-elbo-def).
+    """Log-odds of the two classes by mean-field, nats (eq:two-elbo-def).
 
-    raw : F_1 - F_0, equal at full observation to S, the difference of the two class models. shift : its value at no
-    observation less the prior log-odds; it is 0 where eq:Z0-eq-Z1 holds and the solves are exact.
-    positive, negative : the two solves, with their diagnostics.
+    Attributes
+    ----------
+    raw : F_1 - F_0; at full observation it equals S, the difference of the two class models
+    shift : value of `raw` without observations, less the prior log-odds; 0 where eq:Z0-eq-Z1 holds and the solves are
+        exact
+    positive, negative : solutions of the two classes, with diagnostics
+
     """
 
     raw: float
@@ -68,7 +80,10 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """Posterior log-odds, `raw` less `shift`: the prior where nothing is known (rem:calibration-shift)."""
+        """Return posterior log-odds, `raw` less `shift`, nats (rem:calibration-shift).
+
+        Without observations the posterior log-odds equal the prior.
+        """
         return self.raw - self.shift
 
 
@@ -80,10 +95,9 @@ def two_elbo(
     coupling: Coupling = "differential",
     strength: float = STRENGTH,
 ) -> TwoElbo:
-    """The two-ELBO estimate of the log-odds of class 1 given `observations`, raw and calibrated.
+    """Return the two-ELBO estimate of the log-odds of class 1 given `observations`, raw and calibrated.
 
-    Each class has its bound (eq:elbo-half), of its model as `class_models` makes it with `coupling` and `strength`;
-    their difference estimates eq:ell-hat.
+    The estimate is the difference of the bounds of the two models of `class_models` (eq:elbo-half, eq:ell-hat).
     """
     one, zero = class_models(mrf, coupling, strength)
     given = [mean_field(model, Evidence.of(model, observations), solver=solver) for model in (one, zero)]

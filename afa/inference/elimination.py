@@ -1,11 +1,11 @@
-"""Variable elimination, component by component: its order, what it costs, and the tables of conditional probabilities.
+"""Variable elimination, component by component: elimination order, cost, and tables of conditional probabilities.
 
 Eliminating a feature joins its remaining neighbours, its *separator*, in one table; the width of an order is the size
-of its largest separator. Min-fill takes the feature that joins the fewest new pairs.
+of its largest separator. Min-fill eliminates the feature that joins the fewest new pairs.
 
-Forward, each feature is summed out of the log-table of its clique; what is kept is p(x_v | its separator), numbers in
-[0, 1] that cannot overflow whatever the fields. Backward, the separators' joint probabilities follow by products and
-sums alone. A table has one axis of length 3 (values -1, 0, +1) for each feature of its clique, in elimination order.
+Forward, each feature is summed out of the log-table of its clique. The stored result is p(x_v | separator of v),
+numbers in [0, 1] that cannot overflow. Backward, products and sums give the joint probabilities of the separators. A
+table has one axis of length 3 (values -1, 0, +1) for each feature of its clique, in elimination order.
 """
 
 from __future__ import annotations
@@ -27,10 +27,15 @@ TERNARY = np.array(VALUES, dtype=np.float64)
 
 @dataclass(frozen=True)
 class Estimate:
-    """What exact inference will cost, known before any table is made.
+    """Cost of exact inference, computed before any table is made.
 
-    width : features in the largest separator of the elimination order. table_entries : entries of all tables that are
-    visited. bytes : largest memory held at one time. operations : entries read or written, all passes together.
+    Attributes
+    ----------
+    width : features in the largest separator of the elimination order
+    table_entries : entries of all tables together
+    bytes : largest memory in use at one time
+    operations : entries read or written in all passes
+
     """
 
     width: int
@@ -40,17 +45,21 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Rough time on one core."""
+        """Return the approximate time on one core, seconds."""
         return float(self.operations * SECONDS_PER_ENTRY)
 
 
 @dataclass(frozen=True)
 class Component:
-    """A connected part of a conditioned model, its n features numbered in elimination order.
+    """Connected part of a conditioned model; its n features are numbered in elimination order.
 
-    members : (n,) positions in `evidence.free`. terms : (n, 3) effective terms of -1, 0, +1, in nats, for couplings
-    that are not centred. coupling : (n, n) dense.
-    separators : for each feature the sorted later features that it shares a table with when it is eliminated.
+    Attributes
+    ----------
+    members : (n,) int, positions in `evidence.free`
+    terms : (n, 3) float64, effective terms of -1, 0, +1 for couplings about 0, nats
+    coupling : (n, n) float64, nats
+    separators : for each feature, the sorted later features that share a table with it when it is eliminated
+
     """
 
     members: NDArray[np.intp]
@@ -68,7 +77,7 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """For each feature those whose message goes into its table: it comes first in their separator."""
+        """Return for each feature v the features whose message enters the table of v: v is first in their separator."""
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -76,12 +85,12 @@ class Component:
         return tuple(map(tuple, into))
 
     def clique(self, v: int) -> tuple[int, ...]:
-        """The axes of the table in which feature `v` is eliminated, `v` first."""
+        """Return the axes of the table in which feature `v` is eliminated, `v` first."""
         return (v, *self.separators[v])
 
 
 def components(evidence: Evidence) -> list[Component]:
-    """The connected components of the free part of a conditioned model, by their first feature."""
+    """Return the connected components of the free part of a conditioned model, ordered by their first feature."""
     free = evidence.free
     coupling = evidence.mrf.couplings[free][:, free].tocsr()
     terms = evidence.uncentred()[1][free]
@@ -90,7 +99,7 @@ def components(evidence: Evidence) -> list[Component]:
         order, separators = min_fill(part)
         place = {v: position for position, v in enumerate(order)}
         members = np.array(order, dtype=np.intp)
-        # most components of a sparse model are single features, for which taking parts of it costs more than all else
+        # skip the slicing for single features, the most common component of a sparse model
         dense = coupling[members][:, members].toarray() if len(members) > 1 else np.zeros((1, 1))
         renumbered = tuple(tuple(sorted(place[u] for u in separator)) for separator in separators)
         found.append(Component(members, terms[members], dense, renumbered))
@@ -98,9 +107,9 @@ def components(evidence: Evidence) -> list[Component]:
 
 
 def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
-    """Elimination order and separators of a graph given as neighbour bit masks.
+    """Return elimination order and separators of a graph given as bit masks of neighbours.
 
-    Ties between numbers of new pairs go to the fewest neighbours, then to the lowest index.
+    Ties in the number of new pairs go to the fewest neighbours, then to the lowest index.
     """
     graph = dict(neighbours)
     score = {v: _fill(graph, v) for v in graph}
@@ -121,18 +130,18 @@ def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
 
 
 def elimination_cost(component: Component, *, pairs: bool = False) -> Estimate:
-    """Cost of eliminating one component; with `pairs`, of all its pair moments too."""
+    """Return the cost of eliminating one component; `pairs` includes all its pair moments."""
     conditional = [3 ** (len(separator) + 1) for separator in component.separators]
     entries = sum(conditional)
     held = entries + entries // 3 + 2 * max(conditional)
     operations = 3 * entries
     if pairs:
-        below, carried, peak = [1] * component.n, 0, 0
+        below, passed_up, peak = [1] * component.n, 0, 0
         for v, children in enumerate(component.children):
             below[v] += sum(below[child] for child in children)
-            carried += below[v] * 3 ** len(component.separators[v])
-            peak = max(peak, carried)
-            carried -= sum(below[child] * 3 ** len(component.separators[child]) for child in children)
+            passed_up += below[v] * 3 ** len(component.separators[v])
+            peak = max(peak, passed_up)
+            passed_up -= sum(below[child] * 3 ** len(component.separators[child]) for child in children)
             operations += 2 * below[v] * conditional[v]
         held += 2 * peak
     return Estimate(component.width, entries, BYTES * held, operations)
@@ -157,7 +166,7 @@ def _connected(graph: dict[int, int]) -> Iterator[dict[int, int]]:
 
 
 def _fill(graph: dict[int, int], v: int) -> tuple[int, int]:
-    """How many pairs of neighbours of `v` are not joined yet, and how many neighbours it has."""
+    """Return the number of pairs of neighbours of `v` that are not joined, and the number of neighbours."""
     around = graph[v]
     degree = around.bit_count()
     joined_twice = sum((graph[u] & around).bit_count() for u in _bits(around))
@@ -173,7 +182,14 @@ def _bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Eliminated:
-    """A component as the product of p(x_v | separator of v), and its log-partition in nats (eq:clamped-logZ)."""
+    """A component as the product of p(x_v | separator of v).
+
+    Attributes
+    ----------
+    tables : one table p(x_v | separator of v) for each feature
+    log_partition : nats (eq:clamped-logZ)
+
+    """
 
     component: Component
     tables: list[Floats]
@@ -197,7 +213,7 @@ class Eliminated:
         return cls(component, tables, float(messages[component.n - 1]))
 
     def moments(self) -> tuple[Floats, Floats]:
-        """E[x] and E[x^2] of each feature, both (n,)."""
+        """Return E[x] and E[x^2] of each feature, both (n,)."""
         separators = self._separator_probabilities()
         single = np.empty((self.component.n, 3))
         for v, (table, separator) in enumerate(zip(self.tables, separators, strict=True)):
@@ -205,16 +221,17 @@ class Eliminated:
         return single[:, 2] - single[:, 0], single[:, 2] + single[:, 0]
 
     def pair_moments(self) -> Floats:
-        """E[x_j x_l] of all pairs, (n, n), E[x_j^2] on the diagonal.
+        """Return E[x_j x_l] of all pairs, (n, n), with E[x_j^2] on the diagonal.
 
-        Each eliminated feature j is carried upwards as E[x_j | separator]. It meets a later feature in the clique where
-        that is eliminated, and a feature of another branch in the clique where the branches join.
+        E[x_j | separator] of each eliminated feature j is passed upwards. The pair of j and a later feature is computed
+        in the clique that eliminates the later feature; the pair of j and a feature of another branch, in the clique
+        where the two branches join.
         """
         component, separators = self.component, self._separator_probabilities()
         pairs = np.diag(self.moments()[1])
-        carried: dict[int, tuple[list[int], Floats]] = {}
+        passed_up: dict[int, tuple[list[int], Floats]] = {}
         for v, (table, separator) in enumerate(zip(self.tables, separators, strict=True)):
-            clique, branches = component.clique(v), [(c, *carried.pop(c)) for c in component.children[v]]
+            clique, branches = component.clique(v), [(c, *passed_up.pop(c)) for c in component.children[v]]
             below = [j for _, members, _ in branches for j in members]
             upward = np.empty((len(below) + 1, *separator.shape))
             row = 0
@@ -229,12 +246,18 @@ class Eliminated:
                         shared = their_means * _project(weighted, clique, component.separators[other])
                         pairs[j, others] = shared.reshape(len(others), -1).sum(axis=1)
             np.subtract(table[2], table[0], out=upward[row, ...])
-            carried[v] = ([*below, v], upward)
+            passed_up[v] = ([*below, v], upward)
         lower = np.tril(pairs, -1) + np.triu(pairs, 1).T
         return lower + lower.T + np.diag(pairs.diagonal())
 
     def draw(self, uniforms: Floats) -> NDArray[np.int8]:
-        """Independent samples, (n_samples, n), from uniforms in [0, 1) of the same shape."""
+        """Return independent samples, (n_samples, n) int8.
+
+        Parameters
+        ----------
+        uniforms : (n_samples, n) float64 in [0, 1)
+
+        """
         values = np.zeros(uniforms.shape, dtype=np.int8)
         for v in reversed(range(self.component.n)):
             at = _flat_index(values, self.component.separators[v])
@@ -243,7 +266,7 @@ class Eliminated:
         return values
 
     def _separator_probabilities(self) -> list[Floats]:
-        """Joint probabilities of each feature's separator, from the last clique back to the first."""
+        """Return the joint probabilities of each feature's separator, computed from the last clique to the first."""
         component = self.component
         found: list[Floats] = [np.ones(())] * component.n
         for v in reversed(range(component.n)):
@@ -255,7 +278,7 @@ class Eliminated:
 
 
 def best_values(component: Component) -> NDArray[np.int8]:
-    """A configuration of largest energy, (n,); where tables tie, the lowest value of the feature being eliminated."""
+    """Return a configuration of largest energy, (n,) int8; ties go to the lowest value of the eliminated feature."""
     choices: list[NDArray[np.int8]] = []
     messages: dict[int, Floats] = {}
     for v in range(component.n):
@@ -270,7 +293,7 @@ def best_values(component: Component) -> NDArray[np.int8]:
 
 
 def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Floats:
-    """Log-weights of the clique of `v`: its terms, its couplings to the separator, and the messages it is sent."""
+    """Return the log-weights of the clique of `v`: terms, couplings to the separator, and incoming messages."""
     clique, separator = component.clique(v), component.separators[v]
     table = np.zeros((3,) * len(clique))
     for child in component.children[v]:
@@ -287,26 +310,26 @@ def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Flo
 
 
 def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Floats:
-    """A view of `table` that broadcasts over the axes of `clique`, a superset of `axes` in the same order."""
+    """Return a view of `table` that broadcasts over the axes of `clique`, a superset of `axes` in the same order."""
     held = set(axes)
     return table.reshape([3 if axis in held else 1 for axis in clique])
 
 
 def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> Floats:
-    """Sum out of `table` the features of `clique` that are not in `axes`."""
+    """Return `table` summed over the features of `clique` that are not in `axes`."""
     held = set(axes)
-    kept = 0
+    n_left = 0
     for axis in clique:
         if axis in held:
-            kept += 1
+            n_left += 1
         else:
-            split = table.reshape(3**kept, 3, -1)
+            split = table.reshape(3**n_left, 3, -1)
             table = split[:, 0] + split[:, 1] + split[:, 2]
-    return table.reshape((3,) * kept)
+    return table.reshape((3,) * n_left)
 
 
 def _flat_index(values: NDArray[np.int8], axes: tuple[int, ...]) -> NDArray[np.intp]:
-    """Positions in a flattened table over `axes` of the configurations in the rows of `values`."""
+    """Return positions in a flattened table over `axes` of the configurations in the rows of `values`."""
     index = np.zeros(len(values), dtype=np.intp)
     for axis in axes:
         index = 3 * index + values[:, axis] + 1

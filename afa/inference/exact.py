@@ -1,8 +1,8 @@
-"""Exact inference on a conditioned ternary model: the reference for mean-field answers.
+"""Exact inference on a conditioned ternary model, against which mean-field results are checked.
 
 Each connected component of the free features is eliminated in min-fill order; a model whose tables would be too large
-is refused with an estimate. Unobserved features outside the support are uniform: m = 0, q = 2/3, log 3 of log-partition
-each where all three values can occur (M3).
+raises an error with the estimated cost. Unobserved features outside the support are uniform: m = 0, q = 2/3 and log 3
+of log-partition each, where all three values can occur.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ MEMORY_LIMIT = 2_000_000_000
 
 @dataclass(frozen=True)
 class Exact:
-    """Exact marginals and log-partition, and what they took.
+    """Exact marginals and log-partition, with their cost.
 
-    log_partition : log Z(x_obs) (eq:clamped-logZ), the running constant included, in nats. width : of the elimination
-    order. cost : the estimate that was made before the start.
+    Attributes
+    ----------
+    log_partition : log Z(x_obs) with the running constant, nats (eq:clamped-logZ)
+    width : width of the elimination order
+    cost : estimate made before the start
+
     """
 
     marginals: Marginals
@@ -40,14 +44,22 @@ class Exact:
 def exact(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> Exact:
-    """Exact single-feature marginals and log Z(x_obs) of `mrf` given `evidence` (eq:clamped-logZ).
+    """Return exact single-feature marginals and log Z(x_obs) of `mrf` given `evidence` (eq:clamped-logZ).
 
-    `memory_limit` is in bytes of tables held at one time. An `InferenceError` gives the estimate of a model that would
-    take more; `mean_field` answers any model approximately.
+    Parameters
+    ----------
+    memory_limit : largest memory in use at one time, in bytes of tables
 
+    Raises
+    ------
+    InferenceError : the model would need more; `mean_field` solves any model approximately
+
+    Examples
+    --------
     >>> solution = exact(PairwiseMRF([1.0, 0.0], [[0.0, 2.0], [2.0, 0.0]]), {"x0": 1})
     >>> round(float(solution.marginals.first[1]), 6), round(solution.log_partition, 6)
     (0.850937, 3.142932)
+
     """
     state = _conditioned(mrf, evidence)
     parts, cost = _plan(state, memory_limit, pairs=False)
@@ -63,9 +75,10 @@ def exact(
 def pair_moments(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[Floats, Floats]:
-    """Exact E[x_j] (M,) and E[x_j x_l] (|A|, |A|) given `evidence`, the pairs between the features in `evidence.free`.
+    """Return exact first moments E[x_j], (M,), and pair moments E[x_j x_l], (n_free, n_free), given `evidence`.
 
-    The first moments are 0 at observed features and outside the support. Raises `InferenceError` as `exact`.
+    Pair moments are those of the features in `evidence.free`. First moments are 0 at observed features and outside the
+    support. Raises `InferenceError` as `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=True)
@@ -88,11 +101,21 @@ def exact_expected_score(
     *,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Floats:
-    """Exact E_{p_u}[S_v | x_obs] of models v under the conditional of u = `mrf`, (len(scores),) nats (supp:pair-level).
+    """Return exact E_{p_u}[S_v | x_obs] of models v under the conditional of u = `mrf`, nats (supp:pair-level).
 
-    `scores` are the other models on the same features with the same observations. Unobserved features outside the
-    support of u are uniform and independent, so that only couplings of v inside it count. Raises `PlannerError` where
-    features or observations differ, `InferenceError` as `exact`.
+    Unobserved features outside the support of u are uniform and independent, so that only couplings of v inside the
+    support count. The result is (n_scores,).
+
+    Parameters
+    ----------
+    scores : evidence of the models v, on the same features with the same observations
+    memory_limit : bytes of tables, as in `exact`
+
+    Raises
+    ------
+    PlannerError : features or observations differ
+    InferenceError : as in `exact`
+
     """
     state = _conditioned(mrf, evidence)
     for other in scores:
@@ -112,7 +135,7 @@ def exact_expected_score(
 def map_state(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[NDArray[np.int8], float]:
-    """A completion of largest energy, (M,), and its energy E(x) in nats; 0 outside the support.
+    """Return a completion of largest energy, (M,) int8, and its energy E(x) in nats; values outside the support are 0.
 
     Ties are broken the same way every time: each feature, as it is eliminated, takes the lowest of its best values.
     Raises `InferenceError` as `exact`.
@@ -133,7 +156,10 @@ def sample(
     generator: np.random.Generator,
     memory_limit: int = MEMORY_LIMIT,
 ) -> NDArray[np.int8]:
-    """`n` independent exact samples of all features, (n, M), observed ones at their values. Raises as `exact`."""
+    """Return `n` independent exact samples of all features, (n, M) int8, with observed features at their values.
+
+    Raises `InferenceError` as `exact`.
+    """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)
     values = np.tile(state.values, (n, 1))
@@ -147,12 +173,12 @@ def sample(
 
 
 def estimate(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, pairs: bool = False) -> Estimate:
-    """What `exact` will take, or with `pairs` what `pair_moments` will; no table is made and nothing is refused."""
+    """Return the cost of `exact`, or with `pairs` of `pair_moments`, without making a table or raising an error."""
     return _total(components(_conditioned(mrf, evidence)), pairs=pairs)
 
 
 def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Component], Estimate]:
-    """The components and what they take; an `InferenceError` where that is too much."""
+    """Return the components and their cost; raise an `InferenceError` if the cost is too large."""
     parts = components(state)
     total = _total(parts, pairs=pairs)
     if total.bytes > memory_limit:
@@ -166,7 +192,7 @@ def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Comp
 
 
 def _total(parts: list[Component], *, pairs: bool) -> Estimate:
-    """Components are solved one after another: work adds up, memory does not."""
+    """Return the cost of all components, solved one after another: time adds up, memory does not."""
     costs = [elimination_cost(part, pairs=pairs) for part in parts]
     return Estimate(
         width=max((cost.width for cost in costs), default=0),
@@ -177,7 +203,7 @@ def _total(parts: list[Component], *, pairs: bool) -> Estimate:
 
 
 def _within_bounds(first: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """The moments with |m| <= q <= 1, which rounding may miss by a last digit: no probability is ever negative."""
+    """Return the moments clipped to |m| <= q <= 1, so that rounding makes no probability negative."""
     q = np.minimum(second, 1.0)
     return np.clip(first, -q, q), q
 
@@ -210,7 +236,7 @@ def _check_aligned(state: Evidence, other: Evidence) -> None:
 
 
 def _size(n_bytes: int) -> str:
-    """Bytes in the largest decimal unit that fits, as in 1.5 GB."""
+    """Return a number of bytes in the largest decimal unit that fits, such as 1.5 GB."""
     for unit, power in (("TB", 4), ("GB", 3), ("MB", 2), ("kB", 1)):
         if n_bytes >= 1000**power:
             return f"{n_bytes / 1000**power:.3g} {unit}"

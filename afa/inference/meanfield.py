@@ -1,12 +1,12 @@
 """Damped mean-field inference on a conditioned ternary model: the readable definition.
 
-A marginal of three values is the pair of its moments (m, q) = (E[x], E[x^2]), and damping, linear in the marginals, is
-linear in that pair too (docs/decisions.md, M2). With terms f(s) and the field h of the neighbours it is proportional to
-exp(f(s) + h s); for the paper's terms, f(s) = alpha s,
+A marginal of three values is given by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the marginals, so also
+in the moments (docs/decisions.md, Model and inference). With terms f(s) and the field h of the neighbours, the marginal
+is proportional to exp(f(s) + h s); for the paper's terms, f(s) = alpha s,
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
-The compiled form for whole cohorts is `afa.engine`.
+`afa.engine` has the compiled form for whole cohorts.
 """
 
 from __future__ import annotations
@@ -24,19 +24,29 @@ from afa.inference.result import Marginals, probabilities_of, spread
 from afa.model.mrf import Evidence, Floats, PairwiseMRF
 
 ASCENT_FACTOR = 10
-"""Coordinate ascent may take this many times the sweeps of the damped iteration: it is slow near a saddle."""
+"""Coordinate ascent may take this many times the sweeps of the damped iteration, since it is slow near a saddle."""
 
 
 @dataclass(frozen=True)
 class Solver:
     """Settings of the iteration; the defaults are the paper's (tab:hyperparams).
 
-    damping : weight of the new marginals, in (0, 1]. tolerance : largest change of a marginal probability at
-    which the iteration stops. max_iterations : damped sweeps before coordinate ascent takes over, which may
-    take `ASCENT_FACTOR` times as many, 1 or more. A `ConfigError` says which of them does not fit.
+    Parameters
+    ----------
+    damping : weight of the new marginals, in (0, 1]
+    tolerance : the iteration stops when no marginal probability changes by more
+    max_iterations : number of damped sweeps, 1 or more, before coordinate ascent takes over, which may take
+        `ASCENT_FACTOR` times as many
 
+    Raises
+    ------
+    ConfigError : a setting is out of its range
+
+    Examples
+    --------
     >>> Solver(tolerance=1e-9)
     Solver(damping=0.5, tolerance=1e-09, max_iterations=200)
+
     """
 
     damping: float = 0.5
@@ -54,12 +64,16 @@ class Solver:
 
 @dataclass(frozen=True)
 class MeanField:
-    """A mean-field solution and its diagnostics.
+    """Mean-field solution and its diagnostics.
 
-    elbo : lower bound on log Z(x_obs), the running constant included (eq:elbo-explicit), in nats.
-    iterations : damped sweeps taken. converged : whether they met the tolerance before the cap.
-    ascended : coordinate-ascent sweeps that finished a solve which had not (decisions.md M8), 0 otherwise.
-    residual : largest change of a marginal probability in the last sweep.
+    Attributes
+    ----------
+    elbo : lower bound on log Z(x_obs) with the running constant, nats (eq:elbo-explicit)
+    iterations : number of damped sweeps
+    converged : True if the damped sweeps met the tolerance before the cap
+    ascended : sweeps of coordinate ascent that finished a solve after the cap, else 0
+    residual : largest change of a marginal probability in the last sweep
+
     """
 
     marginals: Marginals
@@ -71,13 +85,19 @@ class MeanField:
 
 
 def moments_of(terms: Floats, field: Floats | float = 0.0) -> tuple[Floats, Floats]:
-    """First and second moments of p(s) ~ exp(f(s) + h s) (eq:first-moment); any magnitude, no overflow.
+    """Return first and second moments of p(s) ~ exp(f(s) + h s), (...) each, without overflow (eq:first-moment).
 
-    terms : (..., 3), f(s) of -1, 0, +1, in nats; -inf where a value cannot occur. field : (...), h.
+    Parameters
+    ----------
+    terms : (..., 3) float64, f(s) of -1, 0, +1, nats; -inf where a value cannot occur
+    field : (...) float64, h, nats
 
+    Examples
+    --------
     >>> m, q = moments_of(np.zeros((2, 3)), np.array([0.0, 1e4]))
     >>> m.tolist(), [round(v, 3) for v in q.tolist()]
     ([0.0, 1.0], [0.667, 1.0])
+
     """
     low, high = terms[..., 0] - terms[..., 1], terms[..., 2] - terms[..., 1]
     below, above = np.isfinite(low), np.isfinite(high)
@@ -92,7 +112,7 @@ def moments_of(terms: Floats, field: Floats | float = 0.0) -> tuple[Floats, Floa
 
 
 def ternary_moments(fields: Floats) -> tuple[Floats, Floats]:
-    """`moments_of` the paper's terms, f(s) = h s with h in `fields`, of any shape (eq:first-moment)."""
+    """Return `moments_of` the paper's terms f(s) = h s, with h in `fields` of any shape (eq:first-moment)."""
     return moments_of(np.zeros(3), fields)
 
 
@@ -103,17 +123,19 @@ def mean_field(
     solver: Solver | None = None,
     start: Marginals | None = None,
 ) -> MeanField:
-    """Mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
+    """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    Starts from the uniform marginals, those of a model of probabilities from the probabilities, or from `start`
-    restricted to what is still unobserved. Features outside the support are never solved for: uniform (M3). A solve
-    that reaches the cap of damped sweeps is finished by coordinate ascent, which cannot cycle and never lowers the ELBO
-    (M8).
+    The first sweep starts from `start` if given, from the probabilities in a model of probabilities, or else from
+    uniform marginals. Features outside the support stay uniform and are not solved for. Coordinate ascent, which never
+    lowers the ELBO, finishes a solve that reaches the cap of damped sweeps.
 
+    Examples
+    --------
     >>> model = PairwiseMRF([1.0, 0.0], [[0.0, 2.0], [2.0, 0.0]])
     >>> solution = mean_field(model, {"x0": 1}, solver=Solver(tolerance=1e-9))
     >>> round(float(solution.marginals.first[1]), 6), round(solution.elbo, 6), solution.converged
     (0.850937, 3.142932, True)
+
     """
     solver = solver or Solver()
     state = evidence if isinstance(evidence, Evidence) else Evidence.of(mrf, evidence)
@@ -146,7 +168,7 @@ def _coordinate_ascent(
 ) -> tuple[Floats, Floats, int, float]:
     """Sweep the features one at a time in index order (eq:mf-update) until the largest change meets the tolerance.
 
-    One feature's moments are those of `moments_of`, in plain numbers: an array of one costs ten times as much.
+    The moments of one feature are computed in plain numbers, ten times as fast as `moments_of` on arrays of length 1.
     """
     m, q = m.copy(), q.copy()
     below, above = (terms[:, 0] - terms[:, 1]).tolist(), (terms[:, 2] - terms[:, 1]).tolist()
@@ -169,13 +191,13 @@ def _coordinate_ascent(
 
 
 def _largest_change(step_m: Floats, step_q: Floats) -> float:
-    """Largest absolute change over the three probabilities (q - m)/2, 1 - q and (q + m)/2."""
+    """Return the largest absolute change over the three probabilities (q - m)/2, 1 - q and (q + m)/2."""
     sides = (np.abs(step_q) + np.abs(step_m)) / 2
     return float(np.max(np.maximum(sides, np.abs(step_q))))
 
 
 def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats) -> float:
-    """Expected reduced energy plus entropy of the product distribution with moments (m, q) (eq:elbo-general)."""
+    """Return expected energy plus entropy of the product distribution with moments (m, q), nats (eq:elbo-general)."""
     p = probabilities_of(m, q)
     about = m - centre
     energy = np.where(p > 0, p * np.where(np.isfinite(terms), terms, 0.0), 0.0).sum() + 0.5 * about @ (coupling @ about)
@@ -183,7 +205,7 @@ def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats,
 
 
 def entropy(m: Floats, q: Floats) -> Floats:
-    """Entropy in nats of ternary marginals with first moments `m` and second moments `q`."""
+    """Return the entropy of ternary marginals with first moments `m` and second moments `q`, nats."""
     probabilities = probabilities_of(m, q)
     safe = np.where(probabilities > 0, probabilities, 1.0)
     total: Floats = -np.sum(safe * np.log(safe), axis=-1)

@@ -1,4 +1,4 @@
-"""What inference returns: marginals of the unobserved features, a log-partition value, and how it went."""
+"""Result type of inference: marginals of the unobserved features."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from afa.model.mrf import Evidence, Floats
 class Marginals:
     """Single-feature marginals of a conditioned model.
 
-    `free` (|A|,) are the indices solved for; `first` and `second` (M,) are E[x] and E[x^2] of every
-    unobserved feature (uniform outside the support: 0 and 2/3 where ternary) and 0 at observed ones.
+    Attributes
+    ----------
+    free : (n_free,) int, indices of the features that were solved for
+    first, second : (M,) float64, E[x] and E[x^2] of every unobserved feature, uniform outside the support (0 and 2/3
+        where ternary); 0 at observed features
+
     """
 
     free: NDArray[np.intp]
@@ -24,17 +28,23 @@ class Marginals:
 
     @property
     def probabilities(self) -> Floats:
-        """(|A|, 3) probabilities of -1, 0 and +1 at the features in `free`."""
+        """Return the probabilities of -1, 0 and +1 at the features in `free`, (n_free, 3)."""
         return probabilities_of(self.first[self.free], self.second[self.free])
 
 
 def probabilities_of(first: Floats, second: Floats) -> Floats:
-    """(..., 3) probabilities of -1, 0 and +1 from the moments `first`, E[x], and `second`, E[x^2], each (...)."""
+    """Return the probabilities of -1, 0 and +1, (..., 3), from moments of the same shape.
+
+    Parameters
+    ----------
+    first, second : (...) float64, E[x] and E[x^2]
+
+    """
     return np.stack([(second - first) / 2, 1 - second, (second + first) / 2], axis=-1)
 
 
 def spread(evidence: Evidence, m: Floats, q: Floats) -> Marginals:
-    """Marginals over all M features from the moments `m` and `q` at `evidence.free`."""
+    """Return marginals over all M features from the moments `m` and `q` at `evidence.free`."""
     uniform = evidence.mrf.possible / evidence.mrf.possible.sum(axis=1, keepdims=True)
     first = np.where(evidence.observed, 0.0, uniform[:, 2] - uniform[:, 0])
     second = np.where(evidence.observed, 0.0, uniform[:, 2] + uniform[:, 0])

@@ -1,1 +1,1 @@
-"""The model: one pairwise Markov random field an entity, its features, its closure, and the bundle that holds them."""
+"""The model: a pairwise Markov random field for each entity, its features and closure, and the bundle of all models."""

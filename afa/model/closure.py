@@ -1,16 +1,16 @@
-"""The closure: two class conditionals from one elicited model, in two forms (eq:half-potential).
+"""The closure: make two class-conditional models from one elicited model, in two forms (eq:half-potential).
 
-Elicitation gives only S = log(p_1 / p_0). The paper's closure, `differential`, takes p_1 ~ exp(+S/2) and
-p_0 ~ exp(-S/2): both are pairwise models on the graph of S, so that everything made for two entities serves the two
-classes (tab:mode-mapping). The paper derives it by maximum entropy; that derivation does not hold (see docs/errata.md),
+Elicitation gives only S = log(p_1 / p_0). The paper's closure, `differential`, takes p_1 ~ exp(+S/2) and p_0 ~
+exp(-S/2): both are pairwise models on the graph of S, so that all methods for two entities apply to the two classes
+(tab:mode-mapping). The paper derives this closure by maximum entropy; the derivation does not hold (docs/errata.md), so
 the closure is a choice.
 
-Ours, `shared`, reads an elicited pair as co-variation that both classes have: p_e ~ exp(+-alpha.x/2 + x'Psi x/2). Then
-p_0(x) = p_1(-x), so that Z_0 = Z_1 and E_Q[sign S] = 0 at no observation hold exactly. S is the contrast alpha.x alone,
-and the couplings predict what has not been observed. A prior is halved between the classes either way.
+Our closure, `shared`, treats an elicited coupling as co-variation in both classes: p_e ~ exp(+-alpha.x/2 + x'Psi x/2).
+Then p_0(x) = p_1(-x), from which Z_0 = Z_1 exactly, and E_Q[sign S] = 0 exactly before any observation. S is alpha.x
+alone, and the couplings predict unobserved features. Each class gets half the prior in either closure.
 
-Where a bundle says how often each value occurs with and without the entity, nothing has to be closed: `explicit` takes
-the two classes as they are stated (`afa.model.bundle.rates`).
+A bundle with class-conditional probabilities needs no closure: `explicit` takes the two classes from the bundle
+(`afa.model.bundle.rates`).
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ import numpy as np
 from afa.errors import Fault, PlannerError
 from afa.model.bundle import Bundle, PackedCouplings
 from afa.model.bundle.rates import CONDITION, NONE_STATED, SHARED
-from afa.model.bundle.rates import STRENGTH as STRENGTH  # noqa: PLC0414 (the form that lets others import it from here)
+from afa.model.bundle.rates import STRENGTH as STRENGTH  # noqa: PLC0414 (re-exported)
 from afa.model.mrf import Evidence, PairwiseMRF
 
 Coupling = Literal["differential", "shared"]
 COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
 Closure = Literal["differential", "shared", "explicit"]
-"""With what has to be elicited for it beside directions: how often (F3)."""
+"""Closures; `explicit` needs class-conditional probabilities in addition to directions."""
 
 
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """The models of class 1 and class 0: energies +S/2 and -S/2, the prior halved likewise (eq:half-potential).
+    """Return the models of class 1 and class 0: energies +S/2 and -S/2, each with half the prior (eq:half-potential).
 
-    Negating S exchanges the two, and the errors of their bounds with them (prop:anti-sym).
+    Negating S exchanges the two models and the errors of their bounds (prop:anti-sym).
     """
     return mrf.scaled(0.5), mrf.scaled(-0.5)
 
 
 def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """The models of class 1 and class 0 with couplings in common: half the unaries and prior each way, Psi in both.
+    """Return the models of class 1 and class 0 with the couplings Psi in both, and +-1/2 of the unaries and prior.
 
-    Psi is the elicited couplings, scaled down until beta L^2 is `strength`; couplings that are weaker stay as they are.
+    Psi is the elicited couplings, scaled down until beta L^2 is `strength`; weaker couplings are not scaled.
     """
     couplings = shared_factor(mrf, strength) * mrf.couplings
     one, zero = (
@@ -53,7 +53,7 @@ def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[Pai
 
 
 def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
-    """What shared couplings are multiplied by: `strength` over beta L^2, at most 1."""
+    """Return the factor of shared couplings: `strength` over beta L^2, at most 1."""
     if not 0 < strength < 1:
         step = "leave it at 0.9, or give a smaller one"
         raise PlannerError(Fault("option strength", repr(strength), "a number above 0 and below 1", step))
@@ -63,19 +63,19 @@ def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
 def class_models(
     mrf: PairwiseMRF, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """The models of class 1 and class 0 under either closure; `strength` matters to `shared` alone."""
+    """Return the models of class 1 and class 0 under either closure; `strength` affects `shared` alone."""
     return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
 
 
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
-    """S, the difference of the two class models: the elicited model, or its unary part where couplings are shared."""
+    """Return S, the difference of the two class models: the elicited model, or its unary part under `shared`."""
     if known_coupling(coupling) == "differential":
         return mrf
     return PairwiseMRF(mrf.unary, 0 * mrf.couplings, mrf.prior, mrf.features)
 
 
 def known_coupling(coupling: str) -> Coupling:
-    """The same word; a `PlannerError` where `coupling` names no closure."""
+    """Return `coupling` as a known closure; raise a `PlannerError` for any other word."""
     for known in COUPLINGS:
         if coupling == known:
             return known
@@ -86,7 +86,13 @@ def known_coupling(coupling: str) -> Coupling:
 def closed_bundle(
     bundle: Bundle, entity: str, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> Bundle:
-    """A bundle of two entities, `entity` and `not entity`: the models of one as `class_models` (tab:mode-mapping)."""
+    """Return a bundle of two entities, `entity` and `not entity`: the class models of one (tab:mode-mapping).
+
+    Parameters
+    ----------
+    coupling, strength : closure and its strength, as in `class_models`
+
+    """
     v = bundle.index(entity)
     row, column, value = bundle.packed.of(v)
     both = value if known_coupling(coupling) == "shared" else 0 * value
@@ -115,13 +121,14 @@ def closed_bundle(
 
 
 def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
-    """Beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
+    """Return beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
 
     Below 1 the paper's condition holds and mean-field has one fixed point; for ternary features 3/2 is enough, since
-    the moment map has slope at most 2/3. Half-potentials have half this value (prop:halved), shared ones `strength`.
+    the moment map has slope at most 2/3. In half-potentials beta L^2 is halved (prop:halved); with shared couplings it
+    is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:
-        hidden = ~evidence.observed
-        strength = strength[hidden][:, hidden]
+        unobserved = ~evidence.observed
+        strength = strength[unobserved][:, unobserved]
     return float(strength.sum(axis=1).max(initial=0.0))

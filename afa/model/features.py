@@ -1,4 +1,4 @@
-"""What a table measures: `features.csv`, with the kind of each feature, where its range ends, and what it can be."""
+"""`features.csv`: the kind, the cut points and the possible values of each feature of a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing"
 NO_UNIT = ("none", "no unit", "unitless", "dimensionless", "n/a", "-")
 """What the column `unit` says of a feature without one, beside an empty cell."""
 VALUES = (-1, 0, 1)
-"""What a feature can be at most, in the order of the columns of `Features.possible`."""
+"""Values of a ternary feature, in the order of the columns of `Features.possible`."""
 
 
 def shown_unit(unit: str) -> str:
@@ -40,7 +40,7 @@ def shown_unit(unit: str) -> str:
 
 
 class Span(NamedTuple):
-    """The numbers from `low` to `high`; an end that is `open` is not one of them."""
+    """Interval from `low` to `high`; an `open` end is excluded."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -48,7 +48,7 @@ class Span(NamedTuple):
     high_open: bool = False
 
     def excludes(self, values: npt.ArrayLike) -> Bools:
-        """Return where values, of any shape, lie outside; NaN does not."""
+        """Return True where values, of any shape, lie outside; False for NaN."""
         x = np.asarray(values, dtype=np.float64)
         below, above = (x < self.low) | (self.low_open & (x == self.low)), (x > self.high)
         return np.asarray(below | above | (self.high_open & (x == self.high)))
@@ -62,12 +62,14 @@ class Features:
 
     Parameters
     ----------
-    names : what the columns of a table are called
+    names : names of the table's columns
     kinds : `continuous`, `ordinal` or `binary`
-    units, codings, definitions : in words; a coding says which numbers a feature can have, and what they mean
-    missing : what stands in a cell for *not measured*, such as `-9, 999`; empty where nothing does
-    low, high : cut points in the feature's unit, NaN where there is none: `x < low` is -1, `x > high` is +1
-    p_low, p_high : the background, the share of all people below and above; NaN where it is not stated
+    units, codings, definitions : in words; a coding lists the numbers that a feature can have, and their meanings
+    missing : codes in a cell for *not measured*, such as `-9, 999`; may be empty
+    low, high : (n_features,) float64, cut points in the feature's unit, NaN where there is none: `x < low` is -1, `x >
+        high` is +1
+    p_low, p_high : (n_features,) float64, background: share of all people below and above the cut points; NaN where not
+        given
 
     """
 
@@ -94,43 +96,49 @@ class Features:
 
     @property
     def is_binary(self) -> Bools:
-        """(n_features,) Which are 0 or +1 as they stand in the table."""
+        """Return True for each feature with the values 0 and +1 in the table, (n_features,)."""
         return np.array([kind == "binary" for kind in self.kinds], dtype=np.bool_)
 
     @property
     def has_range(self) -> Bools:
-        """(n_features,) Which are encoded by `features.csv` alone: the binary ones, and those with a cut point."""
+        """Return True for each feature that `features.csv` alone encodes, (n_features,): binary or with a cut point."""
         return np.asarray(self.is_binary | np.isfinite(self.low) | np.isfinite(self.high))
 
     @property
     def possible(self) -> Bools:
-        """(n_features, 3) Which of -1, 0, +1 each feature can be: a side whose cut alone is empty cannot occur (F1)."""
+        """Return which of -1, 0, +1 each feature can take, (n_features, 3) bool.
+
+        A side cannot occur if its cut point is empty and the other one is given.
+        """
         return _possible(self.is_binary, self.low, self.high)
 
     @property
     def background(self) -> Floats:
-        """(n_features, 3) Probabilities of -1, 0, +1 in everybody; a row of NaN where they are not stated."""
+        """Return the background probabilities of -1, 0, +1, (n_features, 3); a row is NaN where they are not given."""
         return np.column_stack([self.p_low, 1.0 - self.p_low - self.p_high, self.p_high])
 
     @cached_property
     def spans(self) -> tuple[Span | None, ...]:
-        """The numbers that each feature can have, as its coding says; None where it does not say so."""
+        """Return the interval of each feature's possible numbers according to its coding; None where there is none."""
         said = zip(self.codings, self.units, self.kinds, strict=True)
         return tuple(span_of(coding, unit, closed=kind != "continuous") for coding, unit, kind in said)
 
     @cached_property
     def missing_codes(self) -> tuple[tuple[str, ...], ...]:
-        """What stands for *not measured* in each feature's cells, by `missing` or by its coding ("9 unknown")."""
+        """Return the codes for *not measured* of each feature, from `missing` or from its coding ("9 unknown")."""
         pairs = zip(self.missing, self.codings, strict=True)
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def excludes(self, name: str, value: float) -> str:
-        """What `features.csv` says of a feature's numbers, where they do not include this one; else an empty text.
+        """Return the possible numbers of a feature in words if they exclude `value`, else an empty text.
 
+        Examples
+        --------
         >>> import pandas as pd
         >>> known = features_of(pd.DataFrame({"feature": ["spo2"], "kind": ["continuous"], "values": ["50 to 100"]}))
         >>> known.excludes("spo2", 250), known.excludes("spo2", 97)
         ('50 to 100', '')
+
         """
         place = self.names.index(name)
         if is_missing(str(value), self.missing_codes[place]):
@@ -141,7 +149,7 @@ class Features:
         return self.codings[place] if span is not None and bool(span.excludes(value)) else ""
 
     def chosen(self, names: Sequence[str]) -> Features:
-        """These features alone, in this order; each must be there."""
+        """Return these features alone, in this order; every name must exist."""
         place = {name: i for i, name in enumerate(self.names)}
         rows = [place[name] for name in names]
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
@@ -153,7 +161,7 @@ class Features:
 
     def to_frame(self) -> pd.DataFrame:
         """Return the rows of `features.csv`, with a column `missing` only if a feature has a code for not measured."""
-        import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
+        import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
         columns = {column: getattr(self, part.name) for column, part in zip(FEATURE_COLUMNS, fields(self), strict=True)}
         table = pd.DataFrame(columns)
@@ -161,19 +169,17 @@ class Features:
 
 
 def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = None) -> Features:
-    """Read `features.csv`.
+    """Return the features in `features.csv`.
 
     Parameters
     ----------
-    path
-        A CSV file with the columns `feature` and `kind`, and any of `unit`, `low`, `high`, `values` (which
-        numbers there are, in words), `missing`, `p_low`, `p_high` and `definition`.
-    other_kinds
-        Words that stand for a kind in this file.
+    path : a CSV file with the columns `feature` and `kind`, and any of `unit`, `low`, `high`, `values` (possible
+        numbers, in words), `missing`, `p_low`, `p_high` and `definition`
+    other_kinds : other words for a kind in this file
 
     Raises
     ------
-    CohortError : every fault of the file by line and column.
+    CohortError : lists every error of the file by line and column
 
     """
     table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True, shown=True)
@@ -182,7 +188,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
 
 
 def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
-    """The features that a path, a table with the columns of `features.csv`, or `Features` stand for."""
+    """Return the features of a path, of a table with the columns of `features.csv`, or `Features` unchanged."""
     if isinstance(features, Features):
         return features
     if isinstance(features, str | Path):
@@ -192,7 +198,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
 
 
 def checked_features(table: CsvTable) -> Features:
-    """The features of a table of texts; a `CohortError` with what else was noted in its faults."""
+    """Return the features of a table of texts; raise a `CohortError` with all errors found, earlier ones included."""
     faults = table.faults
     readable = not faults.listed()
     name_column(table, "feature")
@@ -222,7 +228,10 @@ def checked_features(table: CsvTable) -> Features:
 
 
 def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
-    """(n, 3) Which of -1, 0, +1 features can be: a side whose cut alone is empty cannot occur."""
+    """Return which of -1, 0, +1 features can take, (n, 3) bool.
+
+    A side cannot occur if its cut point is empty and the other one is given.
+    """
     neither = np.isnan(low) & np.isnan(high)
     below, above = ~binary & (neither | np.isfinite(low)), binary | neither | np.isfinite(high)
     return np.column_stack([below, np.ones(len(low), dtype=np.bool_), above])
@@ -231,9 +240,15 @@ def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
 def share_columns(
     table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools
 ) -> tuple[Floats, Floats, Bools]:
-    """Shares below and above, (n_rows,) each: 0 where one side is empty, NaN where both are; and which rows are wrong.
+    """Return shares below and above, (n_rows,) float64 each, and which rows are wrong, (n_rows,) bool.
 
-    possible : (n_rows, 3). rows : (n_rows,) those whose two shares must go together with it and with each other.
+    An empty share is 0, or NaN if the other share of the row is empty too.
+
+    Parameters
+    ----------
+    possible : (n_rows, 3) bool, values that each row's feature can take
+    rows : (n_rows,) bool, rows whose two shares must agree with `possible` and with each other
+
     """
     shares = [number_column(table, name, low=0.0, high=1.0, empty=np.nan) for name in names]
     empty = [table.empty(name) for name in names]
@@ -255,8 +270,8 @@ def share_columns(
 
     check(0, "low")
     check(1, "high")
-    silent = empty[0] & empty[1]
-    return np.where(silent, np.nan, np.nan_to_num(low)), np.where(silent, np.nan, np.nan_to_num(high)), wrong
+    both_empty = empty[0] & empty[1]
+    return np.where(both_empty, np.nan, np.nan_to_num(low)), np.where(both_empty, np.nan, np.nan_to_num(high)), wrong
 
 
 _N = r"([-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)"
@@ -277,8 +292,13 @@ _SPELLINGS = {
 def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
     """Return the numbers that a coding such as `above 0`, `50 to 100` or `0 none, 1 slight, 2 severe` allows.
 
-    None for words that say nothing of this kind, or that are not understood. closed : whether numbers with a meaning
-    each are all that there are, as of an ordinal or binary feature; of a continuous one they are only examples.
+    The result is None if the coding lists no numbers, or is not understood.
+
+    Parameters
+    ----------
+    closed : True if the numbers listed with a meaning are the only ones, as for an ordinal or binary feature; for a
+        continuous feature they are examples
+
     """
     one_sided, listed, codes = list[Span](), list[Span](), 0
     for piece in _pieces(coding):
@@ -293,7 +313,7 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
             codes += 1
         elif re.search(r"\d", piece):
             return None
-    if codes == len(listed) == 1:  # one code alone says what it means, not what else there is
+    if codes == len(listed) == 1:  # a single code gives the meaning of one number; others remain possible
         listed = []
     if one_sided:  # "above 0, at most 14": both hold
         low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)
@@ -313,13 +333,13 @@ def _high_end(span: Span) -> tuple[float, bool]:
 
 
 def is_missing(text: str, codes: Iterable[str]) -> bool:
-    """Whether a cell says *not measured*: it is one of the codes, as a text or as a number."""
+    """Return True if a cell equals a code for *not measured*, as text or as number."""
     value = number(text)
     return any(text.strip().casefold() == code.casefold() or value == number(code) for code in codes)
 
 
 def _pieces(coding: str) -> list[str]:
-    """The parts of a coding that stand between commas, semicolons, and the words or, and; without brackets."""
+    """Return the parts of a coding between commas, semicolons, and the words or, and; without brackets."""
     text = re.sub(r"\([^()]*\)", " ", coding.casefold())
     for spelling, plain in _SPELLINGS.items():
         text = text.replace(spelling, plain)
@@ -332,7 +352,7 @@ def _pieces(coding: str) -> list[str]:
 
 
 def _bound(piece: str, unit: str) -> Span | None:
-    """The numbers that one part of a coding allows by an end or by both, None where it is no such part."""
+    """Return the interval that one part of a coding gives by one end or both, None if it gives none."""
     tail = rf"\s*(?:{re.escape(unit.casefold())}|%|percent)?\s*" if unit else r"\s*(?:%|percent)?\s*"
     piece = re.sub(
         r"^(?:whole |all )?(?:numbers?|integers?|values?|counts?|grades?|scores?)\s+(?=[-+<>.\da])", "", piece

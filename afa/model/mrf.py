@@ -1,16 +1,16 @@
-"""Pairwise Markov random fields on ternary features, and what has been observed of one.
+"""Pairwise Markov random fields on ternary features, and their conditioning on observations.
 
 A model gives each configuration x in {-1, 0, +1}^M the energy
 
     E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
-with `W` the symmetric couplings with a zero diagonal and `pi` the prior log-odds. The paper's models have
-`f_j(s) = alpha_j s` and `mu = 0`: E(x) = pi + alpha . x + 1/2 x' W x (eq:mrf-general, each unordered pair once).
-Models of probabilities have `f_j(s) = log P_j(s)` and the means of P_j as `mu`: so centred, couplings do not move the
-marginals (docs/decisions.md, F1 to F2b). A value that cannot occur has f_j(s) = -inf.
+with `W` the symmetric couplings with a zero diagonal and `pi` the prior log-odds. The paper's models have `f_j(s) =
+alpha_j s` and `mu = 0`: E(x) = pi + alpha . x + 1/2 x' W x (eq:mrf-general, each unordered pair once). Models of
+probabilities have `f_j(s) = log P_j(s)` and the means of P_j as `mu`; with this centring couplings do not change the
+marginals (docs/decisions.md, Base rates). A value that cannot occur has f_j(s) = -inf.
 
-Observing features conditions the model exactly: what is left is a model of the same kind on the unobserved features
-(App. supp:updatemrf).
+Conditioning on observed features is exact: the result is a model of the same kind on the unobserved features (App.
+supp:updatemrf).
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ Floats = NDArray[np.float64]
 VALUES = (-1, 0, 1)
 ROUNDING = 1e-12
 RELATIVE_TIE = 1e-9
-"""Gains or distances that are apart by less than this, relative to the largest, are equal."""
+"""Gains or distances that differ by less than this fraction of the largest count as equal."""
 
 LOG3 = float(np.log(3.0))
 
 
 @dataclass(frozen=True, init=False)
 class PairwiseMRF:
-    """A pairwise model on M ternary features, with the paper's unary terms; `of_probabilities` makes the other kind.
+    """A pairwise model on M ternary features with the paper's unary terms; `of_probabilities` makes the other kind.
 
     Parameters
     ----------
-    unary : (M,) float, the potential alpha of each feature; finite.
-    couplings : (M, M), dense or sparse, symmetric, zero diagonal; finite. Kept as a CSR array.
-    prior : prior log-odds `pi`, in nats.
-    features : M distinct names; `x0`, `x1`, ... unless given.
+    unary : (M,) float64, potential alpha of each feature, nats; finite
+    couplings : (M, M) float64, dense or sparse, symmetric with zero diagonal, nats; finite. Stored as a CSR array
+    prior : prior log-odds `pi`, nats
+    features : M distinct names; `x0`, `x1`, ... by default
 
     Attributes
     ----------
-    terms : (M, 3), f_j(s) in nats for s = -1, 0, +1; -inf where a value cannot occur.
-    centre : (M,), the means `mu` that couplings are centred at, or None where they are not.
+    terms : (M, 3) float64, f_j(s) for s = -1, 0, +1, nats; -inf where a value cannot occur
+    centre : (M,) float64, means `mu` about which couplings are centred, or None
 
     Raises
     ------
-    BundleError : a potential is not finite, the couplings are not symmetric or have a diagonal, shapes differ.
+    BundleError : a potential is not finite, the couplings are not symmetric or have a diagonal, or shapes differ
 
     Examples
     --------
@@ -85,13 +85,20 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """The paper's model where some values cannot occur: they count from the middle of those that can (F10).
+        """Return the paper's model where some values cannot occur: values count from the midpoint of the possible ones.
 
-        possible : (M, 3) bool, of -1, 0, +1. The middle is 0, or +-1/2 where one side cannot occur.
+        The midpoint is 0, or +-1/2 where one side cannot occur.
 
+        Parameters
+        ----------
+        possible : (M, 3) bool, which of -1, 0, +1 can occur
+
+        Examples
+        --------
         >>> model = PairwiseMRF.on_values([[False, True, True]], [2.0], [[0.0]])
         >>> model.energy([0]), model.energy([1])
         (-1.0, 1.0)
+
         """
         can_be, alpha = np.array(possible, dtype=bool), np.array(unary, dtype=np.float64)
         middle = (can_be[:, 2].astype(np.float64) - can_be[:, 0]) / 2
@@ -106,15 +113,25 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """The model with these marginals at no observation, and couplings about their means (docs/decisions.md, F2).
+        """Return the model with these marginals without observations, and couplings about their means.
 
-        probabilities : (M, 3) of -1, 0, +1; rows sum to 1, that of 0 is positive, others are 0 where a value cannot
-        occur. `unary` is the part of log P that is linear in the value. A `BundleError` names a row that is no such
-        thing.
+        `unary` of the model is the part of log P that is linear in the value.
 
+        Parameters
+        ----------
+        probabilities : (M, 3) float64, of -1, 0, +1; rows sum to 1, that of 0 is positive, and a value that cannot
+            occur has 0
+
+        Raises
+        ------
+        BundleError : a row of `probabilities` does not fit
+
+        Examples
+        --------
         >>> model = PairwiseMRF.of_probabilities([[0.0, 0.2, 0.8], [0.5, 0.5, 0.0]], [[0, 1], [1, 0]])
         >>> round(model.energy([1, -1]), 6), model.centre.tolist()
         (-1.016291, [0.8, -0.5])
+
         """
         p = np.array(probabilities, dtype=np.float64)
         sound = p.ndim == 2 and p.shape[1] == len(VALUES)
@@ -139,7 +156,7 @@ class PairwiseMRF:
         terms: Floats,
         centre: Floats | None,
     ) -> PairwiseMRF:
-        """Check the parts and set them, read-only; the model itself."""
+        """Check the parts, set them read-only, and return the model."""
         matrix = sp.csr_array(couplings, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -155,30 +172,30 @@ class PairwiseMRF:
 
     @property
     def n_features(self) -> int:
-        """M, how many features there are, in the support or not."""
+        """Return M, the number of features, inside and outside the support."""
         return len(self.unary)
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
-        """(M, 3), whether a feature can take the values -1, 0, +1."""
+        """Return which of -1, 0, +1 each feature can take, (M, 3) bool."""
         return np.isfinite(self.terms)
 
     @cached_property
     def support(self) -> NDArray[np.intp]:
-        """Sorted indices of the features that are coupled, or not uniform on the values that they can take."""
+        """Return the sorted indices of the features that have couplings, or unequal terms at their possible values."""
         middle = self.terms[:, 1:2]
         uneven = ((self.terms != middle) & self.possible).any(axis=1)
         return np.flatnonzero(uneven | (np.diff(self.couplings.indptr) > 0))
 
     @cached_property
     def reach(self) -> float:
-        """Bound on the absolute energy of any configuration: the sum of all absolute terms and the prior."""
+        """Return an upper bound on the absolute energy of any configuration, nats: all absolute terms and the prior."""
         of_values = np.where(self.possible, np.abs(self.terms), 0.0).max(axis=1, initial=0.0).sum()
         about = np.ones(self.n_features) if self.centre is None else 1.0 + np.abs(self.centre)
         return float(abs(self.prior) + of_values + about @ (abs(self.couplings) @ about) / 2)
 
     def energy(self, values: ArrayLike) -> float:
-        """E(x) of one full configuration, shape (M,), of values that can occur (eq:mrf-general)."""
+        """Return E(x) of one full configuration, (M,), of values that can occur, nats (eq:mrf-general)."""
         x = np.asarray(values, dtype=np.float64)
         if x.shape != self.unary.shape or not np.isin(x, VALUES).all():
             found = f"shape {x.shape}, values {sorted(set(x.ravel().tolist()))[:5]}"
@@ -187,7 +204,13 @@ class PairwiseMRF:
         return float(self.energies(x[None])[0])
 
     def energies(self, values: ArrayLike) -> Floats:
-        """(n,) energies of configurations, `values` (n, M); NaN, not measured, adds nothing (docs/decisions.md, F8)."""
+        """Return the energies of configurations, (n,) nats.
+
+        Parameters
+        ----------
+        values : (n, M) float, -1, 0 or +1; NaN where not measured, which adds nothing
+
+        """
         x = np.asarray(values, dtype=np.float64)
         measured, at = np.isfinite(x), np.arange(self.n_features)
         column = np.where(measured, x, 0.0).astype(np.int64) + 1
@@ -199,7 +222,7 @@ class PairwiseMRF:
         return np.asarray(self.prior + of_values + 0.5 * (about * pulls).sum(axis=1))
 
     def uncentred(self) -> PairwiseMRF:
-        """The same energies with couplings about 0: the centres are moved into the terms and the prior."""
+        """Return a model of the same energies with couplings about 0; the centres are moved into terms and prior."""
         if self.centre is None:
             return self
         pull = self.couplings @ self.centre
@@ -208,13 +231,13 @@ class PairwiseMRF:
         return self._like(self.unary - pull, self.couplings, prior, terms)
 
     def scaled(self, factor: float) -> PairwiseMRF:
-        """The model of `factor * E(x)`: every term, coupling and the prior multiplied."""
+        """Return the model of `factor * E(x)`: every term, coupling and the prior multiplied."""
         plain = self.uncentred()
         terms = np.where(plain.possible, factor * np.where(plain.possible, plain.terms, 0.0), -np.inf)
         return self._like(factor * plain.unary, factor * plain.couplings, factor * plain.prior, terms)
 
     def __sub__(self, other: PairwiseMRF) -> PairwiseMRF:
-        """The difference model `D = S_a - S_b` of two models on the same features (App. supp:pair-level)."""
+        """Return the difference model `D = S_a - S_b` of two models on the same features (App. supp:pair-level)."""
         if self.features != other.features or not np.array_equal(self.possible, other.possible):
             found, expected = "different features or values", "the same features with the same values"
             raise PlannerError(Fault("a difference of two models", found, expected, "align them first"))
@@ -255,12 +278,19 @@ def _check_model(unary: Floats, couplings: sp.csr_array, prior: float, names: tu
 
 @dataclass(frozen=True)
 class Evidence:
-    """What has been observed of one model, and the model that is left on the rest (App. supp:updatemrf).
+    """Observations of one model, and the model that remains on the unobserved features (App. supp:updatemrf).
 
-    `observed` (M,) bool; `values` (M,) int8, zero where unobserved; `constant` is the running constant
-    (eq:running-constant, the prior included); `shift` (M,) what the observed neighbours of an unobserved feature add to
-    its linear term, zero at observed ones. With x_A the unobserved values,
-    E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A (eq:diff-decomposition).
+    With x_A the unobserved values, E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A
+    (eq:diff-decomposition).
+
+    Attributes
+    ----------
+    observed : (M,) bool
+    values : (M,) int8, 0 where unobserved
+    constant : running constant with the prior, nats (eq:running-constant)
+    shift : (M,) float64, what observed neighbours add to the linear term of an unobserved feature, nats; 0 where
+        observed
+
     """
 
     mrf: PairwiseMRF
@@ -271,11 +301,14 @@ class Evidence:
 
     @classmethod
     def of(cls, mrf: PairwiseMRF, observations: Mapping[str, int] | None = None) -> Evidence:
-        """Evidence of the named observations, none by default.
+        """Return the evidence of the named observations, none by default.
 
+        Examples
+        --------
         >>> model = PairwiseMRF([1.0, -1.0], [[0.0, 1.0], [1.0, 0.0]], features=("a", "b"))
         >>> Evidence.of(model, {"a": 1}).field
         array([0., 0.])
+
         """
         if not isinstance(mrf, PairwiseMRF):
             step = "give that of an entity, bundle.mrf(name)"
@@ -291,17 +324,20 @@ class Evidence:
 
     @property
     def field(self) -> Floats:
-        """(M,), the effective unary potentials (eq:reduced-unary): zero at observed features."""
+        """Return the effective unary potentials, (M,) nats; 0 at observed features (eq:reduced-unary)."""
         return np.where(self.observed, 0.0, self.mrf.unary + self.shift)
 
     @property
     def terms(self) -> Floats:
-        """(M, 3), the effective terms of -1, 0, +1: those of the model and the shift; zero where observed."""
+        """Return the effective terms of -1, 0, +1, (M, 3) nats: the model's terms plus the shift; 0 where observed."""
         about = np.array(VALUES) - (0.0 if self.mrf.centre is None else self.mrf.centre[:, None])
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """The constant and the (M, 3) terms of the same energies with couplings about 0; zero where observed."""
+        """Return constant and terms, (M, 3) nats, of the same energies with couplings about 0.
+
+        Terms of observed features are 0.
+        """
         if self.mrf.centre is None:
             return self.constant, self.terms
         centre = np.where(self.observed, 0.0, self.mrf.centre)
@@ -311,20 +347,20 @@ class Evidence:
 
     @property
     def free(self) -> NDArray[np.intp]:
-        """Indices of the unobserved features inside the support, the only ones that inference solves for."""
+        """Return the indices of the unobserved features inside the support, the only ones that inference solves for."""
         support = self.mrf.support
         return support[~self.observed[support]]
 
     @property
     def log_volume(self) -> float:
-        """Log-partition of the unobserved features outside the support, in nats: uniform, log 3 each where ternary."""
+        """Return the log-partition of unobserved features outside the support, nats: log 3 each where ternary."""
         outside = ~self.observed
         outside[self.mrf.support] = False
         mass = np.exp(self.mrf.terms[outside]).sum(axis=1)
         return float(np.log(mass).sum())
 
     def observe(self, feature: int, value: int) -> Evidence:
-        """Evidence with one more feature observed; only its neighbours' terms change (supp:updatemrf)."""
+        """Return the evidence with one more observed feature; only its neighbours' terms change (supp:updatemrf)."""
         name = self.mrf.features[feature]
         if value not in VALUES:
             raise PlannerError(
@@ -349,11 +385,11 @@ class Evidence:
 
 
 def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
-    """What the unobserved features contribute to E_a(x) - E_b(x), two models with the same observations.
+    """Return the contributions of unobserved features and pairs to E_a(x) - E_b(x), nats.
 
-    The first is (M, 3), u_j(s), zero where observed; the second (n, 3, 3), w_jl(s, t) of the n unobserved pairs that
-    either model couples. Both are NaN at values that cannot occur. For the paper's models they are delta_j s and
-    delta_jl s t (docs/decisions.md, F11).
+    The two models have the same observations. The first array is (M, 3), u_j(s), 0 where observed; the second is (n, 3,
+    3), w_jl(s, t) of the n unobserved pairs that either model couples. Both are NaN at values that cannot occur. In the
+    paper's models u_j(s) = delta_j s and w_jl(s, t) = delta_jl s t.
     """
     possible, free = a.mrf.possible, ~a.observed
     unary = np.where(possible, a.terms - np.where(possible, b.terms, 0.0), np.nan)
@@ -364,9 +400,12 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
 
 
 def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-    """(n, 3, 3) what each of n pairs of features contributes to E_a(x) - E_b(x); NaN at values that cannot occur.
+    """Return the contributions of n pairs of features to E_a(x) - E_b(x), (n, 3, 3) nats; NaN for impossible values.
 
-    rows, columns : (n,) indices of the two features of each pair.
+    Parameters
+    ----------
+    rows, columns : (n,) int, indices of the two features of each pair
+
     """
     pairs = np.where(a.possible[rows][:, :, None] & a.possible[columns][:, None, :], 0.0, np.nan)
     for sign, mrf in ((1.0, a), (-1.0, b)):

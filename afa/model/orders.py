@@ -9,23 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 PAPER_ROUNDS = (0, 10, 50, 100, 150)
-"""Observations at which the paper's tables stand, and before which it ranks its candidates again."""
+"""Numbers of observations at which the paper's tables report and its planner ranks the candidates again."""
 
 
 def generator_of(*names: object) -> np.random.Generator:
-    """Random numbers that depend on these names alone."""
+    """Return a random generator seeded by these names alone."""
     text = "\0".join(map(str, names))
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little"))
 
 
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:
-    """Feature indices in the random order of one patient and seed, shape (M,).
+    """Return feature indices in the random order of one patient and seed, (M,) int64.
 
-    Each feature is placed by a hash of (experiment, patient, seed, feature): two features keep their order
-    when others are added or dropped, and relabelling the indices relabels the result.
+    A feature's position depends on a hash of (experiment, patient, seed, feature): two features stay in the same order
+    when others are added or dropped, and renumbering the features only renumbers the result.
 
+    Examples
+    --------
     >>> random_order(["a", "b", "c"], patient="p1", seed=0).tolist()
     [0, 2, 1]
+
     """
     stem = hashlib.sha256(f"{experiment}\0{patient}\0{seed}\0".encode())
     keys = []
@@ -37,6 +40,6 @@ def random_order(features: Sequence[str], *, patient: str, seed: int, experiment
 
 
 def random_orders(features: Sequence[str], patients: Sequence[str], seeds: Sequence[int]) -> NDArray[np.int64]:
-    """The random orders of several patients, one per seed, (n_patients, n_seeds, M)."""
+    """Return the random orders of several patients, one for each seed, (n_patients, n_seeds, M) int64."""
     orders = [[random_order(features, patient=patient, seed=seed) for seed in seeds] for patient in patients]
     return np.array(orders, dtype=np.int64).reshape(len(patients), len(seeds), len(features))

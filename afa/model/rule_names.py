@@ -1,7 +1,8 @@
-"""The allocation rules by name, read from the sources in `afa/planner/rules`: the workflow needs them without numerics.
+"""Names of the allocation rules, read from the sources in `afa/planner/rules` without importing NumPy.
 
-A rule is a class there with the method `choose`; its name is that of the class, `PriorityAll` is `priority_all`. What
-else is known of it stands in the class: `in_the_grid`, its place in `IN_THE_GRID`, and `looks_at`, what it goes by.
+A rule is a class in that folder with the method `choose`; its name is the class name in snake case: `PriorityAll` is
+`priority_all`. The class also has `in_the_grid`, the rule's position in `IN_THE_GRID`, and `looks_at`, the data that
+the rule uses.
 """
 
 import ast
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 
 class _Rule(NamedTuple):
-    """The module and class of a rule, and what the class says of it."""
+    """Module and class of a rule, and the class's attributes."""
 
     module: str
     class_name: str
@@ -27,8 +28,8 @@ def _rules() -> dict[str, _Rule]:
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef) and "choose" in [getattr(part, "name", "") for part in node.body]:
                 name = re.sub("(?<=[a-z])(?=[A-Z])", "_", node.name).lower()
-                stated = [part for part in node.body if isinstance(part, ast.Assign)]
-                facts = {ast.unparse(part.targets[0]): ast.literal_eval(part.value) for part in stated}
+                assigned = [part for part in node.body if isinstance(part, ast.Assign)]
+                facts = {ast.unparse(part.targets[0]): ast.literal_eval(part.value) for part in assigned}
                 found[name] = _Rule(path.stem, node.name, **facts)
     return dict(sorted(found.items(), key=lambda named: (named[1].in_the_grid, named[0])))
 
@@ -36,23 +37,23 @@ def _rules() -> dict[str, _Rule]:
 _RULES = {name: rule for name, rule in _rules().items() if rule.looks_at not in ("entities", "background")}
 
 RULE_CLASSES = {name: (rule.module, rule.class_name) for name, rule in _RULES.items()}
-"""The module in `afa.planner.rules` and the class of each rule."""
+"""Rule -> its module in `afa.planner.rules` and its class."""
 
 RULE_NAMES = tuple(_RULES)
-"""Those of the grid in its order, then the others by name."""
+"""Names of all rules: those of the grid in its order, then the others by name."""
 
 IN_THE_GRID = tuple(name for name, rule in _RULES.items() if rule.in_the_grid < inf)
-"""Rules that a run compares unless its settings say otherwise.
+"""Rules that a run compares by default.
 
 Each is in the defaults of `config/` (`make schema`), has a style in `RULE_STYLE` of `evaluate/figures.py` and words in
 `evaluate/templates/explorer_words.yaml` and `notebooks/allocation.ipynb`.
 """
 
 WITHOUT_GAIN = tuple(name for name, rule in _RULES.items() if rule.looks_at == "nothing")
-"""Rules that look at no gain."""
+"""Rules that use no gain."""
 
 COMPARED = "priority_all,greedy,largest_unary,random"
-"""Rules that a simulation compares unless others are given."""
+"""Rules that a simulation compares by default."""
 
 COMPARED_BINARY = "greedy,largest_unary,random_own,random"
-"""Those of the binary setting; with one duel every rule that weighs duels chooses as `greedy` does."""
+"""Rules that a binary simulation compares by default; with one duel all rules with weights choose as `greedy`."""

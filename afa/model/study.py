@@ -1,7 +1,7 @@
-"""A study: what is to be elicited, from whom and how: which model at which address, asked in which manner.
+"""A study: the entities and features to elicit, the model and endpoint to ask, and the settings of the requests.
 
-It is a folder with `study.yaml` and `phenotypes.csv`, and where there are any `keywords.csv` and `aliases.csv`. The
-`study.yaml` of a field (`afa.evaluate.field`), whose entities stand in `entities.csv`, says where its table is, too.
+A study is a folder with `study.yaml` and `phenotypes.csv`, and optionally `keywords.csv` and `aliases.csv`. For a field
+(`afa.evaluate.field`), `entities.csv` lists the entities and `study.yaml` also names the table.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from afa.model.features import Features, read_features
 STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
 ENTITIES_FILE, FEATURES_FILE, DICTIONARY_FILE = "entities.csv", "features.csv", "dictionary.csv"
 ONE_OF_SEVERAL = "categorical-as-binary"
-"""The kind, in a dictionary, of a feature that is one value of a variable."""
+"""Kind in `dictionary.csv` of a feature that is one value of a categorical variable."""
 RECORD_FOLDER = "record"
 PAIR_RUN = "pairs"
-"""The one run of the pairwise pass, and its voter's name in `models`."""
+"""Name of the only run of the pairwise pass, and of its voter in `models`."""
 Kind = Literal["article", "preprint"]
 PairMode = Literal["each", "by_anchor", "conditional"]
 UNARY, PAIRWISE, ANCHOR, CONDITIONAL = "unary", "pairwise", "anchor", "conditional"
 CUTS, RATES = "cuts", "rates"
 Ends = dict[str, tuple[float | None, float | None]]
-"""Cut points by feature; None where a side does not exist."""
+"""Feature -> its cut points; None where the feature has no values on that side."""
 PAIR_PROMPTS: Mapping[PairMode, str] = {"each": PAIRWISE, "by_anchor": ANCHOR, "conditional": CONDITIONAL}
 
 
 Holds = Literal["several", "one", "one or none"]
-"""How many entities hold for a patient, by the question that is asked."""
+"""How many entities hold for a patient according to the question."""
 NAME = r"^[a-z0-9][a-z0-9_-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
 
@@ -49,16 +49,18 @@ SHA256 = r"^[0-9a-f]{64}$"
 BASE_URL, MODEL, KEY = "AFA_LLM_BASE_URL", "AFA_LLM_MODEL", "AFA_LLM_API_KEY"
 REMOVED = "[key removed]"
 SHORTEST_KEY = 8
-"""Characters. What is shorter is a word for endpoints that need no key, and may well stand in an answer."""
+"""Shortest key to redact, in characters; shorter ones are dummy words that may occur in an answer."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An address, a model and a key, which comes from the environment and is never shown, recorded or compared.
+    """Address, model and key of an endpoint.
+
+    The key comes from the environment and is never shown, recorded or compared.
 
     Raises
     ------
-    ElicitationError : an address, a model or a key that cannot be used.
+    ElicitationError : the address, the model or the key cannot be used
 
     """
 
@@ -73,9 +75,17 @@ class Endpoint:
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, *, model: str = "", address: str = "", key: str = KEY
     ) -> Endpoint:
-        """Read `AFA_LLM_BASE_URL`, `AFA_LLM_MODEL` and `AFA_LLM_API_KEY`; an `ElicitationError` names what is missing.
+        """Return the endpoint in `AFA_LLM_BASE_URL`, `AFA_LLM_MODEL` and `AFA_LLM_API_KEY`.
 
-        model, address : in place of the first two. key : the variable that holds the key.
+        Parameters
+        ----------
+        model, address : replace the variables of the same meaning
+        key : name of the variable with the key
+
+        Raises
+        ------
+        ElicitationError : names the variables that are missing
+
         """
         found = {BASE_URL: address or environment.get(BASE_URL, ""), MODEL: model or environment.get(MODEL, "")}
         found[key] = environment.get(key, "")
@@ -85,11 +95,11 @@ class Endpoint:
         return cls(found[BASE_URL], found[MODEL], found[key])
 
     def redacted(self, text: str) -> str:
-        """The text without the key, plain or in the escapes of JSON, should an endpoint repeat it."""
+        """Return the text without the key, plain or escaped as JSON, in case an endpoint repeats the key."""
         return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
     def _faults(self) -> Iterator[Fault]:
-        # Neither the address nor the key is shown: a password may stand in the one, the other is one.
+        # The messages show neither the address, which may contain a password, nor the key.
         where = "the endpoint's {} ({})"
         try:
             address = urlsplit(self.base_url)
@@ -110,25 +120,31 @@ class Endpoint:
 
 @lru_cache
 def _pattern(key: str) -> re.Pattern[str]:
-    r"""The key with each character as itself, as `\u` and four digits, or after a backslash."""
+    r"""Return a pattern of the key, each character plain, as `\u` and four digits, or after a backslash."""
     return re.compile("".join(rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in key))
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How a model is asked.
+    """Settings of a request to a model.
 
-    temperature, seed, most_tokens : sent with each request; None is not sent. limit : the endpoint's name for the last
-    of these. structured : how the schema of the answer is passed on: with its bounds (lengths and ranges), without them
-    for endpoints that refuse those (`bare_schema`), as the word that JSON is wanted, or in the prompt alone. stream :
-    whether the answer comes in pieces. timeout : seconds without a byte. deadline : seconds of a call in all. calls :
-    tries for one answer while the endpoint fails. answers : answers asked for while none is of the schema. failures :
-    tries in a row, of all questions, that fail before a run stops. patience : the longest `Retry-After`, in seconds,
-    that is waited for; a longer one stops the run.
+    Parameters
+    ----------
+    temperature, seed, most_tokens : sent with each request; None is not sent
+    structured : how the request passes the schema of the answer: `json_schema` with lengths and ranges, `bare_schema`
+        without them for endpoints that refuse those, `json_object` as a request for JSON, `prompt` in the prompt alone
+    stream : True to receive the answer in pieces
+    timeout : longest time without a byte, seconds
+    deadline : longest time of a call, seconds
+    calls : attempts for one answer while the endpoint fails
+    answers : answers requested while none fits the schema
+    failures : consecutive failed attempts, over all questions, after which a run stops
+    patience : longest `Retry-After` to wait for, seconds; a longer one stops the run
+    limit : the endpoint's name for `most_tokens`
 
     Raises
     ------
-    ElicitationError : a number out of its range.
+    ElicitationError : a number is out of its range
 
     """
 
@@ -152,7 +168,7 @@ class Manner:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What of this an answer may depend on."""
+        """Return the settings that can affect an answer."""
         return {
             "temperature": None if self.temperature is None else float(self.temperature),
             "seed": self.seed,
@@ -162,7 +178,7 @@ class Manner:
 
 
 class Words(Strict):
-    """What a domain calls things, as prompts have it; today's words are those of genes in a tissue."""
+    """Words of the domain in prompts; the defaults are for genes in a tissue."""
 
     reader: str = Field("read the biomedical literature for a clinical team", description="what whoever answers does")
     disease: str = "disease"
@@ -184,7 +200,7 @@ class Words(Strict):
 
 
 class Table(Strict):
-    """Where the values and labels of a field are, and under which terms."""
+    """Location and licence of the values and labels of a field."""
 
     file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
     sha256: str = Field(pattern=SHA256)
@@ -196,7 +212,7 @@ class Table(Strict):
 
 
 class Voter(Strict):
-    """Who answers for a voter; empty fields are those of the environment."""
+    """Model and endpoint of a voter; empty fields are taken from the environment."""
 
     model: str = Field("", description="name of the model; AFA_LLM_MODEL where empty")
     address: str = Field("", description="of the endpoint; AFA_LLM_BASE_URL where empty")
@@ -209,7 +225,7 @@ class Voter(Strict):
 
 
 class Settings(Strict):
-    """`study.yaml`."""
+    """Settings in `study.yaml`."""
 
     name: str = Field(min_length=1, description="the bundle's name begins with it")
     title: str = ""
@@ -256,28 +272,31 @@ class Settings(Strict):
 
     @property
     def known_models(self) -> Mapping[str, str]:
-        """Voter -> model, of those that are named."""
+        """Return voter -> model, for voters with a named model."""
         return {run: voter.model for run, voter in self.models.items() if voter.model}
 
     @property
     def variables(self) -> list[str]:
-        """Variables of the environment that a live run reads."""
+        """Return the names of the environment variables that a live run reads."""
         voters = [self.voter(run) for run in (*self.voters, PAIR_RUN)]
         names = [name for voter in voters for name, own in ((BASE_URL, voter.address), (MODEL, voter.model)) if not own]
         return list(dict.fromkeys([*names, *(voter.key for voter in voters)]))
 
     def voter(self, run: str) -> Voter:
-        """Who answers for a run."""
+        """Return the voter of a run."""
         return self.models.get(run, Voter())
 
 
 @dataclass(frozen=True)
 class Study:
-    """Settings, and phenotypes with the columns phenotype, group, definition, in the order of the bundle's entities.
+    """Settings of a study, and its phenotypes with the columns phenotype, group, definition, in the bundle's order.
 
-    aliases : other names of a gene, for searches and for the evidence filter. vocabulary : the features that answers
-    may name, of `features.csv`; without such a file they name genes. features : what is known of them, of
-    `features.csv` or, before there are cut points, `dictionary.csv`.
+    Parameters
+    ----------
+    aliases : gene -> other names, for searches and for the evidence filter
+    vocabulary : features that answers may name, from `features.csv`; without that file answers name genes
+    features : definitions of the features, from `features.csv` or, before cut points exist, `dictionary.csv`
+
     """
 
     settings: Settings
@@ -288,29 +307,29 @@ class Study:
 
     @property
     def usable(self) -> dict[str, Any]:
-        """Which of the genes that an answer names count: settings of `afa.elicit.tables.usable_genes`."""
+        """Return settings of `afa.elicit.tables.usable_genes`, which selects the genes of an answer that count."""
         return {"most_genes": self.settings.most_genes, "vocabulary": self.vocabulary}
 
     @property
     def names(self) -> list[str]:
-        """The phenotypes in order."""
+        """Return the phenotypes in order."""
         return [str(name) for name in self.phenotypes["phenotype"]]
 
     def definition(self, phenotype: str) -> str:
-        """What a phenotype means; may be empty."""
+        """Return the definition of a phenotype, which may be empty."""
         return str(self.phenotypes["definition"].iloc[self.names.index(phenotype)])
 
     def names_of(self, gene: str) -> tuple[str, ...]:
-        """The symbol of a gene, and its aliases."""
+        """Return the symbol of a gene and its aliases."""
         return (gene, *self.aliases.get(gene, ()))
 
 
 def study_files(folder: str | Path) -> dict[str, Path]:
-    """Return the files that `load_study` reads in a folder, by what they hold; rules name them as inputs.
+    """Return the files that `load_study` reads in a folder, by content; the workflow's rules use them as inputs.
 
     Returns
     -------
-    dict : study and entities, always; features and aliases where the folder has them
+    dict : `study` and `entities` always; `features` and `aliases` where the folder has them
 
     """
     root = Path(folder)
@@ -321,14 +340,14 @@ def study_files(folder: str | Path) -> dict[str, Path]:
 
 
 def retrieves(folder: str | Path) -> bool:
-    """Return True if a study's questions come with abstracts; False too for a `study.yaml` that cannot be read."""
+    """Return True if a study's questions include abstracts; False also for a `study.yaml` that cannot be read."""
     with suppress(AfaError):
         return load_model(Path(folder) / STUDY_FILE, Settings).abstracts > 0
     return False
 
 
 def load_study(folder: str | Path) -> Study:
-    """Read a study's folder; a `ConfigError` or an `ElicitationError` lists every fault of a file at once."""
+    """Return the study in a folder; a `ConfigError` or an `ElicitationError` lists every error of a file."""
     files = study_files(folder)
     settings = load_model(files["study"], Settings)
     faults: list[Fault] = []
@@ -344,11 +363,11 @@ def load_study(folder: str | Path) -> Study:
 
 
 def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
-    """The table `phenotypes.csv`, or of a field `entities.csv`; what is wrong with it is added to `faults`.
+    """Return the table `phenotypes.csv`, or of a field `entities.csv`; errors are appended to `faults`.
 
     Returns
     -------
-    DataFrame : phenotype, group, definition
+    DataFrame : columns phenotype, group, definition
 
     """
     own = path.name == PHENOTYPES_FILE

@@ -1,8 +1,8 @@
-"""Clusters of entities whose models lie close together, for the clustered allocation rules and for Layer 0.
+"""Clusters of entities with similar models, for the clustered allocation rules and for Layer 0.
 
-Two entities are as far apart as the l1 distance of their parameters, given what has been observed: the effective
-unaries of the unobserved features and the couplings among them, each unordered pair once. Clusters are made by
-complete linkage; the allocation rules make them anew every `T_RE` observations (sec:topk_alloc, decisions.md A1).
+The distance of two entities is the l1 distance of their parameters given the observations: the effective unaries of the
+unobserved features and the couplings among them, each unordered pair once. Clusters are made by complete linkage; the
+allocation rules recompute them every `T_RE` observations (sec:topk_alloc; reasons in docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Clusters = tuple[tuple[int, ...], ...]
 
 
 class Clustering:
-    """The clusters of one patient over time, made when they are first asked for in a span of `T_RE` observations.
+    """Clusters of one patient over time, recomputed after every `T_RE` observations.
 
-    Those of `clusters` from `distances`, where distances that are equal but for rounding are equal.
+    The clusters are made by `clusters` from `distances`, at the first request after each multiple of `T_RE`.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -39,7 +39,13 @@ class Clustering:
         self._clusters: Clusters = ()
 
     def at(self, observations: Mapping[str, int]) -> Clusters:
-        """Clusters given the observations made so far, in the order made: those of the last multiple of `T_RE`."""
+        """Return the clusters given the first observations, up to the last multiple of `T_RE`.
+
+        Parameters
+        ----------
+        observations : feature -> value, in the order made
+
+        """
         span = len(observations) // T_RE
         if span != self._span:
             made = distances(self._bundle, dict(islice(observations.items(), span * T_RE)))
@@ -50,10 +56,14 @@ class Clustering:
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """What is left of the models of N entities as vectors, one row an entity (eq:reduced-unary).
+    """Parameters of the conditioned models of N entities as vectors, one row for each entity (eq:reduced-unary).
 
-    values : (N, M + E) effective unaries, zero at observed features, then couplings: of each pair of unobserved
-    features that any entity couples, once. row, column : (E,) these pairs, row < column.
+    Attributes
+    ----------
+    values : (N, M + E) sparse float64, nats: effective unaries, 0 at observed features, then one coupling for each pair
+        of unobserved features that any entity couples
+    row, column : (E,) int64, these pairs, row < column
+
     """
 
     bundle: Bundle
@@ -62,7 +72,7 @@ class Parameters:
     column: NDArray[np.int64]
 
     def model(self, vector: Floats, prior: float = 0.0) -> PairwiseMRF:
-        """The model with these potentials, (M + E,), such as the mean of some rows of `values`."""
+        """Return the model with the potentials `vector`, (M + E,), such as the mean of some rows of `values`."""
         m = len(self.bundle.features)
         ends = np.concatenate([self.row, self.column]), np.concatenate([self.column, self.row])
         couplings = sp.coo_array((np.concatenate([vector[m:], vector[m:]]), ends), shape=(m, m))
@@ -70,7 +80,17 @@ class Parameters:
 
 
 def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Parameters:
-    """Parameters of all entities given observations (feature name -> value); a `PlannerError` names a wrong one."""
+    """Return the parameters of all entities given observations.
+
+    Parameters
+    ----------
+    observations : feature -> value
+
+    Raises
+    ------
+    PlannerError : an observation has an unknown feature or value
+
+    """
     values, observed = _evidence(bundle, observations or {})
     packed, n_features = bundle.packed, len(bundle.features)
     entity = packed.owner
@@ -88,28 +108,36 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
 
 
 def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
-    """(N, N) l1 distances between what is left of the entities' models, `parameters`; a `PlannerError` as there."""
+    """Return the l1 distances between the conditioned models, (N, N) nats; arguments and errors as in `parameters`."""
     values, observed = _evidence(bundle, observations or {})
     return model_distances(pack(bundle, overlaps=False), sharing_of(bundle), values, observed)
 
 
 def paper_clusters(n_entities: int) -> int:
-    """The paper's number of clusters, ceil(sqrt N) (tab:hyperparams)."""
+    """Return the paper's number of clusters, ceil(sqrt N) (tab:hyperparams)."""
     return ceil(sqrt(n_entities))
 
 
 def clusters(
     distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = C_MIN
 ) -> Clusters:
-    """Clusters as tuples of entity indices, members and clusters by ascending name (decisions.md A1).
+    """Return clusters as tuples of entity indices, with members and clusters sorted by name.
 
-    Complete linkage down to `n_clusters`, ceil(sqrt N) unless given; then, as long as there are two clusters and one
-    of fewer than `smallest` entities, the least of those (then by name) joins the cluster nearest to it by complete
-    linkage (then by name). A cluster's name is its first member's. Distances that differ by at most a relative 1e-9
-    of the largest are equal, and equal distances are told apart by the names of the two clusters: the order of
-    entities does not show in the result.
+    Complete linkage merges clusters down to `n_clusters`. Then, while some cluster has fewer than `smallest` entities,
+    the smallest cluster merges with its nearest cluster. Distances that differ by at most 1e-9 of the largest count as
+    equal, and ties are broken by the names of the clusters' first members, so that the result does not depend on the
+    order of the entities.
 
-    distance : (N, N), symmetric. names : N, distinct. A `PlannerError` refuses other shapes.
+    Parameters
+    ----------
+    distance : (N, N) float64, symmetric
+    names : (N,) distinct
+    n_clusters : ceil(sqrt N) if None
+
+    Raises
+    ------
+    PlannerError : the shapes do not match, or a name occurs twice
+
     """
     n = len(names)
     if distance.shape != (n, n) or len(set(names)) != n:
@@ -118,13 +146,13 @@ def clusters(
     by_name = np.array(sorted(range(n), key=names.__getitem__), dtype=np.int64)
     wanted = paper_clusters(n) if n_clusters is None else max(1, n_clusters)
     labels = cluster_labels(laid_out(distance.astype(np.float64)), by_name, wanted, smallest)[by_name]
-    order = np.argsort(labels, kind="stable")  # members stay in the order of their names
+    order = np.argsort(labels, kind="stable")  # stable: members remain sorted by name
     parts = np.split(by_name[order], np.flatnonzero(np.diff(labels[order])) + 1)
     return tuple(tuple(part.tolist()) for part in parts)
 
 
 def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Values (M,), zero where unobserved, and what is observed (M,)."""
+    """Return values, (M,) float64 with 0 where unobserved, and which features are observed, (M,) bool."""
     index = {name: j for j, name in enumerate(bundle.features)}
     values, observed = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
     for name, value in observations.items():

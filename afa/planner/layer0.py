@@ -1,10 +1,10 @@
-"""Layer 0: entities that are put out of the top-k before anything is observed (App. supp:layer0_lipschitz).
+"""Layer 0: exclude entities from the top k before anything is observed (App. supp:layer0_lipschitz).
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper gives each cluster an
-interval about the score of its centroid and removes a cluster that enough entities dominate. That score is one of the
-centroid model's own expectation, not of a patient's state, so that these certificates can be false (decisions.md L2).
-The sound ones beside them compare what the scores can be at every completion. `without_eliminated` is the opt-in filter
-of a planner.
+interval around the score of its centroid and removes a cluster that enough entities dominate. The score is an
+expectation under the centroid model itself, not under a patient's state, so the paper's certificates can be false, as
+docs/decisions.md explains. The sound certificates here compare the possible scores over all completions.
+`without_eliminated` is the optional filter of a planner.
 """
 
 from __future__ import annotations
@@ -31,17 +31,24 @@ CRITERIA = ("f1", "f2")
 SOUND = "sound"
 RULES = ("n_minus_k", "k")
 EXACT_LIMIT = 100_000_000
-"""Bytes of tables up to which the extremes of a score are found exactly."""
+"""Largest memory, in bytes of tables, for finding the extremes of a score exactly."""
 Bounds = tuple[Floats, Floats, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster of entities and its centroid, the mean of their log-odds and parameters, (1 + M + E,).
+    """A cluster of entities and its centroid, the mean of its members' log-odds and parameters.
 
-    members : names, sorted. radius, spread : largest l1 and l-infinity distance of a member to the centroid.
-    score : E_q[S_c] in nats of the centroid model under its own mean-field marginals at no observation. norm : the l1
-    norm of its parameters, K_c. contraction : the largest beta L^2 of the members. converged : of the centroid's solve.
+    Attributes
+    ----------
+    members : names, sorted
+    centroid : (1 + M + E,) float64, log-odds, then parameters, nats
+    radius, spread : largest l1 and l-infinity distance of a member to the centroid, nats
+    score : E_q[S_c] of the centroid model under its own mean-field marginals without observations, nats
+    norm : l1 norm of the centroid, K_c, nats
+    contraction : largest beta L^2 of the members
+    converged : True if the solve of the centroid converged
+
     """
 
     members: tuple[str, ...]
@@ -54,14 +61,14 @@ class Cluster:
     converged: bool
 
     def lipschitz(self, criterion: str) -> float | None:
-        """L_c: 1 for `f1`, eq:lc-mf for `f2`, None where that is not eligible because beta_c L^2 >= 1."""
+        """Return L_c: 1 for `f1`; eq:lc-mf for `f2`, or None if beta_c L^2 >= 1, where `f2` does not apply."""
         _one_of("criterion", criterion, CRITERIA)
         if criterion == "f1":
             return 1.0
         return 1.0 + self.norm / (1.0 - self.contraction) if self.contraction < 1 else None
 
     def interval(self, criterion: str) -> tuple[float, float]:
-        """Centroid score plus and minus L_c r_c; the whole line where the criterion is not eligible."""
+        """Return the centroid's score plus and minus L_c r_c; infinite where the criterion does not apply."""
         constant = self.lipschitz(criterion)
         if constant is None:
             return -np.inf, np.inf
@@ -70,7 +77,14 @@ class Cluster:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The entities of a bundle in clusters; `label` (N,) gives the cluster of each entity, in bundle order."""
+    """The entities of a bundle in clusters.
+
+    Attributes
+    ----------
+    label : (N,) int64, cluster of each entity, in bundle order
+    clusters : the C clusters
+
+    """
 
     bundle: Bundle
     label: NDArray[np.int64]
@@ -78,26 +92,27 @@ class Partition:
 
     @cached_property
     def centroid_gaps(self) -> Floats:
-        """(pairs of clusters, 2) the l1 and l-infinity distances between their centroids."""
+        """Return the l1 and l-infinity distances between the centroids, (n_pairs_of_clusters, 2) nats."""
         gaps = [np.abs(a.centroid - b.centroid) for a, b in combinations(self.clusters, 2)]
         return np.array([[gap.sum(), gap.max()] for gap in gaps]).reshape(-1, 2)
 
     @property
     def gap(self) -> float:
-        """Smallest l1 distance between two centroids; NaN for one cluster."""
+        """Return the smallest l1 distance between two centroids, nats; NaN for one cluster."""
         return float(self.centroid_gaps[:, 0].min()) if len(self.clusters) > 1 else float("nan")
 
     @property
     def separation(self) -> float:
-        """The gap over the largest radius (tab:layer0_synthetic); infinite where no cluster has an extent."""
+        """Return the gap over the largest radius (tab:layer0_synthetic); infinite if all clusters have radius 0."""
         radius = max(cluster.radius for cluster in self.clusters)
         return self.gap / radius if radius > 0 else self.gap * float("inf")
 
     @property
     def activation(self) -> tuple[float, float]:
-        """Both sides of the activation condition (sec:eval_filter): the first should be far below the second.
+        """Return both sides of the activation condition (sec:eval_filter): the first should be far below the second.
 
-        Largest l-infinity distance of a member to its centroid, and smallest one between centroids (NaN for one).
+        The first is the largest l-infinity distance of a member to its centroid; the second is the smallest one between
+        two centroids, NaN for one cluster.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)
@@ -105,10 +120,13 @@ class Partition:
 
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """What Layer 0 says before any observation.
+    """Results of Layer 0 before any observation.
 
-    beats : (N, N) bool, whether row is said to be better than column whatever is observed. needed : so many entities
-    that dominate another put it out of the top-k.
+    Attributes
+    ----------
+    beats : (N, N) bool, True where the row's entity is certified to be better than the column's under every completion
+    needed : number of dominating entities that excludes an entity from the top k
+
     """
 
     entities: tuple[str, ...]
@@ -117,35 +135,44 @@ class Certificates:
 
     @property
     def dominators(self) -> NDArray[np.int64]:
-        """(N,) how many entities dominate each."""
+        """Return the number of entities that dominate each entity, (N,) int64."""
         counts: NDArray[np.int64] = self.beats.sum(axis=0)
         return counts
 
     @property
     def out(self) -> NDArray[np.bool_]:
-        """(N,) whether an entity is certified not to be among the k best."""
+        """Return True for each entity certified not to be among the k best, (N,)."""
         return np.asarray(self.dominators >= self.needed)
 
     @property
     def eliminated(self) -> tuple[str, ...]:
-        """Names of the entities that are out, in bundle order."""
+        """Return the names of the excluded entities, in bundle order."""
         return tuple(name for name, out in zip(self.entities, self.out, strict=True) if out)
 
     def clusters_out(self, label: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(C,) whether all members of each cluster are out."""
+        """Return True for each cluster whose members are all excluded, (C,)."""
         return np.array([bool(self.out[label == cluster].all()) for cluster in range(int(label.max()) + 1)])
 
 
 def score_distances(entities: Parameters) -> Floats:
-    """(N, N) l1 distances of log-odds and parameters: no profile separates the scores of two entities by more."""
+    """Return l1 distances of log-odds and parameters, (N, N) nats: upper bounds on the difference of two scores."""
     return distances(entities.bundle) + np.abs(_leads(entities.bundle))
 
 
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
-    """The entities in `n_clusters` clusters by complete linkage, with one mean-field solve on each centroid.
+    """Return the entities in `n_clusters` clusters by complete linkage, with one mean-field solve for each centroid.
 
-    entities : before any observation. A `PlannerError` where there are not so many of them. Clusters may be of
-    any size: `C_MIN` of `afa.planner.cluster` would leave at most five of the paper's up to 24 (docs/decisions.md, A1).
+    Clusters may have any size. The paper uses up to 24 clusters; with the minimum size `C_MIN` of `afa.planner.cluster`
+    at most five would be left.
+
+    Parameters
+    ----------
+    entities : parameters without observations
+
+    Raises
+    ------
+    PlannerError : there are fewer entities than `n_clusters`
+
     """
     bundle, n = entities.bundle, len(entities.bundle.entities)
     if not 1 <= n_clusters <= n:
@@ -178,10 +205,16 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
 
 
 def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k") -> Certificates:
-    """The paper's certificates: a cluster's interval lies above another's, so all of its members do.
+    """Return the paper's certificates, in which a cluster beats another if its interval lies above the other interval.
 
-    rule : `n_minus_k` dominating entities are needed, as the paper has it, or `k`, which would do if the intervals were
-    sound (decisions.md L1). They are not: a false certificate is no fault of the program here.
+    All members of the better cluster then beat all members of the other. Such certificates can be false, as the
+    module's docstring explains; a false one is no error of this program.
+
+    Parameters
+    ----------
+    rule : number of dominating entities needed: `n_minus_k` as in the paper, or `k`, which would be enough for sound
+        intervals
+
     """
     _one_of("rule", rule, RULES)
     bundle = parted.bundle
@@ -192,12 +225,16 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 
 
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
-    """Certificates that hold at every completion: `k` entities are better at any profile (decisions.md L1, L2).
+    """Return certificates that hold under every completion: an entity is excluded if `k` entities beat it.
 
-    One entity beats another where the lowest value of its score exceeds the highest of the other, or where their
-    log-odds are further apart than the l1 distance of their other potentials: at one and the same profile the scores
-    cannot make that up. Without priors all scores are 0 at x = 0, and nothing is certified. `bounds` as from
-    `completion_bounds`, where these are at hand.
+    One entity beats another if the lowest value of its score exceeds the highest of the other, or if their log-odds
+    differ by more than the l1 distance of their other potentials. Without priors all scores are 0 at x = 0, and nothing
+    is certified.
+
+    Parameters
+    ----------
+    bounds : result of `completion_bounds`, if already computed
+
     """
     bundle = entities.bundle
     needed = _checked_k(bundle, k)
@@ -208,9 +245,9 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 
 
 def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bounds:
-    """Lowest and highest S_v over all profiles, (N,) nats each, and whether they are the exact extremes.
+    """Return lowest and highest S_v over all completions, (N,) nats each, and True where they are exact, (N,).
 
-    Where their tables would take more than `memory_limit` bytes the tight `l1` interval stands in, which is wider.
+    Where exact tables would take more than `memory_limit` bytes, the bounds are the wider tight `l1` interval.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)
@@ -233,11 +270,19 @@ def without_eliminated(
     n_clusters: int | None = None,
     solver: Solver | None = None,
 ) -> Bundle:
-    """The bundle of the entities that Layer 0 leaves, in the same order and on all features.
+    """Return the bundle without the entities that Layer 0 excludes, in the same order and on all features.
 
-    criterion : `f1` or `f2`, of the paper, which a patient may contradict (decisions.md L2), or `sound`, which none
-    can. rule : how many entities must dominate, `n_minus_k` unless given; `sound` asks for `k`. n_clusters : as in
-    `partition`, ceil(sqrt N) unless given; `sound` makes none. A `PlannerError` where no more than k entities are left.
+    Parameters
+    ----------
+    criterion : `f1` or `f2` of the paper, whose exclusions can be wrong for a patient, or `sound`, whose exclusions
+        cannot
+    rule : number of entities that must dominate, `n_minus_k` by default; `sound` uses `k`
+    n_clusters : as in `partition`, ceil(sqrt N) by default; not used by `sound`
+
+    Raises
+    ------
+    PlannerError : no more than k entities are left
+
     """
     _one_of("criterion", criterion, (*CRITERIA, SOUND))
     if criterion == SOUND:
@@ -255,13 +300,13 @@ def without_eliminated(
 
 
 def _leads(bundle: Bundle) -> Floats:
-    """(N, N) log-odds of each entity less those of each other."""
+    """Return the log-odds of each entity less those of each other, (N, N) nats."""
     leads: Floats = bundle.priors[:, None] - bundle.priors[None, :]
     return leads
 
 
 def _tie(bundle: Bundle) -> float:
-    """A difference of scores of at most this magnitude is rounding."""
+    """Return the largest difference of scores that counts as rounding error, nats."""
     return tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
 
 

@@ -1,1 +1,1 @@
-"""The equations of the paper, readable, in NumPy: preference scores, information gains, brackets, Copeland ranks."""
+"""Readable definitions of the paper's equations in NumPy: preference scores, gains, brackets, Copeland ranks."""

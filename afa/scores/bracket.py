@@ -1,7 +1,8 @@
-"""Brackets: intervals for a score's final value, so that a duel can be called before everything is measured.
+"""Brackets: intervals for the final value of a score, which decide duels before full observation.
 
-`l1` is rigorous: no completion of the unobserved features leaves it. `kl` and `hanson_wright` are heuristic: they
-treat what is not random as if it were a sample. All serve one discriminative model, S or D = S_a - S_b.
+`l1` is rigorous: no completion of the unobserved features leaves the interval. `kl` and `hanson_wright` are heuristic:
+they treat observations as a random sample, which they are not. All apply to one discriminative model, S or D = S_a -
+S_b. The page docs/decisions.md explains where the brackets here differ from the paper.
 """
 
 from __future__ import annotations
@@ -18,30 +19,33 @@ K1, ALPHA = 405.5, 1.1
 
 
 def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
-    """The most energy that the unobserved features can still add or take away (eq:unobs-budget).
+    """Return the most energy that the unobserved features can still add or remove, nats (eq:unobs-budget).
 
-    form : `tight` counts the couplings among unobserved features only; `paper` also those between observed and
-    unobserved ones, which the effective unaries already hold (decisions.md B1). Both are sound, `tight` is never wider.
+    Parameters
+    ----------
+    form : `tight` counts only the couplings among unobserved features; `paper` also counts those between observed and
+        unobserved features, which the effective unaries already contain. Both are sound; `tight` is never wider
+
     """
-    hidden = ~evidence.observed
+    unobserved = ~evidence.observed
     strength = abs(evidence.mrf.couplings)
-    budget = np.abs(evidence.field).sum() + strength[hidden][:, hidden].sum() / 2
+    budget = np.abs(evidence.field).sum() + strength[unobserved][:, unobserved].sum() / 2
     if form == "paper":
-        budget += strength[hidden][:, evidence.observed].sum()
+        budget += strength[unobserved][:, evidence.observed].sum()
     return float(budget)
 
 
 def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, float]:
-    """The interval that S(x) lies in under every completion, `form` as `l1_budget` has it (eq:l1-bracket)."""
+    """Return the interval that contains S(x) under every completion (eq:l1-bracket); `form` as in `l1_budget`."""
     budget = l1_budget(evidence, form=form)
     return evidence.constant - budget, evidence.constant + budget
 
 
 def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
-    """The interval that E_a(x) - E_b(x) lies in under every completion, and whatever is never measured.
+    """Return the interval that contains E_a(x) - E_b(x) under every completion, including features never measured.
 
-    Each unobserved term and pair adds its least or its largest value, or nothing (docs/decisions.md, F12). For the
-    paper's models it is the tight `l1_interval` of D_ab; for models of probabilities it need not be symmetric.
+    Each unobserved term and pair adds its smallest or its largest value, or nothing. For the paper's models this is the
+    tight `l1_interval` of D_ab; for models of probabilities it need not be symmetric.
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)
@@ -52,13 +56,19 @@ def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
 
 
 def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: float = GAMMA) -> tuple[float, float]:
-    """Interval for the sign-vote score 2 p - 1, by the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
+    """Return an interval for the sign-vote score 2 p - 1, by the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
 
-    positive, negative : N_+ and N_-, the votes for a and for b (`afa.scores.preference.sign_votes`).
-    The p with n kl(p_hat, p) <= log(k1 n^alpha / gamma). With `n` the number of observations it is the paper's form,
-    whose zero votes count against a; without, n = N_+ + N_- and the two orientations agree (decisions.md B2).
+    The interval holds every p with n kl(p_hat, p) <= log(k1 n^alpha / gamma).
+
+    Parameters
+    ----------
+    positive, negative : N_+ and N_-, votes for a and for b (`afa.scores.preference.sign_votes`)
+    n : number of observations in the paper's form, where zero votes count against a. If None, n = N_+ + N_-, and the
+        interval of (b, a) mirrors that of (a, b)
+    gamma : fraction of wrong calls allowed
+
     """
-    from scipy.optimize import brentq  # noqa: PLC0415 (slow to load, and most that import this module do not come here)
+    from scipy.optimize import brentq  # noqa: PLC0415 (slow to import, and needed by this function alone)
 
     n = positive + negative if n is None else n
     if n == 0:
@@ -76,17 +86,23 @@ def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: fl
 def hanson_wright_interval(
     evidence: Evidence, mean: float, variance: float, *, gamma: float = GAMMA
 ) -> tuple[float, float]:
-    """Interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket), our instantiation (decisions.md B3).
+    """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket), with our constants.
 
-    `evidence` is that of the difference model, `mean` and `variance` the moments of D that `stack_a` uses. Over the
-    unobserved features let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2, the variance of D at its worst, and beta the
-    largest absolute row sum of the couplings, which bounds their spectral norm. With n_eff = 1 / (1 + beta) and
-    C = sqrt(2) s |F / mu_D| the half-width is C sqrt(log(2 / gamma) / n_eff): the score is called when |mu_D|
-    exceeds a sub-Gaussian deviation of D widened by the couplings, and the width is 0 when nothing is unobserved.
+    Over the unobserved features let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2, the largest variance of D, and beta the
+    largest absolute row sum of the couplings, which bounds their spectral norm. With n_eff = 1 / (1 + beta) and C =
+    sqrt(2) s |F / mu_D| the half-width is C sqrt(log(2 / gamma) / n_eff). The score is called when |mu_D| exceeds a
+    sub-Gaussian deviation of D widened by the couplings; the width is 0 when nothing is unobserved.
+
+    Parameters
+    ----------
+    evidence : of the difference model
+    mean, variance : moments of D that `stack_a` uses
+    gamma : fraction of wrong calls allowed
+
     """
     score = gaussian_sign(mean, variance)
-    hidden = ~evidence.observed
-    coupling = evidence.mrf.couplings[hidden][:, hidden]
+    unobserved = ~evidence.observed
+    coupling = evidence.mrf.couplings[unobserved][:, unobserved]
     spread = float(np.sqrt((evidence.field**2).sum() + (coupling.data**2).sum() / 2))
     if spread == 0:
         return score, score

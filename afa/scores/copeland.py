@@ -1,4 +1,4 @@
-"""From duels to a ranking: Copeland wins and the top-k, whatever order the entities come in."""
+"""Rank entities by their duels: Copeland wins and the top k, independent of the order of the entities."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from afa.model.mrf import Floats
 
 
 def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
-    """(N,) number of duels each entity wins; a score of magnitude at most `tie` is half a win (decisions.md S5).
+    """Return the number of duels each entity wins, (N,) float64; a score of magnitude at most `tie` is half a win.
 
-    scores : (N, N) antisymmetric V, where a beats b if V_ab > 0.
+    Parameters
+    ----------
+    scores : (N, N) float64, antisymmetric; a beats b where scores[a, b] > 0
 
+    Examples
+    --------
     >>> copeland_wins(np.array([[0.0, 2.0, 0.0], [-2.0, 0.0, -1.0], [0.0, 1.0, 0.0]])).tolist()
     [1.5, 0.0, 1.5]
+
     """
     outcome = np.where(scores > tie, 1.0, np.where(scores < -tie, 0.0, 0.5))
     np.fill_diagonal(outcome, 0.0)
@@ -25,11 +30,16 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 
 
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """All entities, best first: by wins, then by the sum of `V_ab` over opponents, then by name (decisions.md S6).
+    """Return the names of all entities, best first: by wins, then by the sum of scores over opponents, then by name.
 
-    scores : (N, N) as `copeland_wins` takes them. names : N, in their order.
+    Sums that differ from the next larger one by at most the rounding error (`tie` times N) count as equal; the page
+    docs/decisions.md gives the reason.
 
-    Sums that differ from the next larger one by no more than rounding (`tie` times N) count as equal to it.
+    Parameters
+    ----------
+    scores : (N, N) float64, as in `copeland_wins`
+    names : (N,) in the order of the rows
+
     """
     wins = copeland_wins(scores, tie=tie)
     margin = np.sort(scores, axis=1).sum(axis=1)

@@ -1,7 +1,7 @@
 """Gains: what a duel is expected to learn from one more feature (sec:gain). The readable definitions.
 
-`cmi` and `f_target` both expect x_f by the duel's predictive distribution: the two entities' marginals, weighted
-by the posterior of which of them is true.
+`cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution: the marginals of the two
+entities, weighted by the entities' posterior. The page docs/decisions.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 
 
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
-    """Half the range of u_f, the duel's effective term, at every feature, (M,); zero where observed (eq:wald_mag).
+    """Return half the range of the duel's effective term u_f at every feature, (M,) nats (eq:wald_mag).
 
-    For the paper's models it is |delta_f^eff|, the most that observing a feature can add at once to the running
-    constant. No inference is needed.
+    Observed features have 0. For the paper's models the result is |delta_f^eff|, the most that observing a feature can
+    add at once to the running constant. No inference is needed.
     """
     return half_range(difference_terms(a, b)[0])
 
 
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
-    """Log P(a | x_obs) - log P(b | x_obs) with log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty).
+    """Return log P(a | x_obs) - log P(b | x_obs), nats, with log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty).
 
-    That is eq:clamped-marginal for two entities, each with its own normaliser (decisions.md S7).
+    The formula is eq:clamped-marginal for two entities, each with its own normaliser.
     """
     evidence = [_log_evidence(state, solver) for state in (a, b)]
     return evidence[0] - evidence[1]
@@ -45,10 +45,17 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 
 
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
-    """I(y; x_f | x_obs) in nats at every feature, shape (M,), zero where observed (eq:cmi, decisions.md S8).
+    """Return I(y; x_f | x_obs) at every feature, (M,) nats; 0 where observed (eq:cmi).
 
-    `odds` is the log-odds of a over b given x_obs. With the mean-field marginals in Bayes' rule the gain is the
-    Jensen-Shannon divergence of the two predictive marginals, weighted by the posterior: in [0, H(y)].
+    The marginals in Bayes' rule are those of mean-field. The gain is then the Jensen-Shannon divergence of the two
+    predictive marginals, weighted by the posterior, and lies in [0, H(y)].
+
+    Parameters
+    ----------
+    odds : log-odds of a over b given x_obs, nats
+    of_a, of_b : marginals under the two entities
+    observed : (M,) bool
+
     """
     weight = np.array([expit(odds), expit(-odds)])
     each = np.stack([site_probabilities(of_a), site_probabilities(of_b)])
@@ -56,9 +63,13 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool
 
 
 def information(posterior: Floats, predictive: Floats) -> Floats:
-    """(M,) I(y; x_f), what each feature tells about which of N entities holds, in nats (decisions.md F15).
+    """Return I(y; x_f), the mutual information of each feature and the entity that holds, (M,) nats.
 
-    posterior : (N,) sums to 1. predictive : (N, M, 3) probabilities of -1, 0, +1 under each entity.
+    Parameters
+    ----------
+    posterior : (N,) float64, sums to 1
+    predictive : (N, M, 3) float64, probabilities of -1, 0, +1 under each entity
+
     """
     mixed = np.einsum("v,vfs->fs", posterior, predictive)
     ratio = np.divide(predictive, mixed, out=np.ones_like(predictive), where=predictive > 0)
@@ -67,9 +78,13 @@ def information(posterior: Floats, predictive: Floats) -> Floats:
 
 
 def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
-    """(...) Jensen-Shannon divergence of two distributions, in nats.
+    """Return the Jensen-Shannon divergence of two distributions, (...) nats.
 
-    odds : (...) log-odds of the first, which weigh the two. one, other : (..., S) probabilities.
+    Parameters
+    ----------
+    odds : (...) float64, log-odds of the first distribution, which give the two weights
+    one, other : (..., S) float64, probabilities
+
     """
     weight = expit(odds)[..., None]
     mixed = weight * one + (1.0 - weight) * other
@@ -81,15 +96,15 @@ def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
 
 
 def site_probabilities(marginals: Marginals) -> Floats:
-    """(M, 3) probabilities of -1, 0, +1 at every feature; uniform outside the support."""
+    """Return the probabilities of -1, 0, +1 at every feature, (M, 3); uniform outside the support."""
     return probabilities_of(marginals.first, marginals.second)
 
 
 def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Solver | None = None) -> Floats:
-    """E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] at every feature, shape (M,), zero where observed (eq:smart_delta).
+    """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] at every feature, (M,); 0 where observed (eq:smart_delta).
 
-    F is the score named by `target`. Each look-ahead solves the conditioned models again from the uniform start, so
-    that the value looked ahead to is the score's value after the observation (decisions.md S9).
+    F is the score named by `target`. Each lookahead solves the conditioned models again from the uniform start, so that
+    it finds the value of the score after the observation.
     """
     score = _SCORE[target]
     now = [mean_field(state.mrf, state, solver=solver) for state in (a, b)]
@@ -100,8 +115,8 @@ def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Sol
     for feature in np.flatnonzero(~a.observed):
         for column in np.flatnonzero(a.mrf.possible[feature]):
             value = VALUES[column]
-            ahead = [state.observe(int(feature), value) for state in (a, b)]
-            after = score(ahead, [mean_field(state.mrf, state, solver=solver) for state in ahead])
+            lookahead = [state.observe(int(feature), value) for state in (a, b)]
+            after = score(lookahead, [mean_field(state.mrf, state, solver=solver) for state in lookahead])
             gain[feature] += predictive[feature, column] * abs(after - before)
     return np.where(gain < ZERO_GAIN, 0.0, gain)
 

@@ -1,8 +1,9 @@
 """Preference scores V_ab between entities: a beats b where V_ab > 0, and 0 is a tie (sec:pref_scores).
 
-Each function takes what is known of one patient, entity by entity in bundle order, and returns the (N, N) matrix
-of all duels: antisymmetric, but for `kl`. The binary setting is the duel of the two half-potential models
-(`afa.model.closure`), whose difference is S itself. The compiled form for whole cohorts is `afa.engine`.
+Each function takes the evidence of one patient, entity by entity in bundle order, and returns the (N, N) matrix of all
+duels, which is antisymmetric except for `kl`. The binary setting is the duel of the two half-potential models
+(`afa.model.closure`), whose difference is S. `afa.engine` has the compiled form for whole cohorts; the page
+docs/decisions.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from afa.model.mrf import ROUNDING, Evidence, Floats, PairwiseMRF, difference_te
 
 
 def tie_of(models: Sequence[PairwiseMRF]) -> float:
-    """The magnitude up to which a difference of two energies is rounding, not a preference (decisions.md S5)."""
+    """Return the magnitude up to which a difference of two energies is rounding error, not a preference, nats."""
     return ROUNDING * max((model.reach for model in models), default=0.0)
 
 
 def wald(evidence: Sequence[Evidence]) -> Floats:
-    """Difference of the running constants, Lambda_ab: the energy of what has been observed (supp:Wald_simple)."""
+    """Return differences of running constants, Lambda_ab: the energy of observed features, nats (supp:Wald_simple)."""
     constants = np.array([state.constant for state in evidence])
     difference: Floats = constants[:, None] - constants[None, :]
     return difference
 
 
 def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, moments: str = "mixture") -> Floats:
-    """E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures (eq:f1-criterion, decisions.md S1).
+    """Return E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures, nats (eq:f1-criterion).
 
-    By linearity it is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). `moments="product"` takes instead one
-    product measure with the averaged moments, as supp:f1-approx prints it: a different quantity.
+    By linearity the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). `moments="product"` takes instead one
+    product measure with the averaged moments, as supp:f1-approx prints the formula; the result differs.
     """
     if moments == "mixture":
         return duels_of(cross_expectations(evidence, marginals))
@@ -49,41 +50,40 @@ def _mixture(a: Marginals, b: Marginals) -> Marginals:
 
 
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """(N, N) array of E_{q_u}[S_v | x_obs]: row u gives the marginals, column v the score (supp:pair-level)."""
+    """Return E_{q_u}[S_v | x_obs], (N, N) nats: row u gives the marginals, column v the score (supp:pair-level)."""
     return np.array([[expected_score(state, of) for state in evidence] for of in marginals])
 
 
 def expected_score(evidence: Evidence, marginals: Marginals) -> float:
-    """Expected energy of the conditioned model under the product measure of `marginals`."""
-    hidden = ~evidence.observed
+    """Return the expected energy of the conditioned model under the product measure of `marginals`, nats."""
+    unobserved = ~evidence.observed
     centre = 0.0 if evidence.mrf.centre is None else evidence.mrf.centre
-    about = np.where(hidden, marginals.first - centre, 0.0)
+    about = np.where(unobserved, marginals.first - centre, 0.0)
     p = probabilities_of(marginals.first, marginals.second)
-    linear = (p * np.where(p > 0, evidence.terms, 0.0))[hidden].sum()
+    linear = (p * np.where(p > 0, evidence.terms, 0.0))[unobserved].sum()
     return float(evidence.constant + linear + 0.5 * about @ (evidence.mrf.couplings @ about))
 
 
 def duels_of(cross: Floats) -> Floats:
-    """The antisymmetric matrix 1/2 (C_aa - C_ab + C_ba - C_bb) of cross expectations C, shape (N, N)."""
+    """Return the antisymmetric matrix 1/2 (C_aa - C_ab + C_ba - C_bb) of cross expectations C, (N, N)."""
     own = np.diag(cross)
     scores: Floats = 0.5 * ((own[:, None] - own[None, :]) + (cross.T - cross))
     return scores
 
 
 def two_elbo(solutions: Sequence[MeanField]) -> Floats:
-    """F_a - F_b, the difference of log-partition estimates given x_obs (eq:two-elbo-def, decisions.md S3 and S14)."""
+    """Return F_a - F_b, the difference of log-partition estimates given x_obs, nats (eq:two-elbo-def)."""
     elbo = np.array([solution.elbo for solution in solutions])
     difference: Floats = elbo[:, None] - elbo[None, :]
     return difference
 
 
 def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
-    """E[S_a | x_obs] - E[S_b | x_obs] where unobserved features are independent, each with its own frequencies (ours).
+    """Return E[S_a | x_obs] - E[S_b | x_obs], nats, with unobserved features independent at given frequencies (ours).
 
     Parameters
     ----------
-    frequencies : (n_features, 3) float64
-        Probabilities of -1, 0 and +1 of each feature, for example its shares among unlabelled patients.
+    frequencies : (M, 3) float64, probabilities of -1, 0 and +1, for example shares among unlabelled patients
 
     """
     second = frequencies[:, 2] + frequencies[:, 0]
@@ -95,10 +95,10 @@ def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
 
 
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp, decisions.md S2).
+    """Return 2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp).
 
-    What it estimates is eq:f2-criterion-stacka. mu_D is `linearity`: eq:mu-D with what has been observed added. Where
-    sigma_D is 0 it is the sign of mu_D.
+    The quantity estimated is eq:f2-criterion-stacka. mu_D is `linearity`: eq:mu-D with the observed features added.
+    Where sigma_D is 0 the score is the sign of mu_D.
     """
     means = linearity(evidence, marginals)
     means[np.abs(means) <= tie_of([state.mrf for state in evidence])] = 0.0
@@ -111,7 +111,7 @@ def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Flo
 
 
 def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) -> float:
-    """sigma_D^2: unary terms by the variance of the mixture at each feature, couplings by their bound (eq:sigma-D)."""
+    """Return sigma_D^2: variance of unary terms under the mixture, and a bound for the couplings (eq:sigma-D)."""
     unary, pairs = difference_terms(a, b)
     mixture = _mixture(of_a, of_b)
     p = probabilities_of(mixture.first, mixture.second)
@@ -122,24 +122,35 @@ def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) ->
 
 
 def half_range(values: Floats) -> Floats:
-    """Half the range of each row (n,) of `values` (n, k), NaN left out."""
+    """Return half the range of each row of `values`, ignoring NaN, (n,).
+
+    Parameters
+    ----------
+    values : (n, k) float64
+
+    """
     spread: Floats = (np.nanmax(values, axis=1) - np.nanmin(values, axis=1)) / 2 if len(values) else np.zeros(0)
     return spread
 
 
 def gaussian_sign(mean: float, variance: float) -> float:
-    """E[sign X] of a Gaussian X: 2 Phi(mean / sd) - 1, and sign(mean) where the variance is 0."""
+    """Return E[sign X] of a Gaussian X: 2 Phi(mean / sd) - 1, and sign(mean) where the variance is 0."""
     if variance <= 0:
         return float(np.sign(mean))
     return float(erf(mean / np.sqrt(2 * variance)))
 
 
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """2 N_+ / |B| - 1: the share of observations that vote for a, zero votes counting against (supp:KL_sign_vote).
+    """Return 2 N_+ / |B| - 1, from the share of observations that vote for a (supp:KL_sign_vote).
 
-    `observations` are (feature index, value) in the order made: a vote uses the effective unary of that moment
-    (decisions.md S4). Not antisymmetric: entry (a, b) asks whether a beats b. 0 before any observation; at full
-    observation it is eq:kl-fullobs.
+    Zero votes count against a. A vote uses the effective unary at the time of the observation. The matrix is not
+    antisymmetric: entry (a, b) asks whether a beats b. All entries are 0 before any observation; the score at full
+    observation is eq:kl-fullobs.
+
+    Parameters
+    ----------
+    observations : pairs (feature index, value) in the order made
+
     """
     positive, _ = sign_votes(models, observations)
     n = len(observations)
@@ -147,7 +158,7 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
 
 
 def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """(N_+ - N_-) / (N_+ + N_-): the sign vote without its zero votes; 0 where there is no vote. Given as `kl`."""
+    """Return (N_+ - N_-) / (N_+ + N_-), the sign vote without its zero votes; 0 without votes. Arguments as `kl`."""
     positive, negative = sign_votes(models, observations)
     votes = positive + negative
     share: Floats = np.divide(positive - negative, votes, out=np.zeros_like(votes), where=votes > 0)
@@ -155,7 +166,7 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """(N, N) counts of the observations that vote for a and for b, by the sign of u_i(x_i) when made.
+    """Return the numbers of observations that vote for a and for b, (N, N) each, by the sign of u_i(x_i) when made.
 
     For the paper's models u_i(x_i) is delta_i^eff x_i, and a value of 0 does not vote.
     """

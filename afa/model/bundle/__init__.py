@@ -1,7 +1,7 @@
-"""Bundles: potentials of N entities on one space of M features, as folders and as read-only objects.
+"""Bundles: potentials of N entities on the same M features, as folders and as read-only objects.
 
-`afa.model.bundle.format` describes the folder. The writer is imported when it is first used, because pandas is
-slow to import.
+`afa.model.bundle.format` describes the folder. The writer is imported at its first use, because pandas is slow to
+import.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Bundles as graphs of NetworkX: features are nodes, couplings edges.
+"""Convert bundles to and from graphs of NetworkX: features are nodes, couplings are edges.
 
 One entity is an undirected `Graph` with the node attribute `unary` and the edge attribute `coupling`. A whole bundle is
-a `MultiGraph`: an edge has the attribute `entity`, also its key, and a node `unary:<entity>` for each entity that has a
-unary potential there. All else is in attributes of the graph, lists as JSON text: every attribute is a plain number or
-text, so that files of GraphML and node-link JSON keep a bundle's digest.
+a `MultiGraph`: an edge has the attribute `entity`, which is also its key, and a node has an attribute `unary:<entity>`
+for each entity with a unary potential there. Attributes of the graph have all other parts of the bundle, with lists as
+JSON text. Every attribute is a number or text, so that files of GraphML and node-link JSON preserve a bundle's digest.
 """
 
 from __future__ import annotations
@@ -30,18 +30,23 @@ from afa.model.bundle.read import bundle_of_tables
 UNARY, COUPLING, ENTITY, COST = "unary", "coupling", "entity", "cost"
 GRAPHML = ".graphml"
 NO_SUCH_GRAPH = (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError)
-"""What the readers of NetworkX raise over a file that holds something else."""
+"""Errors that the readers of NetworkX raise for a file without a graph."""
 
 
 def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
     """Return the graph of one entity, or of the whole bundle; nodes are all M features, in the bundle's order.
 
-    A `BundleError` for a bundle that says how often, which a graph has no place for.
+    Raises
+    ------
+    BundleError : the bundle has probabilities, which a graph cannot represent
 
+    Examples
+    --------
     >>> from afa.model.bundle import load_bundle
     >>> graph = to_networkx(load_bundle("tests/data/bundle_tiny"), "bleeding")
     >>> graph.nodes["MUC2"]["unary"], graph.edges["CXCL8", "MUC2"]["coupling"]
     (-1.0, -1.0)
+
     """
     if bundle.rates is not None or bundle.packed.scope is not None:
         found, step = (
@@ -67,7 +72,7 @@ def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
 
 
 def _attributes(bundle: Bundle) -> dict[str, str]:
-    """Return what is of the bundle and not of a feature or a coupling, as text."""
+    """Return the properties of the bundle other than features and couplings, as text."""
     held: dict[str, Any] = {
         "entities": bundle.entities,
         "priors": {name: x for name, x in zip(bundle.entities, bundle.log_odds.tolist(), strict=True) if x},
@@ -75,22 +80,22 @@ def _attributes(bundle: Bundle) -> dict[str, str]:
         "display_names": dict(bundle.display_names),
         "provenance": dict(bundle.provenance),
     }
-    # A date of YAML is the only thing a provenance can hold that JSON cannot; as text it says the same.
+    # default=str converts YAML dates, the only values of a provenance that JSON cannot represent
     texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in held.items() if value}
     licence = {} if bundle.licence is None else {"licence": bundle.licence}
     return {"format": "afa-bundle", "name": bundle.name, "version": bundle.version, **texts, **licence}
 
 
 def _from_json(value: Any) -> Any:
-    """Return the list or mapping that a text of JSON holds; other values as they are."""
+    """Return the list or mapping in a text of JSON; return any other value unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
         raise ValueError("a list or an object as JSON text") from None
 
 
-class _Stated(BaseModel):
-    """What a graph's attributes say of a bundle."""
+class _Attributes(BaseModel):
+    """Attributes of a graph that describe a bundle."""
 
     entities: Annotated[list[str], BeforeValidator(_from_json)] = []
     priors: Annotated[dict[str, Any], BeforeValidator(_from_json)] = {}
@@ -102,11 +107,19 @@ class _Stated(BaseModel):
 def from_networkx(
     graph: Any, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle of a graph of `to_networkx`, or of any undirected graph with text nodes and these attributes.
+    """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with the same attributes.
 
-    name, version : replace what the graph says; one that says nothing has the name of its entity and version "1".
-    entity : the name of the entity that a graph describes which lists none.
-    A node without a unary potential has 0; an edge needs a coupling. A `BundleError` lists every fault.
+    Nodes are named by texts. A node without a unary potential has 0; an edge needs a coupling.
+
+    Parameters
+    ----------
+    name, version : replace those of the graph; a graph without them gets the name of its entity and version "1"
+    entity : name of the entity, for a graph without a list of entities
+
+    Raises
+    ------
+    BundleError : lists every error of the graph
+
     """
     if not isinstance(graph, library("networkx").Graph) or graph.is_directed():
         found, step = f"a {type(graph).__name__}", "use graph.to_undirected() if directions say nothing"
@@ -114,25 +127,25 @@ def from_networkx(
     named = name or graph.graph.get("name") or entity
     where = f"graph {named or 'without a name'}"
     try:
-        stated = check_model(graph.graph, _Stated, where)
+        attributes = check_model(graph.graph, _Attributes, where)
     except ConfigError as error:
         raise BundleError(error.faults) from None
-    if not stated.entities and entity is None:
+    if not attributes.entities and entity is None:
         step = "name the one entity that the graph describes: entity='...'"
         raise BundleError(Fault(where, "no list of entities", "the graph attribute entities", step))
-    if stated.entities and entity not in (None, stated.entities[0]):
-        found = f"a list of entities, {', '.join(stated.entities[:5])}"
+    if attributes.entities and entity not in (None, attributes.entities[0]):
+        found = f"a list of entities, {', '.join(attributes.entities[:5])}"
         raise BundleError(Fault(where, found, f"none, or {entity!r} alone", "leave out the option entity"))
     if odd := [node for node in graph if not isinstance(node, str)]:
         step = "rename the nodes with networkx.relabel_nodes"
         raise BundleError(Fault(f"{where}, node {odd[0]!r}", type(odd[0]).__name__, "names of features as text", step))
-    entities = stated.entities or [str(entity)]
+    entities = attributes.entities or [str(entity)]
     only = entities[0] if len(entities) == 1 else ""
     header = {
         "name": named or entities[0],
         "version": version or str(graph.graph.get("version") or "1"),
         "licence": graph.graph.get("licence"),
-        "provenance": stated.provenance,
+        "provenance": attributes.provenance,
         "entities": entities,
         "features": list(graph),
     }
@@ -148,18 +161,26 @@ def from_networkx(
             )
             for a, b, held in graph.edges(data=True)
         ],
-        "priors.csv": list(signed(stated.priors).items()),
+        "priors.csv": list(signed(attributes.priors).items()),
         "costs.csv": [(node, cost) for node, cost in graph.nodes(data=COST) if cost is not None],
-        "aliases.csv": [(feature, alias) for feature, aliases in stated.aliases.items() for alias in aliases],
-        "display.csv": list(stated.display_names.items()),
+        "aliases.csv": [(feature, alias) for feature, aliases in attributes.aliases.items() for alias in aliases],
+        "display.csv": list(attributes.display_names.items()),
     }
     return bundle_of_rows(where, header, rows)
 
 
 def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
-    """Return the bundle of a header and of the rows that its files would have, under the rules of the bundle format.
+    """Return the bundle of a header and of the rows of its files, checked by the rules of the bundle format.
 
-    A `BundleError` lists every fault; `where` names the source, and names of entities and features say which row.
+    Parameters
+    ----------
+    where : name of the source in error messages; rows are named by their entities and features
+    rows : file name -> rows
+
+    Raises
+    ------
+    BundleError : lists every error
+
     """
     frames, names = dict[str, pd.DataFrame](), dict[str, list[str]]()
     for file, given in rows.items():
@@ -171,7 +192,7 @@ def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Seq
 
 
 def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) -> None:
-    """Write the graph of a bundle, or of one entity, by its suffix `.graphml` or `.json`; the same bytes again."""
+    """Write the graph of a bundle, or of one entity, as `.graphml` or `.json`; equal bundles give equal bytes."""
     target = Path(path)
     form, graph, networkx = _form_of(target), to_networkx(bundle, entity), library("networkx")
     if form == GRAPHML:
@@ -184,9 +205,10 @@ def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) 
 def read_graph(
     path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle of a graph file; options and faults as `from_networkx`, and a fault for a file of no graph.
+    """Return the bundle of a graph file; options and errors as `from_networkx`.
 
-    The edges of node-link JSON stand under `edges`, or under `links` as NetworkX before 3.6 and d3 write them.
+    The edges of node-link JSON are under `edges`, or under `links` as NetworkX before 3.6 and d3 write them. A file
+    without a graph raises a `BundleError`.
     """
     source = Path(path)
     form, networkx = _form_of(source), library("networkx")
@@ -209,7 +231,7 @@ def read_graph(
 
 
 def _form_of(path: Path) -> str:
-    """Return the suffix, which says how the graph is written."""
+    """Return the file's suffix, which selects the format."""
     form = path.suffix.lower()
     if form not in (GRAPHML, ".json"):
         found = f"the suffix {path.suffix!r}"
@@ -218,7 +240,7 @@ def _form_of(path: Path) -> str:
 
 
 def library(module: str) -> Any:
-    """Return the module of an optional library; an `AfaError` says how to install it where there is none."""
+    """Return the module of an optional library; raise an `AfaError` that says how to install a missing one."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

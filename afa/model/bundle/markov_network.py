@@ -1,9 +1,10 @@
-"""Entities as Markov networks of pgmpy.
+"""Convert entities to and from Markov networks of pgmpy.
 
 A network has one variable a feature, with the states -1, 0 and +1, one factor exp(theta_j x_j) a feature, and one
-factor exp(psi_jl x_j x_l) a coupling (eq:mrf-general). The scale of a factor says nothing about a distribution and is
-not read; the prior log-odds of the entity stands in the network's attribute `log_odds`. A bundle that says how often
-has two networks an entity, of its classes, with the states that can occur (docs/decisions.md, F2); these are not read.
+factor exp(psi_jl x_j x_l) a coupling (eq:mrf-general). The scale of a factor does not affect a distribution and is
+ignored; the network's attribute `log_odds` has the prior log-odds of the entity. An entity of a bundle with
+probabilities has two networks, one for each class, with the states that can occur (docs/decisions.md, Base rates);
+networks of this kind cannot be converted back.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from afa.model.mrf import VALUES, Floats
 
 LOG_ODDS = "log_odds"
 LARGEST_POTENTIAL = 300.0
-"""A factor holds exp(potential): far beyond this, it is no longer a number."""
+"""Largest potential in a network, nats, because a factor stores exp(potential), which overflows."""
 TOLERANCE = 1e-9
 X = np.array(VALUES, dtype=np.float64)
 
@@ -31,10 +32,18 @@ X = np.array(VALUES, dtype=np.float64)
 def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None) -> Any:
     """Return the `DiscreteMarkovNetwork` of an entity, on all M features.
 
-    States are named -1, 0 and 1, so that evidence is given as in a bundle. holds : of a bundle that says how often,
-    True for the class with the entity, which has the prior, False for the class without it; of others None. Raises a
-    `BundleError` for another `holds`, for potentials beyond `LARGEST_POTENTIAL`, and for exclusive groups, which no
-    factor of two features can hold.
+    States are named -1, 0 and 1, so that evidence has the values of a bundle.
+
+    Parameters
+    ----------
+    holds : for a bundle with probabilities: True for the class with the entity, which has the prior, False for the
+        class without the entity. None for other bundles
+
+    Raises
+    ------
+    BundleError : `holds` does not fit the bundle, a potential is beyond `LARGEST_POTENTIAL`, or the bundle has
+        exclusive groups, which factors of two features cannot represent
+
     """
     where = f"bundle {bundle.name}, {entity}"
     if bundle.exclusive:
@@ -69,15 +78,22 @@ def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None)
 
 
 def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str = "1") -> Bundle:
-    """Return the bundle of Markov networks by entity; its features are their variables, in order of appearance.
+    """Return the bundle of one Markov network for each entity; the variables are the features, in order of appearance.
 
-    name, version : of the new bundle.
+    A variable has three states, named -1, 0 and 1, or 0, 1 and 2 (pgmpy's names for unnamed states) for -1, 0 and 1.
+    The logarithm of a factor must be a constant plus terms in x_j and x_j x_l; factors on the same variables add up.
 
-    A variable has three states, named -1, 0 and 1, or 0, 1 and 2 (as pgmpy counts where states have no names) for -1, 0
-    and 1. The logarithm of a factor must be a constant and a sum of terms in x_j and x_j x_l; factors on the same
-    variables add up. A `BundleError` names every factor that is of another form.
+    Parameters
+    ----------
+    networks : entity -> network
+    name, version : of the new bundle
+
+    Raises
+    ------
+    BundleError : names every factor of another form
+
     """
-    potentials = dict[tuple[str, ...], float]()  # by entity and one or two features
+    potentials = dict[tuple[str, ...], float]()  # keys: entity, and one or two features
     faults, features = list[Fault](), dict[str, None]()
     for entity, network in networks.items():
         if not isinstance(network, library("pgmpy.models").DiscreteMarkovNetwork):
@@ -107,7 +123,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
 
 
 def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
-    """Return the terms in x_j and in x_j x_l of a factor's logarithm by their variables, or what is wrong with it."""
+    """Return the terms of a factor's logarithm in x_j and in x_j x_l, by variables, or the error in the factor."""
     scope = list(factor.scope())
     place = f"{where}, factor of {', '.join(map(str, scope))}"
     if not all(isinstance(variable, str) for variable in scope):
@@ -123,7 +139,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
     if len(odd := values[~(np.isfinite(values) & (values > 0))]):
         return Fault(place, f"a value of {odd[0]:g}", "finite positive values", "give what is impossible a small value")
     logs = np.log(values)
-    for axis, variable in enumerate(scope):  # states in the order -1, 0, 1
+    for axis, variable in enumerate(scope):  # sort the states as -1, 0, 1
         logs = np.take(logs, np.argsort(factor.state_names[variable]), axis=axis)
     terms, residual = _fitted(scope, logs)
     if residual > TOLERANCE * max(1.0, float(np.abs(logs).max())):
@@ -133,7 +149,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
 
 
 def _fitted(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
-    """Return the terms by variables, and the largest distance of `logs`, (3,) or (3, 3), from their sum."""
+    """Return the terms by variables, and the largest distance of `logs`, (3,) or (3, 3), from the sum of the terms."""
     if logs.ndim == 1:
         slope = float(logs[2] - logs[0]) / 2
         return {(scope[0],): slope}, float(np.abs(logs - logs[1] - slope * X).max())

@@ -1,7 +1,6 @@
-"""A bundle: what a language model said of N entities, as potentials on one shared space of M ternary features.
+"""A bundle: a language model's statements about N entities, as potentials on the same M ternary features.
 
-The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only and knows nothing of confidence or
-evidence, which stay in the files.
+`afa.model.bundle.format` describes the folder. A `Bundle` is read-only; confidence and evidence stay in the files.
 """
 
 from __future__ import annotations
@@ -32,11 +31,16 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class PackedCouplings:
-    """The non-zero couplings of all entities, each unordered pair once.
+    """The non-zero couplings of all entities, each unordered pair once, sorted by entity, row and column.
 
-    Those of entity n are the slice `pointer[n]:pointer[n + 1]` of `row`, `column` and `value` (n_pairs,), sorted by
-    row and then column, with `row < column`; `pointer` is (N + 1,). `scope` (n_pairs,) are indices of `SCOPES`; None
-    where no coupling says whether it is of both classes.
+    Attributes
+    ----------
+    pointer : (N + 1,) int64, the couplings of entity n are pointer[n] to pointer[n + 1] - 1
+    row, column : (n_pairs,) int32, features of each coupling, row < column
+    value : (n_pairs,) float64, coupling, nats
+    scope : (n_pairs,) int8, indices of `SCOPES`; None where no coupling has a scope, which says whether it is in both
+        classes
+
     """
 
     pointer: NDArray[np.int64]
@@ -46,19 +50,26 @@ class PackedCouplings:
     scope: NDArray[np.int8] | None = None
 
     def of(self, entity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """Rows, columns and values of the entity with this index."""
+        """Return rows, columns and values of the entity with this index, (n,) each."""
         part = slice(int(self.pointer[entity]), int(self.pointer[entity + 1]))
         return self.row[part], self.column[part], self.value[part]
 
     @property
     def owner(self) -> NDArray[np.int64]:
-        """(n_pairs,) the index of the entity that each coupling is of."""
+        """Return the index of the entity of each coupling, (n_pairs,) int64."""
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
     def renumbered(
         self, entities: NDArray[np.int64], features: NDArray[np.int64], kept: NDArray[np.bool_] | bool = True
     ) -> PackedCouplings:
-        """Couplings marked in `kept` whose entity and features have new indices, (N,) and (M,); -1: none."""
+        """Return the couplings marked in `kept` with new indices of entities and features.
+
+        Parameters
+        ----------
+        entities, features : (N,) and (M,) int64, new indices; -1 drops the entity or the feature
+        kept : (n_pairs,) bool
+
+        """
         owner = entities[self.owner]
         pairs = np.sort(np.column_stack([features[self.row], features[self.column]]), axis=1)
         rows = kept & (owner >= 0) & (pairs[:, 0] >= 0)
@@ -68,19 +79,22 @@ class PackedCouplings:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """N entities with pairwise potentials on a shared space of M features; all arrays are read-only.
+    """N entities with pairwise potentials on the same M features; all arrays are read-only.
 
-    Two bundles hold the same model exactly when their `digest` is equal. `load_bundle` makes one of a folder, and
-    checks it; `packed` has the couplings of all entities, `aliases` other names of a feature, `display_names` what
-    people are shown for an entity or a feature; `name`, `version`, `provenance` and `licence` are what bundle.yaml
-    says.
+    Two bundles contain the same model exactly when their `digest` is equal. `load_bundle` makes a bundle from a folder
+    and checks it. `packed` has the couplings of all entities, `aliases` other names of a feature, `display_names` what
+    people are shown for an entity or a feature; `name`, `version`,
+    `provenance` and `licence` are those of bundle.yaml.
 
+    Examples
+    --------
     >>> from afa.model.bundle import load_bundle
     >>> bundle = load_bundle("tests/data/bundle_tiny")
     >>> bundle.entities, bundle.unary.shape
     (('bleeding', 'diarrhea', 'fistula'), (3, 5))
     >>> [bundle.features[j] for j in bundle.support("fistula")]
     ['CXCL8', 'MMP9']
+
     """
 
     name: str
@@ -88,10 +102,10 @@ class Bundle:
     entities: tuple[str, ...]
     features: tuple[str, ...]
     unary: NDArray[np.float64]
-    """(N, M), finite."""
+    """(N, M), unary potentials, nats."""
     packed: PackedCouplings
     priors: NDArray[np.float64]
-    """(N,), log-odds, or log weights where one entity holds; zeros unless the bundle has priors.csv."""
+    """(N,), log-odds, nats, or log weights where one entity holds; zeros without priors.csv."""
     costs: NDArray[np.float64] | None = None
     """(M,), non-negative; None where all features cost the same."""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -99,11 +113,11 @@ class Bundle:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str | None = None
     rates: Rates | None = None
-    """How often, what can occur, and groups; None where the bundle says nothing of them."""
+    """Class-conditional probabilities, possible values, and exclusive groups; None where the bundle has none."""
     shares: NDArray[np.float64] | None = None
-    """(N,), the probabilities before anything is measured, where priors.csv states those and no log-odds."""
+    """(N,), probabilities before anything is measured; None where priors.csv has log-odds or is absent."""
     digest: str = field(init=False)
-    """SHA-256 over entities, features, non-zero potentials, priors and costs; not over how the files are written."""
+    """SHA-256 of entities, features, non-zero potentials, priors and costs, independent of the files' layout."""
 
     def __post_init__(self) -> None:
         packed = (self.packed.pointer, self.packed.row, self.packed.column, self.packed.value, self.packed.scope)
@@ -116,13 +130,13 @@ class Bundle:
         return f"<Bundle {self.name} {self.version}: {len(self.entities)} entities, {len(self.features)} features>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the unary potentials, entities down and features across."""
+        """Return the table that a notebook shows: the unary potentials, entities as rows and features as columns."""
         table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
         heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
         return heading + table.to_html(max_rows=20, max_cols=20, float_format="{:g}".format)
 
     def index(self, entity: str) -> int:
-        """Position of an entity; a `BundleError` for one that the bundle does not have."""
+        """Return the position of an entity; raise a `BundleError` for an unknown one."""
         try:
             return self.entities.index(entity)
         except ValueError:
@@ -131,9 +145,12 @@ class Bundle:
             raise BundleError(Fault(where, f"no entity {entity!r}", "one of its entities", step)) from None
 
     def couplings(self, entity: str, kept: NDArray[np.bool_] | None = None) -> sp.csr_array:
-        """The couplings of an entity, (M, M) symmetric with zero diagonal.
+        """Return the couplings of an entity, (M, M) sparse, symmetric with zero diagonal, nats.
 
-        kept : (n_pairs,) over all entities, which of the couplings; every one unless given.
+        Parameters
+        ----------
+        kept : (n_pairs,) bool over all entities, couplings to include; all if None
+
         """
         v = self.index(entity)
         row, column, value = self.packed.of(v)
@@ -145,10 +162,11 @@ class Bundle:
         return sp.coo_array((np.concatenate([value, value]), indices), shape=shape).tocsr()
 
     def mrf(self, entity: str) -> PairwiseMRF:
-        """The model of an entity on all M features with all its couplings, its log-odds as prior (eq:disc_score).
+        """Return the model of an entity on all M features with all couplings and its prior log-odds (eq:disc_score).
 
-        It is S_v where no coupling is stated as of both classes; else S_v is `contrast`. Where a side cannot occur,
-        values count from the middle of those that can (docs/decisions.md, F10).
+        The energy of the model is S_v, unless the bundle has couplings of both classes; then `contrast` gives S_v. The
+        values of a feature with only two possible values are counted from their midpoint (docs/decisions.md, Base
+        rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -157,11 +175,18 @@ class Bundle:
         return PairwiseMRF(*parts) if self.ternary else PairwiseMRF.on_values(self.possible, *parts)
 
     def energies(self, values: ArrayLike, closure: str = "differential", kappa: ArrayLike = 0.0) -> NDArray[np.float64]:
-        """(n, N) S_v(x) of every entity and patient (eq:disc_score; docs/decisions.md, F3 and F8).
+        """Return S_v(x) of every patient and entity, (n, N) float64, nats (eq:disc_score).
 
-        values : (n, M), NaN where not measured: that adds nothing. closure : `differential`, `shared` or `explicit`.
-        kappa : of `explicit`, (N,) log Z_1 - log Z_0 at no observation. A `PlannerError` names a value that cannot
-        occur.
+        Parameters
+        ----------
+        values : (n, M) float, -1, 0 or +1; NaN where not measured, which adds nothing
+        closure : `differential`, `shared` or `explicit`
+        kappa : (N,) log Z_1 - log Z_0 without observations, for `explicit`
+
+        Raises
+        ------
+        PlannerError : a value cannot occur
+
         """
         kappas = np.broadcast_to(kappa, len(self.entities))
         columns = [self.energies_of(v, values, closure, float(k)) for v, k in zip(self.entities, kappas, strict=True)]
@@ -170,26 +195,38 @@ class Bundle:
     def energies_of(
         self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0
     ) -> NDArray[np.float64]:
-        """(n,) the column of `energies` of one entity; values, closure, kappa : as there."""
+        """Return S_v(x) of one entity for every patient, (n,) nats, a column of `energies`.
+
+        Parameters
+        ----------
+        values : (n, M) float, -1, 0 or +1; NaN where not measured, which adds nothing
+        closure, kappa : as in `energies`
+
+        """
         if closure != "explicit":
             return self.contrast(entity, closure).energies(values)
         one, zero = bundle_models(self, entity, kappa)
         return np.asarray(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
-        """S of one entity, the difference of its two classes: without the couplings that both have.
+        """Return S of one entity, the difference of its two classes.
 
-        closure : `differential` or `shared`.
+        Couplings of both classes cancel in the difference.
+
+        Parameters
+        ----------
+        closure : `differential` or `shared`
+
         """
         scope = np.zeros(len(self.packed.value), np.int8) if self.packed.scope is None else self.packed.scope
         kept = scope != SHARED if closure == "differential" else scope == CONDITION
         return self._model(self.index(entity), self.couplings(entity, kept))
 
     def contrasts(self) -> Bundle:
-        """The bundle of every S_v alone, on which duels are fought: without the couplings stated as of both classes.
+        """Return the bundle of every S_v, on which duels are computed: without the couplings of both classes.
 
-        Those cancel in S_v = log p_1 - log p_0 (docs/decisions.md, M9). The bundle itself where there are none; else
-        the result's provenance is as in `restrict`.
+        Couplings of both classes cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned
+        unchanged; otherwise the provenance of the result is as in `restrict`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
@@ -200,35 +237,38 @@ class Bundle:
 
     @property
     def exclusive(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Groups of features of which at most one is +1, by name."""
+        """Return the groups of features of which at most one is +1, by name."""
         return () if self.rates is None else self.rates.exclusive
 
     @property
     def holds(self) -> Holds:
-        """How many entities hold for one patient, as the bundle says: `several`, `one` or `one or none`."""
+        """Return how many entities hold for one patient according to the bundle: `several`, `one` or `one or none`."""
         return "several" if self.rates is None else self.rates.holds
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
-        """(N,) Log-odds of each entity against its absence before anything is measured: for a question about it alone.
+        """Return prior log-odds of each entity against its absence, (N,) nats, for a question about the entity alone.
 
-        They are `priors` unless priors.csv states probabilities.
+        The log-odds equal `priors`, unless priors.csv has probabilities.
         """
         return self.priors if self.shares is None else np.log(self.shares) - np.log1p(-self.shares)
 
     @property
     def floor(self) -> float:
-        """Least probability of a value that can occur."""
+        """Return the smallest probability of a value that can occur."""
         return FLOOR if self.rates is None else self.rates.floor
 
     @property
     def possible(self) -> NDArray[np.bool_]:
-        """(M, 3), which of -1, 0, +1 each feature can be; all unless features.csv says otherwise (F1)."""
+        """Return which of -1, 0, +1 each feature can take, (M, 3) bool; all unless features.csv excludes some."""
         return np.ones((len(self.features), 3), dtype=bool) if self.rates is None else self.rates.possible
 
     @property
     def kinds(self) -> NDArray[np.int64]:
-        """(M,) What each feature can be exchanged for: others that take the same values, in a group others of it."""
+        """Return a number for each feature, (M,) int64; a permutation may exchange features with equal numbers.
+
+        Features have equal numbers if they have the same possible values, or belong to the same exclusive group.
+        """
         kinds: NDArray[np.int64] = self.possible @ np.array([1, 2, 4])
         for number, (_, members) in enumerate(self.exclusive):
             kinds[list(members)] = -1 - number
@@ -236,17 +276,17 @@ class Bundle:
 
     @property
     def ternary(self) -> bool:
-        """Whether every feature can take all three values."""
+        """Return True if every feature can take all three values."""
         return self.rates is None or bool(self.rates.possible.all())
 
     @property
     def says_how_often(self) -> bool:
-        """Whether the bundle states probabilities, of a class or of the background."""
+        """Return True if the bundle has probabilities, of a class or of the background."""
         return self.rates is not None and (len(self.rates.stated) > 0 or bool(self.rates.background_stated.any()))
 
     @property
     def background(self) -> NDArray[np.float64]:
-        """(M, 3), probabilities of -1, 0, +1 in everybody: stated, pooled or uniform (F5)."""
+        """Return the background probabilities of -1, 0, +1, (M, 3): given, pooled over the classes, or uniform."""
         return self._rates().background
 
     def _rates(self) -> Rates:
@@ -256,10 +296,14 @@ class Bundle:
         return self.rates
 
     def how_often(self, entity: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-        """P_1 and P_0 of an entity, (M, 3) probabilities of -1, 0, +1, and the features that it speaks of (F10).
+        """Return P_1 and P_0 of an entity, (M, 3) probabilities of -1, 0, +1, and the features that its model covers.
 
-        Of what it is silent on both are the background. A `BundleError` where the bundle has directions alone: neither
-        probabilities nor features.csv.
+        For features that the model does not cover, both are the background.
+
+        Raises
+        ------
+        BundleError : the bundle has directions alone, neither probabilities nor features.csv
+
         """
         v = self.index(entity)
         row, column, _ = self.packed.of(v)
@@ -277,9 +321,9 @@ class Bundle:
         return counts
 
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
-        """The couplings of an entity that are in both classes, and those of its class alone, as `couplings`.
+        """Return two coupling matrices of an entity, as `couplings`: of both classes, and of the entity's class alone.
 
-        Where a row of pairwise.csv does not say, it is of the entity's class alone.
+        A row of pairwise.csv without a scope belongs to the entity's class alone.
         """
         if self.packed.scope is None:
             matrix = self.couplings(entity)
@@ -288,7 +332,7 @@ class Bundle:
         return self.couplings(entity, shared), self.couplings(entity, ~shared)
 
     def support(self, entity: str) -> NDArray[np.intp]:
-        """Sorted indices of the features with a non-zero unary or coupling of an entity."""
+        """Return the sorted indices of the features with a non-zero unary or coupling of an entity."""
         index = self.index(entity)
         row, column, _ = self.packed.of(index)
         used = self.unary[index] != 0
@@ -304,22 +348,29 @@ class Bundle:
         return self.display_names.get(name, name)
 
     def restrict(self, features: Sequence[str]) -> Bundle:
-        """The bundle on these features alone, in this order; potentials on others are dropped.
+        """Return the bundle on these features alone, in this order; potentials on other features are dropped.
 
-        A `BundleError` names the features that are unknown or given twice. The result's provenance holds the digest of
-        this bundle as `restricted_from`.
+        The provenance of the result has the digest of this bundle as `restricted_from`.
+
+        Raises
+        ------
+        BundleError : names the features that are unknown or given twice
+
         """
         return self._chosen(self.entities, features)
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
-        """The bundle of these entities alone, in this order, on all features; errors and provenance as `restrict`."""
+        """Return the bundle of these entities alone, in this order, on all features.
+
+        Errors and provenance are as in `restrict`.
+        """
         return self._chosen(entities, self.features)
 
     def _chosen(self, entities: Sequence[str], features: Sequence[str]) -> Bundle:
-        """The bundle of some entities on some features, in this order; itself where that is all of them as they are."""
+        """Return the bundle of some entities on some features, in this order; unchanged if both are all, in order."""
         if (tuple(entities), tuple(features)) == (self.entities, self.features):
             return self
-        where, faults, kept, numbers = f"bundle {self.name}, restricted", list[Fault](), [], []
+        where, faults, positions, numbers = f"bundle {self.name}, restricted", list[Fault](), [], []
         for kind, chosen, known in (("entity", entities, self.entities), ("feature", features, self.features)):
             place = {name: index for index, name in enumerate(known)}
             for name in dict.fromkeys(name for name in chosen if name not in place):
@@ -331,11 +382,11 @@ class Bundle:
             if not chosen:
                 step = "check that names match those of the bundle"
                 faults.append(Fault(where, f"no {kind}", "at least one", step))
-            kept.append([place[name] for name in chosen if name in place])
+            positions.append([place[name] for name in chosen if name in place])
             numbers.append(np.full(len(known), -1, dtype=np.int64))
-            numbers[-1][kept[-1]] = np.arange(len(kept[-1]))
+            numbers[-1][positions[-1]] = np.arange(len(positions[-1]))
         BundleError.raise_for(faults)
-        rows, columns = kept
+        rows, columns = positions
         return replace(
             self,
             entities=tuple(entities),
@@ -353,7 +404,7 @@ class Bundle:
 
 
 def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
-    """Non-zero couplings, each pair once with the lower feature first, sorted by entity, row and column."""
+    """Return the non-zero couplings, each pair once with the lower feature first, sorted by entity, row and column."""
     present = pairwise.value != 0
     entity, features, value = pairwise.entity[present], pairwise.features[present], pairwise.value[present]
     order = np.lexsort((features[:, 1], features[:, 0], entity))
@@ -364,7 +415,7 @@ def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
 
 
 def _digest(bundle: Bundle) -> str:
-    """SHA-256 over length-prefixed parts, numbers as little-endian 64 bit."""
+    """Return SHA-256 of length-prefixed parts, with numbers as little-endian 64 bit."""
     entity, feature = np.nonzero(bundle.unary)
     packed = bundle.packed
     integers: list[ArrayLike] = [entity, feature, packed.pointer, packed.row, packed.column]

@@ -1,7 +1,7 @@
-"""Priors: what is taken for granted of the entities before anything is measured, and how a bundle says it.
+"""Priors of the entities before anything is measured, and their file `priors.csv`.
 
-`priors.csv` has `entity,probability` or `entity,log_odds`. Without it each entity starts at one half where several may
-hold, and at an equal share where one does.
+`priors.csv` has the columns `entity,probability` or `entity,log_odds`. Without the file each entity starts at 1/2 where
+several may hold, and at an equal share where one holds.
 """
 
 from __future__ import annotations
@@ -22,17 +22,22 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 COLUMNS = ("log_odds", "probability")
 ROUNDED = 0.01
-"""How far from 1 the probabilities of entities, of which exactly one holds, may sum by rounding."""
+"""Largest rounding error in the sum of probabilities, which is 1 where exactly one entity holds."""
 
 
 def prior_rows(
     table: CsvTable, entity: NDArray[np.int64], n_entities: int, holds: Holds
 ) -> tuple[Floats, Floats | None]:
-    """Return the priors of priors.csv (n_entities,), and the probabilities (n_entities,) where that is what it states.
+    """Return the priors in priors.csv, (N,) float64, and the probabilities, (N,), or None where the file has log-odds.
 
-    Where several entities may hold, a prior is the log-odds of one against its absence; else it is the log of its
-    weight among all, with 0 for none of them. An entity without a row has 0, or shares equally what the probabilities
-    of the others leave. entity : (n_rows,) indices, -1 where a name is unknown.
+    Where several entities may hold, a prior is the log-odds of the entity against its absence; otherwise it is the log
+    of the entity's weight among all, relative to 0 for none of them. An entity without a row has 0, or an equal share
+    of the probability that the rows leave.
+
+    Parameters
+    ----------
+    entity : (n_rows,) int64, index of each row's entity, -1 where the name is unknown
+
     """
     table.once(entity, "each entity once")
     said = {name: ~table.empty(name) for name in COLUMNS}
@@ -64,7 +69,7 @@ def prior_rows(
 
 
 def _ask_back(table: CsvTable, value: Floats) -> None:
-    """Note as a fault log-odds that all lie between 0 and 1, and none of which is written with its sign."""
+    """Record an error if all log-odds lie between 0 and 1 without signs, because they may be probabilities."""
     texts = [text.strip() for text in table.columns["log_odds"]]
     if len(value) and bool(((value > 0) & (value < 1)).all()) and not any(text.startswith("+") for text in texts):
         found = f"{few(texts)}, all between 0 and 1, as probabilities are"
@@ -76,11 +81,14 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
 
 
 def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
-    """The probabilities (N,) of all entities, where NaN stands for one without a row; a sum that cannot be is noted."""
-    silent = np.isnan(shares)
+    """Return the probabilities of all entities, (N,), with NaN filled in for entities without a row.
+
+    A sum that is not possible is recorded as an error of the table.
+    """
+    without_row = np.isnan(shares)
     if holds == "several":
-        return np.where(silent, 0.5, shares)
-    total, left = float(np.nansum(shares)), int(silent.sum()) + (holds == "one or none")
+        return np.where(without_row, 0.5, shares)
+    total, left = float(np.nansum(shares)), int(without_row.sum()) + (holds == "one or none")
     if left:
         wrong, expected = total >= 1, "less than 1, since some is left for none of them or for entities without a row"
     else:
@@ -89,18 +97,24 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
         step = "correct them; where any number of entities may hold, write `holds: several` in bundle.yaml"
         table.faults.add(0, "probability", f"probabilities that sum to {total:.4g}", expected, step)
         return np.full(len(shares), 1 / (len(shares) + 1))
-    return np.where(silent, (1.0 - total) / left, shares) if left else shares / total
+    return np.where(without_row, (1.0 - total) / left, shares) if left else shares / total
 
 
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return log-odds as priors.csv takes them: with signs where all lie between 0 and 1, as probabilities do."""
+    """Return log-odds as priors.csv accepts them: with signs if all lie between 0 and 1, as probabilities do."""
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)
     return {name: f"+{value!r}" for name, value in priors.items()}
 
 
 def starting(bundle: Bundle, holds: Holds | None = None) -> Floats:
-    """Return the probability of each entity before anything is measured, (N,); holds : of the bundle unless given."""
+    """Return the probability of each entity before anything is measured, (N,).
+
+    Parameters
+    ----------
+    holds : how many entities hold; the bundle's setting if None
+
+    """
     holds = holds or bundle.holds
     if holds == "several":
         return np.asarray(expit(bundle.log_odds))
@@ -109,13 +123,19 @@ def starting(bundle: Bundle, holds: Holds | None = None) -> Floats:
 
 
 def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | None = None) -> str:
-    """Say in one sentence which probabilities there are before anything is measured.
+    """Return one sentence on the probabilities before anything is measured.
 
-    holds : how many entities hold, as the bundle says unless given. entity : the one that is asked about, if one is.
+    Parameters
+    ----------
+    holds : how many entities hold; the bundle's setting if None
+    entity : the only entity in question, if there is one
 
+    Examples
+    --------
     >>> from afa.model.bundle import load_bundle
     >>> starting_point(load_bundle("tests/data/bundle_tiny"), "one")
     'Before any measurement, by priors.csv: bleeding 0.45, diarrhea 0.45, fistula 0.1.'
+
     """
     if entity is not None:
         chance = float(expit(bundle.log_odds[bundle.index(entity)]))

@@ -1,9 +1,10 @@
-"""Allocation rules: which feature to measure next, given what every duel would gain. One file a rule.
+"""Allocation rules: choose the next feature from the gains of all duels. One file a rule.
 
-A rule is a class with the method `choose(view) -> Choice`, in any file of this folder, and is known by the name of its
-class: `PriorityAll` is `priority_all`. Its class says `in_the_grid = 9` where each run compares it, as the ninth, and
-`looks_at = "nothing"` where it looks at no gain. The engine follows those in `COMPILED` of `afa.engine.rules`, with a
-twin of their weights there; any other is followed patient by patient, some hundred times slower.
+A rule is a class with the method `choose(view) -> Choice`, in any file of this folder; its name is the class name in
+snake case: `PriorityAll` is `priority_all`. The class attribute `in_the_grid = 9` makes each run compare the rule, at
+position nine; `looks_at = "nothing"` marks a rule without gains. Rules in `COMPILED` of `afa.engine.rules` have a
+kernel there; other rules run in Python, one patient at a time, about a hundred times slower. The page docs/decisions.md
+explains where the rules differ from the paper.
 """
 
 from importlib import import_module
@@ -25,7 +26,7 @@ RULES: dict[str, type[Rule]] = {
     name: getattr(import_module(f"{__name__}.{module}"), class_name)
     for name, (module, class_name) in RULE_CLASSES.items()
 }
-"""The rules by name, read from this folder (`afa.model.rule_names`)."""
+"""Rule name -> class, found in this folder (`afa.model.rule_names`)."""
 
 __all__ = [
     "RULES",

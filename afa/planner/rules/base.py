@@ -1,7 +1,7 @@
-"""The protocol of an allocation rule: what it may see, and what it answers.
+"""Interface of an allocation rule: the data that a rule receives and the choice that a rule returns.
 
-A rule sees a `View` of one patient: scores, brackets and gains, all computed from what has been observed.
-It never sees an unobserved value or a label. It answers with a `Choice` that states its reason.
+A rule receives a `View` of one patient: scores, brackets and gains, all computed from the observations, without
+unobserved values or labels. A rule returns a `Choice` with a reason.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from afa.planner.cluster import Clusters
 
 Duels = NDArray[np.int64]
 FIRST_LOOK = 64
-"""Duels of least lead that are looked at before all others where one open duel decides."""
+"""Number of duels to test first, those of smallest lead, where one unresolved duel is enough for the answer."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The next feature, by index, and why; `fallback` when no candidate had a positive gain (decisions.md A7).
+    """The next feature, by index, and the reason; `fallback` is True when no candidate had a positive gain.
 
-    over : the duels whose gain it is the largest of, with their weights; None where the rule looked at no gain.
+    Attributes
+    ----------
+    over : duels whose summed gain is largest at the feature, with their weights; None if the rule used no gain
+
     """
 
     feature: int
@@ -42,23 +45,34 @@ class Choice:
 
 @dataclass(frozen=True)
 class View:
-    """What a rule may see of one patient at one round: what has been observed, and what follows from it.
+    """Data of one patient in one round that a rule may use: the observations, and what follows from them.
 
-    A duel is named by its place in `pairs`. What is large or costly is made when a rule first asks for it: a rule that
-    looks at a few duels by their places pays for those alone.
+    A duel is identified by its index in `pairs`. Large or costly quantities are computed when a rule first asks for
+    them; a rule that asks for a few duels by index pays for those duels alone.
 
-    features : M names. entities : N names. observed : (M,) bool. tie : a score of at most this magnitude is a tie.
-    largest_unary : (M,) absolute effective unary summed over entities, 0 at observed features.
-    gain : maps a (Q,) mask of duels to their gains, shape (mask.sum(), M), 0 at observed features.
-    total_gain : maps a (Q,) mask of closed duels to the sum of the gains of all others, (M,).
-    weighted_gain : maps (Q,) weights, or `DuelWeights`, to the sum of all gains, each times its duel's weight, (M,).
-    find_scores : makes `scores`. find_rank : makes `rank` where it is known without a look at all duels, else None.
-    find_lead, find_resolved : map the places of some duels, (q,), each once and ascending, to `lead` and `resolved` of
-    those. find_intervals, find_clusters : make `intervals` and `clusters`. find_information : makes what each
-    feature tells about which entity holds, (M,), before those observed are set to 0; None where only duels count.
-    find_frontier : makes what each feature settles at the edge of the top k, (M,); None without a background, of which
-    `background` says in words what it is. k : size of the top set. patient : its name. seed : of rules that draw at
-    random.
+    Attributes
+    ----------
+    features, entities : M and N names
+    observed : (M,) bool
+    tie : a score of at most this magnitude is a tie
+    largest_unary : (M,) float64, absolute effective unaries summed over entities, nats; 0 at observed features
+    gain : function of a (Q,) mask of duels; returns their gains, (n_chosen, M), 0 at observed features
+    total_gain : function of a (Q,) mask of closed duels; returns the sum of the gains of all others, (M,)
+    weighted_gain : function of (Q,) weights, or `DuelWeights`; returns the weighted sum of the gains, (M,)
+    find_scores, find_intervals, find_clusters : functions that compute `scores`, `intervals` and `clusters`
+    find_rank : function that returns `rank` if it is known without computing all duels, else None
+    find_lead, find_resolved : functions of ascending indices of duels, (q,); return `lead` and `resolved` of those
+        duels
+    k : size of the top set
+    patient : name of the patient
+    seed : of rules with random numbers
+    find_information : function that returns the mutual information of each feature and the entity that holds, (M,)
+        nats, before observed features are set to 0; None if the rule may use duels alone
+
+    find_frontier : function that returns what each feature settles at the edge of the top k, (M,); None without a
+        background
+    background : the background in words, for what people read; empty without one
+
     """
 
     features: tuple[str, ...]
@@ -84,34 +98,34 @@ class View:
 
     @property
     def n_duels(self) -> int:
-        """Q, the number of duels."""
+        """Return Q, the number of duels."""
         return len(self.entities) * (len(self.entities) - 1) // 2
 
     @cached_property
     def pairs(self) -> NDArray[np.int64]:
-        """(Q, 2) entity indices a < b of all duels, in order."""
+        """Return the entity indices a < b of all duels in order, (Q, 2) int64."""
         pairs = all_pairs(len(self.entities))
         pairs.flags.writeable = False
         return pairs
 
     @cached_property
     def scores(self) -> Floats:
-        """(N, N) guiding preference scores V."""
+        """Return the guiding preference scores V, (N, N)."""
         return self.find_scores()
 
     @cached_property
     def lead(self) -> Floats:
-        """(Q,) Lambda_ab of what has been observed."""
+        """Return Lambda_ab of the observed features, (Q,) nats."""
         return self.find_lead(np.arange(self.n_duels))
 
     @cached_property
     def resolved(self) -> NDArray[np.bool_]:
-        """(Q,) duels that no completion can change, won by a where the lead is positive."""
+        """Return True for each duel that no completion can change, (Q,); a wins it where the lead is positive."""
         return self.find_resolved(np.arange(self.n_duels))
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:
-        """(N,) rank of each entity by the guiding scores, 1 the best (decisions.md S6)."""
+        """Return the rank of each entity by the guiding scores, (N,) int64, 1 for the best."""
         if self.find_rank and (known := self.find_rank()) is not None:
             return known
         rank = np.empty(len(self.entities), dtype=np.int64)
@@ -120,47 +134,47 @@ class View:
 
     @cached_property
     def straddling(self) -> NDArray[np.bool_]:
-        """(Q,) duels of a top-k entity against one outside."""
+        """Return True for each duel of a top-k entity against one outside, (Q,)."""
         across = np.zeros(self.n_duels, dtype=bool)
         across[self.across] = True
         return across
 
     @cached_property
     def across(self) -> Duels:
-        """Places of the duels of a top-k entity against one outside, ascending."""
+        """Return ascending indices of the duels of a top-k entity against one outside."""
         inside = np.flatnonzero(self.rank <= self.k)
         outside = np.flatnonzero(self.rank > self.k)
         return np.sort(self.duels(np.repeat(inside, len(outside)), np.tile(outside, len(inside))))
 
     @cached_property
     def contested(self) -> Duels:
-        """Places of the duels across the top-k boundary that are not resolved, ascending."""
+        """Return ascending indices of the unresolved duels across the top-k boundary."""
         return self.across[~self.find_resolved(self.across)]
 
     @cached_property
     def certified(self) -> bool:
-        """Whether every top-k entity is certain to beat every entity outside; proof at `TopKPlanner.certified`."""
+        """Return True if every top-k entity certainly beats every entity outside; proof at `TopKPlanner.certified`."""
         lead = self.find_lead(self.across)
         a, b = sides_of(len(self.entities), self.across).T
         if (self.rank[np.where(lead > 0, a, b)] > self.k).any():
             return False
-        closest_first = self.across[np.argsort(np.abs(lead), kind="stable")]  # an open duel is soonest found there
+        closest_first = self.across[np.argsort(np.abs(lead), kind="stable")]  # small leads are rarely resolved
         return all(
             self.find_resolved(np.sort(part)).all() for part in np.split(closest_first, [FIRST_LOOK]) if len(part)
         )
 
     @cached_property
     def intervals(self) -> Floats:
-        """(N, 2) least and greatest score S_v of each entity under any completion (tight `l1`)."""
+        """Return the smallest and largest score S_v of each entity over all completions, (N, 2) nats (tight `l1`)."""
         return self.find_intervals()
 
     @cached_property
     def clusters(self) -> Clusters:
-        """Entity indices by cluster, made anew every 50 observations (decisions.md A1)."""
+        """Return entity indices by cluster, recomputed every 50 observations."""
         return self.find_clusters()
 
     def information(self) -> Floats:
-        """Return what each feature tells about which entity holds, (M,), in nats; 0 at observed features."""
+        """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed."""
         if self.find_information is None:
             return np.zeros(len(self.features))
         return np.where(self.observed, 0.0, self.find_information())
@@ -176,17 +190,17 @@ class View:
         return np.where(self.observed, 0.0, self.find_frontier())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
-        """Some entities, best first, by the duels among themselves alone (decisions.md S6)."""
+        """Return some entities, best first, ranked by the duels between them."""
         chosen = np.array(members, dtype=np.int64)
         order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
         return order
 
     def duel(self, one: int, other: int) -> int:
-        """Place in `pairs` of the duel of two entities, in either order."""
+        """Return the index in `pairs` of the duel of two entities, in either order."""
         return int(self.duels(np.array([one]), np.array([other]))[0])
 
     def duels(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> Duels:
-        """Places in `pairs` of the duels of some entities, (q,), against others, (q,), in either order."""
+        """Return the indices in `pairs` of the duels of some entities, (q,), against others, (q,), in either order."""
         a, b = np.minimum(one, other), np.maximum(one, other)
         places: Duels = a * len(self.entities) - a * (a + 1) // 2 + b - a - 1
         return places
@@ -202,10 +216,15 @@ def view_of(
     patient: str = "",
     seed: int = 0,
 ) -> View:
-    """The view of one patient now; it is good until the next observation, and holds no value that is unobserved.
+    """Return the present view of one patient; it is valid until the next observation and has no unobserved values.
 
-    A feature that cannot be +1, since another one of its exclusive group is, counts as observed.
-    score : the guiding score. find_clusters : makes the clusters of the present round when a rule asks for them.
+    A feature counts as observed if another one of its exclusive group is +1.
+
+    Parameters
+    ----------
+    score : guiding score
+    find_clusters : computes the clusters of the present round when a rule asks for them
+
     """
     return View(
         features=bundle.features,
@@ -230,20 +249,20 @@ def view_of(
 
 
 class Rule(Protocol):
-    """An allocation rule: a class without arguments whose `choose` answers for any view with a feature left.
+    """An allocation rule: a class without arguments whose `choose` answers every view with an unobserved feature.
 
-    The answer is a function of the view alone; `afa.planner.rules.check_policy` holds a rule to that.
+    The choice must be a function of the view alone, which `afa.planner.rules.check_policy` tests.
     """
 
     def choose(self, view: View) -> Choice: ...
 
 
-def best(worth: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) -> int | None:
-    """Index of the allowed feature of largest positive worth; near-ties go to the first name (decisions.md A8).
+def best(gain: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) -> int | None:
+    """Return the index of the allowed feature of largest positive gain, or None; near-ties go to the first name.
 
-    Worths within a relative 1e-9 of the largest count as equal. None where no allowed worth is positive.
+    Gains within a relative 1e-9 of the largest count as equal.
     """
-    masked = np.where(allowed, worth, -np.inf)
+    masked = np.where(allowed, gain, -np.inf)
     top = masked.max(initial=-np.inf)
     if not top > 0:
         return None
@@ -252,7 +271,7 @@ def best(worth: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) -
 
 
 def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choice:
-    """Spec A7: the unobserved feature of largest total absolute effective unary, then the first by name."""
+    """Return the unobserved feature of largest total absolute effective unary, or else the first by name."""
     free = ~view.observed
     feature = best(view.largest_unary, view.features, free)
     if feature is not None:
@@ -262,19 +281,24 @@ def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choi
 
 
 def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
-    """The feature of largest gain, summed over some duels under weights, or decisions.md A7's where none is positive.
+    """Return the feature of largest weighted gain over some duels, or the fallback if no gain is positive.
 
-    duels : (q,) places, ascending. weights : (q,). what : says what was summed over.
+    Parameters
+    ----------
+    duels : (q,) int64, ascending indices of duels
+    weights : (q,) float64
+    what : description of the sum, for the reason
+
     """
     over = DuelWeights(view.n_duels, duels, weights)
-    worth = view.weighted_gain(over)
-    feature = best(worth, view.features, ~view.observed)
+    gain = view.weighted_gain(over)
+    feature = best(gain, view.features, ~view.observed)
     if feature is None:
         return fall_back(view)
-    return Choice(feature, f"{what}: gain {worth[feature]:.4g}", over=over)
+    return Choice(feature, f"{what}: gain {gain[feature]:.4g}", over=over)
 
 
 def nothing_to_decide(view: View) -> Choice:
-    """Spec A7's choice where no duel across the top-k boundary is open."""
+    """Return the fallback choice where no unresolved duel across the top-k boundary is left."""
     certified = f"the top-{view.k} is certified"
     return fall_back(view, certified if view.certified else "no duel across the top-k boundary is open")

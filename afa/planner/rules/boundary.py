@@ -1,4 +1,4 @@
-"""`boundary`: the gain summed over the open duels across the top-k boundary, all alike (decisions.md A12)."""
+"""`boundary`: the gain summed over the unresolved duels across the top-k boundary, all with weight 1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from afa.planner.rules.base import Choice, View, heaviest, nothing_to_decide
 
 
 class Boundary:
-    """Unweighted sum of the gain over the unresolved duels of a top-k entity against one outside."""
+    """Choose by the unweighted gain over the unresolved duels of a top-k entity against one outside."""
 
     in_the_grid = 8
 

@@ -1,4 +1,4 @@
-"""A custom allocation rule: found by its name, and checked as every rule is."""
+"""Find an allocation rule by its name, and check a user-defined rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Order = NDArray[np.int64]
 
 
 def rule_of(name: str) -> Callable[[], Rule]:
-    """The class that `module:Class` names, found as Python finds modules, the working folder first."""
+    """Return the class named by `module:Class`, imported with the working folder first on the path."""
     module_name, _, class_name = name.partition(":")
     where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.planner.rules"
     if not (module_name and class_name.isidentifier()):
@@ -56,19 +56,21 @@ def check_policy(
     patients: Sequence[str] | None = None,
     seed: int = 0,
 ) -> None:
-    """Follow some patients under a rule in several ways, and raise a `PlannerError` with the first case that fails.
+    """Run some patients under a rule in several ways; raise a `PlannerError` with the first case that fails.
 
-    A rule must answer every view with a `Choice` of an unobserved feature and a reason, up to full observation, and
-    the answer must be a function of the view alone: the same when asked again, whatever patients came before, wherever
-    entities and features stand, and whatever the values that are unobserved and the labels are.
+    A rule must answer every view with a `Choice` of an unobserved feature and a reason, up to full observation. The
+    choice must be a function of the view alone: the same when the rule is asked again, after other patients, with
+    entities and features in another order, and for any unobserved values and labels.
 
-    make : makes a new rule; the class itself where it takes no arguments.
-    bundle, k, score, gain, target : as of `TopKPlanner`. One with ties and unequal supports finds most.
-    values : (P, M) int8 in {-1, 0, +1}, the patients to follow; two random ones by default. labels : (P, N) of 0, 1 or
-        NaN. A rule that could look at data of its own is given these very arrays: they are changed in place while the
-        check runs, where they are unobserved, and put back.
-    patients : P names; `p0`, `p1`, ... unless given.
-    seed : of `view.seed`, of the random values and of the random arrangement.
+    Parameters
+    ----------
+    make : makes a new rule; the class itself if it takes no arguments
+    bundle, k, score, gain, target : as in `TopKPlanner`. A bundle with ties and unequal supports finds the most errors
+    values : (P, M) int8, -1, 0 or +1, patients to run; two random ones by default
+    labels : (P, N) float64, 0, 1 or NaN. Pass the arrays that the rule could read: during the check unobserved values
+        and labels are changed in place, and restored afterwards
+    patients : P names; `p0`, `p1`, ... by default
+    seed : of `view.seed`, of the random values and of the random order
 
     Examples
     --------
@@ -107,17 +109,17 @@ def check_policy(
 
 @dataclass(frozen=True)
 class _Arrangement:
-    """Entities and features at other positions: place i holds what was at entities[i], features[i]."""
+    """Permutation of entities and features: position i has the former entities[i] and features[i]."""
 
     entities: Order
     features: Order
 
     def of(self, view: View) -> View:
-        """The same view with everything at its new place; names keep their numbers."""
+        """Return the same view with permuted entities and features; names remain with their data."""
         e, f = self.entities, self.features
         place = np.argsort(e)
         one, other = e[view.pairs].T
-        old = view.duels(one, other)  # the old place of each new duel
+        old = view.duels(one, other)  # the former index of each duel
         turned = one > other
 
         def by_old_duel(values: ArrayLike) -> NDArray[Any]:
@@ -152,7 +154,7 @@ class _Arrangement:
 
 @dataclass(frozen=True)
 class _Trial:
-    """How patients are followed; `names` are theirs."""
+    """Settings of the runs of a rule; `names` are those of the patients."""
 
     bundle: Bundle
     k: int
@@ -170,7 +172,7 @@ class _Trial:
         arrangement: _Arrangement | None = None,
         rounds: int | None = None,
     ) -> list[int]:
-        """Indices of the features chosen, in order, for one row of values; every answer is checked."""
+        """Return the features chosen for one row of values, as indices in order; every choice is checked."""
         state = Patient(self.bundle, gain=self.gain, target=self.target)
         clustering, seen, path = Clustering(self.bundle), dict[str, int](), list[int]()
         for _ in range(len(self.bundle.features) if rounds is None else rounds):
@@ -197,7 +199,7 @@ class _Trial:
         return path
 
     def compare(self, patient: int, first: list[int], second: list[int], case: str, step: str) -> None:
-        """Raise the fault of the first round at which two paths part."""
+        """Raise an error for the first round at which two paths differ."""
         for t, (one, other) in enumerate(zip(first, second, strict=True)):
             if one != other:
                 where = f"rule under check, patient {self.names[patient]}, after {t} observations"
@@ -206,7 +208,7 @@ class _Trial:
 
 
 def _answer(rule: Rule, view: View, where: str) -> Choice:
-    """What the rule says to a view, once it is known to be an answer."""
+    """Return the rule's choice for a view after checking it."""
     step = "answer every view that has an unobserved feature"
     try:
         choice: Any = rule.choose(view)
@@ -229,7 +231,10 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 def _changed(
     values: NDArray[np.int8], labels: Floats | None, patient: int, observed: list[int], by: int
 ) -> Iterator[None]:
-    """Within this context all else than one patient's observed values is another: shifted by 1 or 2, labels turned."""
+    """Within the context, change every value but the patient's observed ones, and every label.
+
+    Values are shifted by `by`, 1 or 2, within -1, 0, +1; labels become 1 - label. All are restored at the end.
+    """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]
     try:

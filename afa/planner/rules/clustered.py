@@ -1,4 +1,4 @@
-"""`clustered` (Cluster-LUCB): the two champions nearest the top-k boundary (eq:clustered-alloc, decisions.md A5)."""
+"""`clustered` (Cluster-LUCB): the gain of the duel of two champions at the top-k boundary (eq:clustered-alloc)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 
 
 class Clustered:
-    """Gain of one duel, of the lowest champion inside the top-k and the highest outside (eq:clustered-alloc).
+    """Choose by the gain of one duel: lowest champion inside the top k against highest outside (eq:clustered-alloc).
 
-    A champion is the best entity of its cluster by Copeland inside the cluster. Where one side has no champion, or
-    the duel of the two is resolved, it is the duel of `lucb`.
+    A champion is the best entity of its cluster by Copeland inside the cluster. If one side has no champion, or the
+    champions' duel is resolved, the duel is that of `lucb`.
     """
 
     in_the_grid = 5
@@ -25,7 +25,7 @@ class Clustered:
 
 
 def between_champions(view: View) -> int | None:
-    """Place in `view.pairs` of the champions' duel; None where a side has no champion or the duel is resolved."""
+    """Return the index in `view.pairs` of the champions' duel; None if a side has no champion or it is resolved."""
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]
     outside = [v for v in champions if view.rank[v] > view.k]

@@ -1,4 +1,4 @@
-"""`greedy`: the feature with the largest gain summed over all unresolved duels (decisions.md A4)."""
+"""`greedy`: the gain summed over all unresolved duels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Greedy:
-    """Unweighted sum of the gain over every duel that is not resolved."""
+    """Choose by the unweighted gain over every unresolved duel."""
 
     in_the_grid = 3
 

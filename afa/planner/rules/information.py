@@ -1,4 +1,4 @@
-"""`information`: the feature that tells most about which entity holds, over entities and not over duels (F15)."""
+"""`information`: the mutual information of a feature and the entity that holds, over entities instead of duels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Information:
-    """Mutual information of the entity that holds and a feature, given what has been observed (decisions.md F15)."""
+    """Choose by the mutual information of each feature and the entity that holds, given the observations."""
 
     looks_at = "entities"
 
     def choose(self, view: View) -> Choice:
-        told = view.information()
-        feature = best(told, view.features, ~view.observed)
+        gain = view.information()
+        feature = best(gain, view.features, ~view.observed)
         if feature is None:
             return fall_back(view)
-        return Choice(feature, f"tells most about which one holds: {told[feature]:.4g} nats")
+        return Choice(feature, f"tells most about which one holds: {gain[feature]:.4g} nats")

@@ -1,4 +1,4 @@
-"""`largest_unary`: the feature of largest total absolute effective unary, whatever the duels say (decisions.md A7)."""
+"""`largest_unary`: the largest total absolute effective unary, independent of the duels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class LargestUnary:
-    """The rule that every other falls back on, as a rule of its own."""
+    """Choose by the total absolute effective unary, the fallback of all other rules."""
 
     in_the_grid = 2
     looks_at = "nothing"

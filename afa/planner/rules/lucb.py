@@ -1,4 +1,4 @@
-"""`lucb`: the open duel across the top-k boundary that is most in doubt, and nothing else (decisions.md A5)."""
+"""`lucb`: the gain of the most uncertain unresolved duel across the top-k boundary, and of no other duel."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest, nothing_to_dec
 
 
 class Lucb:
-    """Gain of one duel: the top-k entity that may end lowest against the entity outside that may end highest.
+    """Choose by the gain of one duel: smallest lower bound in the top k against largest upper bound outside.
 
-    An entity may end anywhere in the tight `l1` interval of its own S_v.
+    The bounds of an entity are the tight `l1` interval of its own S_v.
     """
 
     in_the_grid = 4
@@ -22,18 +22,18 @@ class Lucb:
 
 
 def of_most_contested(view: View, what: str) -> Choice:
-    """The feature of largest gain for LUCB's duel, or decisions.md A7's where there is none."""
+    """Return the feature of largest gain for LUCB's duel, or the fallback if there is no such duel."""
     contested = most_contested(view)
     return nothing_to_decide(view) if contested is None else of_one_duel(view, contested, what)
 
 
 def most_contested(view: View) -> int | None:
-    """Place in `view.pairs` of LUCB's duel, or None where every duel across the boundary is resolved.
+    """Return the index in `view.pairs` of LUCB's duel, or None if every duel across the boundary is resolved.
 
-    Of the unresolved duels of a top-k entity h against an outside entity l, the one of largest upper(l) - lower(h):
-    the least lower bound against the greatest upper bound, or the next such duel where the bracket of the difference
-    has resolved that one though the intervals of the two entities overlap. Overlaps within rounding of the
-    largest go to the first names (h, then l).
+    LUCB's duel is the unresolved duel of a top-k entity h against an outside entity l with the largest upper(l) -
+    lower(h). The duel of the smallest lower bound against the largest upper bound may be resolved by the bracket of the
+    difference although the intervals of the two entities overlap; then the next such duel is taken. Ties within
+    rounding error go to the first names (h, then l).
     """
     if not len(view.contested):
         return None
@@ -45,14 +45,14 @@ def most_contested(view: View) -> int | None:
 
 
 def sides(view: View, duels: Duels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The better and the worse ranked entity of each duel."""
+    """Return the better and the worse ranked entity of each duel, (q,) int64 each."""
     a, b = sides_of(len(view.entities), duels).T
     first = view.rank[a] < view.rank[b]
     return np.where(first, a, b), np.where(first, b, a)
 
 
 def of_one_duel(view: View, duel: int, what: str) -> Choice:
-    """The feature of largest gain for a single duel."""
+    """Return the feature of largest gain for a single duel."""
     alone = np.array([duel])
     better, worse = (view.entities[int(v[0])] for v in sides(view, alone))
     return heaviest(view, alone, np.ones(1), f"{what}, {better} against {worse}")

@@ -1,4 +1,4 @@
-"""`priority`: the paper's own rule, the gain summed under weights that prefer close duels near the boundary."""
+"""`priority_all` and `priority_clusters`: the paper's rules, with larger weights for close duels near the boundary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest
 
 
 class PriorityAll:
-    """Weighted sum of the gain over every unresolved duel (eq:feature_selection, decisions.md A2 `all`)."""
+    """Choose by the weighted gain over every unresolved duel (eq:feature_selection)."""
 
     in_the_grid = 7
 
@@ -20,7 +20,7 @@ class PriorityAll:
 
 
 class PriorityClusters:
-    """Weighted gain, summed over one duel a cluster, where unresolved (eq:active_registry, decisions.md A2)."""
+    """Choose by the weighted gain over one unresolved duel in each cluster (eq:active_registry)."""
 
     in_the_grid = 6
 
@@ -29,14 +29,15 @@ class PriorityClusters:
 
 
 def by_priority(view: View, duels: Duels, what: str) -> Choice:
-    """The feature of largest weighted gain over some duels."""
+    """Return the feature of largest weighted gain over some duels."""
     return heaviest(view, duels, influence(view, duels), f"{len(duels)} {what}, weighted by the boundary")
 
 
 def influence(view: View, duels: Duels) -> Floats:
-    """w_ab of some duels, (q,), in (0, 1]: less by distance to the boundary and by |V_ab| (eq:w_impl, decisions.md A3).
+    """Return the weights w_ab of some duels, (q,) in (0, 1], smaller far from the boundary (eq:w_impl).
 
-    An entity of rank r is k - r places from the top-k boundary inside and r - (k + 1) outside: none at k and k + 1.
+    A weight also decreases with |V_ab|. An entity of rank r is k - r places from the top-k boundary inside and r - (k +
+    1) outside: 0 at ranks k and k + 1.
     """
     away = np.where(view.rank <= view.k, view.k - view.rank, view.rank - view.k - 1)
     a, b = sides_of(len(view.entities), duels).T
@@ -45,7 +46,10 @@ def influence(view: View, duels: Duels) -> Floats:
 
 
 def registry(view: View) -> Duels:
-    """Each cluster's best against its worst entity by Copeland inside it, resolved duels left out; ascending places."""
+    """Return ascending indices of the unresolved duels of each cluster's best entity against its worst.
+
+    Best and worst are by Copeland inside the cluster.
+    """
     orders = [view.ranked(cluster) for cluster in view.clusters if len(cluster) > 1]
     duels = np.array(sorted(view.duel(order[0], order[-1]) for order in orders), dtype=np.int64)
     return duels[~view.find_resolved(duels)]

@@ -1,4 +1,4 @@
-"""`random`: unobserved features in an order drawn once per patient and seed."""
+"""`random`: unobserved features in a random order that depends on patient and seed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from afa.planner.rules.base import Choice, View
 
 
 class Random:
-    """A uniformly random order over all M features, the baseline that looks at nothing."""
+    """Choose in a uniformly random order over all M features; the baseline without any data."""
 
     in_the_grid = 1
     looks_at = "nothing"
