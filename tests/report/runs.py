@@ -64,17 +64,19 @@ EFFECTS = (
         "id": "a_b",
         "name": f"A over B {ATTACK}",
         "says": f"A beats B {ATTACK}",
+        "said": f"A is 1.9 points behind B {ATTACK}.",
         "unit": "percentage points",
         "paper": 4.7,
         "ours": -1.9,
         "low": -2.6,
     }
-    | {"high": -1.2, "constant": 88.0, "verdict": "reverses", "size": "far", "cause": "data"}
+    | {"high": -1.2, "constant": 88.0, "verdict": "reverses", "size": "", "cause": "data"}
     | {"because": f"It is known (E1). {QUOTES}"},
     {
         "id": "level",
         "name": "height of C",
         "says": "C is high",
+        "said": "C is at 91 %; the paper has 90 %.",
         "unit": "percent",
         "paper": 90.0,
         "ours": 91.0,
