@@ -15,8 +15,9 @@ from markupsafe import Markup
 
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
-from afa.paper.report.paper_tables import EVERY, Lines
+from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, Lines
 from afa.paper.report.screen import Carried, Row
+from afa.paper.report.tables import CLAIM_ROUND
 from afa.paper.report.verdicts import (
     ALIKE,
     CLOSE,
@@ -24,6 +25,7 @@ from afa.paper.report.verdicts import (
     NEAR,
     NO_BETTER,
     NONE_HERE,
+    NOT_RUN,
     NOTHING,
     ONLY_HERE,
     OTHER_SIZE,
@@ -35,6 +37,8 @@ from afa.paper.report.verdicts import (
     UNCLEAR,
     outcome,
 )
+from afa.planner.cluster import C_MIN, T_RE, paper_clusters
+from afa.scores.bracket import GAMMA
 
 HIGH = 90.0
 """Per cent that a constant answer has right from which little is left to gain."""
@@ -67,13 +71,22 @@ SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
     ),
 }
 """Titles of figures that stand before the appendix, with the lines whose numbers are in them, in per cent or points."""
+CONSTANTS: Mapping[str, dict[str, Any]] = {
+    "top five": {"table": "allocation_p_at_k", "metric": "p_at_k", "method": "fixed_top_k"}
+    | {"guide": "linearity", "start": "uniform"},
+    "binary": {"table": "llm_baselines", "metric": "majority"},
+}
+"""The best constant answer of each task of the language model; of the top five that for all patients of the run."""
+FROM_PAPER = {"eta": "damping", "epsilon": "tolerance", "T_max": "max_iterations"}
+"""Settings of the paper that are in the section `inference` of the configuration."""
+CITED = "GSE193677"
 GAP = {"gap": "value", "low": "low", "high": "high"}
 TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"}
 """By size, of a cell that reproduces; others are tinted `other`."""
 
 
 class Shown(NamedTuple):
-    """A cell of a printed table: the paper's number, ours, and how it is tinted."""
+    """A cell of a printed table: the paper's number, ours or why there is none, and how it is tinted."""
 
     paper: str
     ours: str = ""
@@ -245,7 +258,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _cell(cell: Mapping[Any, Any]) -> Shown:
     if pd.isna(cell["ours"]):
-        return Shown(cell["paper"])
+        return Shown(cell["paper"], cell["verdict"])
     has_interval = pd.notna(cell["low"])  # counts have none, and no digits
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
@@ -260,7 +273,7 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
     `planner`, `model`: shares; `gap`: the model less the planner in points, with its interval over the same patients.
     """
-    lines = Lines(summary[summary["table"] == "llm_baselines"])
+    lines, constants = Lines(summary[summary["table"] == "llm_baselines"]), Lines(summary)
     ways: dict[str, tuple[str, dict[str, Any]]] = {
         "top five": ("p_at_k", {"method": "linearity", "guide": "linearity", "allocation": "priority_all"}),
         "binary": ("accuracy", {"method": "two_elbo", "allocation": "greedy"}),
@@ -276,8 +289,83 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
         if mine is not None and theirs is not None and gap is not None and pd.notna(gap["value"]):
             line = {"task": task, "target": target, "t": int(t), "cases": int(gap["n"])}
             line |= {"planner": float(mine["value"]), "model": float(theirs["value"])}
+            best = constants.find(CONSTANTS[task] | {"target": target})
+            line["constant"] = np.nan if best is None else float(best["value"])
             found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
     return found
+
+
+def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: int, features: int) -> list[Row]:
+    """Return the paper's settings beside those of a run: symbol, what it is, both values.
+
+    Parameters
+    ----------
+    printed : `hyperparams.csv`, all values as text.
+    config : the run's whole configuration.
+    entities, features : of the run.
+
+    """
+    clusters = paper_clusters(entities)
+    ours = {symbol: f"{config['inference'][key]:g}" for symbol, key in FROM_PAPER.items()}
+    ours |= {"gamma": f"{GAMMA:g}", "K": f"ceil(sqrt({entities})) = {clusters}", "T_re": f"{T_RE}", "C_min": f"{C_MIN}"}
+    ours |= {"T_budget": f"{features}, all features"}
+    wide = printed.pivot(index="row", columns="column", values="value").loc[printed["row"].unique()]
+    return [
+        {"symbol": row.Index, "what": row.Description, "paper": row.Value, "ours": ours.get(str(row.Index), "not run")}
+        for row in wide.itertuples()
+    ]
+
+
+def rounds_said(features: int) -> str:
+    """Return how far t = 150, the last round that the paper prints before the end, is in its cohort and in this one.
+
+    >>> rounds_said(253)
+    'Where the paper prints t = 150, 69 % of its 216 features are observed, and 59 % of the 253 here.'
+    """
+    theirs, ours = (100 * CLAIM_ROUND / n for n in (PAPER_FEATURES, features))
+    if ours > 100:
+        return f"This run has {features} features and no round t = {CLAIM_ROUND}, which the paper prints."
+    return (
+        f"Where the paper prints t = {CLAIM_ROUND}, {theirs:.0f} % of its {PAPER_FEATURES} features are observed,"
+        f" and {ours:.0f} % of the {features} here."
+    )
+
+
+def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
+    """Return what the F-target gain does on the whole cohort, and what it costs; "" where it was not run.
+
+    jobs : of `afa.paper.report.benchmarks.read_jobs`; a job of the allocation grid begins with its gain.
+    """
+    lines, said = Lines(summary), []
+    for gain in ("f_target", "cmi", "wald_magnitude"):
+        keys = EVERY | {"table": "allocation_sign", "metric": "accuracy", "method": "linearity", "guide": "linearity"}
+        keys |= {"allocation": "greedy", "schedule": "paper", "target": "likelihood", "gain": gain, "t": CLAIM_ROUND}
+        found = lines.find(keys)
+        ours = jobs[(jobs["rule"] == "allocation_shard") & jobs["job"].str.startswith(f"{gain}/")]
+        if found is not None and len(ours):
+            said.append(f"{gain} {100 * found['value']:.1f} % in {ours['seconds'].sum():.0f} s")
+    if not said or not said[0].startswith("f_target"):
+        return ""
+    return (
+        f"The paper tries the F-target gain on ten patients, as it costs much more. Here it was run on all {patients}:"
+        f" right duels by greedy at t = {CLAIM_ROUND},"
+        f" and time of all rules of the grid with that gain: {', '.join(said)}."
+    )
+
+
+def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
+    """Return what the paper has and this run has not: a public series that it cites, rows of its tables, and claims."""
+    found = []
+    if cohort != CITED.lower():
+        found.append(
+            f"{CITED}, the public series that the paper cites: another cohort of this project,"
+            f" `make reproduce COHORT={CITED.lower()}`."
+        )
+    lacking = comparison[comparison["verdict"] == NOT_RUN]
+    cells = lacking[lacking["kind"] == "cell"]
+    found += [f"{name}, row {row}: {len(part)} numbers." for (name, row), part in cells.groupby(["table", "row"])]
+    claims = list(lacking.loc[lacking["kind"] != "cell", "id"])
+    return found + ([f"{len(claims)} claims of the text: {', '.join(claims)}."] if claims else [])
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
