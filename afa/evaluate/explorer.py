@@ -69,8 +69,9 @@ class Walked(NamedTuple):
 class Explored:
     """What the page is made of, in the types of JSON.
 
-    summary : names and settings; `typical`, the patient whose top settles at the median t, on whom the page opens. Entities come by ascending name, so that an entity's number settles ties of name;
-    features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None.
+    summary : names and settings. Entities come by ascending name, so that an entity's number settles ties of name;
+    features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None;
+    `typical`, the patient whose top settles at the median t, on whom the page opens.
 
     steps : one per patient: `values`, (M,) by feature; `why` of the cell that is `shown`: see `reasons_of`; and `runs`,
     one a cell: `order`, the features as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`,
