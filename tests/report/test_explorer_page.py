@@ -197,8 +197,10 @@ def test_every_step_is_reached_by_keyboard(page):
     assert at(page) == 3
 
 
-def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page):
+def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page, made):
     passed = []
+    open_page(page, made[1])
+    ready(page)
     for _ in range(15):
         press(page, Keys.TAB)
         name = focus(page).get_attribute("id") or focus(page).get_attribute("class") or focus(page).tag_name
