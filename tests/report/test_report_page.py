@@ -62,6 +62,10 @@ def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
     cells = [cell.text for cell in first.find_elements(By.TAG_NAME, "td")]
     assert cells[:5] == ["4.7 pp", "3", "-1.9 [-2.6, -1.2]", "88 %", "reverses"]
     assert cells[5].startswith("data: It is known (E1).")
+    assert "what no run has" in page.find_element(By.ID, "paper-settings").text
+    assert (
+        page.execute_script("return [...document.querySelectorAll('main table')].filter(t => !t.caption).length") == 0
+    )
     assert page.find_element(By.CSS_SELECTOR, "#effects-figure [role=img]").get_attribute("aria-label")
     scopes = page.execute_script("return [...document.querySelectorAll('th')].filter(th => !th.scope).length")
     assert scopes == 0
