@@ -211,7 +211,9 @@ rule published:
         contents=contents(PAPER_TABLES),
         code=command_digest(
             "report:publish_tables",
-            sha256_of(PACKAGE / "paper" / "experiments" / "columns.csv")[:DIGEST_LENGTH],
+            sha256_of(PACKAGE / "paper" / "experiments" / "columns.csv")[
+                :DIGEST_LENGTH
+            ],
         ),
     shell:
         "afa publish {input.summary} --cohort {params.cohort} {params.paper} {params.stages}"

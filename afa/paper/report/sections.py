@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from afa.engine.rules import C_MIN, T_RE
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
 from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, Lines
@@ -37,7 +38,7 @@ from afa.paper.report.verdicts import (
     UNCLEAR,
     outcome,
 )
-from afa.planner.cluster import C_MIN, T_RE, paper_clusters
+from afa.planner.cluster import paper_clusters
 from afa.scores.bracket import GAMMA
 
 HIGH = 90.0
@@ -71,10 +72,12 @@ SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
     ),
 }
 """Titles of figures that stand before the appendix, with the lines whose numbers are in them, in per cent or points."""
-CONSTANTS: Mapping[str, dict[str, Any]] = {
-    "top five": {"table": "allocation_p_at_k", "metric": "p_at_k", "method": "fixed_top_k"}
-    | {"guide": "linearity", "start": "uniform"},
-    "binary": {"table": "llm_baselines", "metric": "majority"},
+FIXED = {"table": "allocation_p_at_k", "metric": "p_at_k", "guide": "linearity", "start": "uniform"}
+CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
+    ("top five", "likelihood"): FIXED | {"method": "fixed_top_k"},
+    ("top five", "clinical"): FIXED | {"method": "prevalence_order"},
+    ("binary", "likelihood"): {"table": "llm_baselines", "metric": "majority"},
+    ("binary", "clinical"): {"table": "llm_baselines", "metric": "majority"},
 }
 """The best constant answer of each task of the language model; of the top five that for all patients of the run."""
 FROM_PAPER = {"eta": "damping", "epsilon": "tolerance", "T_max": "max_iterations"}
@@ -289,7 +292,7 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
         if mine is not None and theirs is not None and gap is not None and pd.notna(gap["value"]):
             line = {"task": task, "target": target, "t": int(t), "cases": int(gap["n"])}
             line |= {"planner": float(mine["value"]), "model": float(theirs["value"])}
-            best = constants.find(CONSTANTS[task] | {"target": target})
+            best = constants.find(CONSTANTS[task, target] | {"target": target})
             line["constant"] = np.nan if best is None else float(best["value"])
             found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
     return found
