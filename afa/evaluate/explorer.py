@@ -70,7 +70,8 @@ class Explored:
     """What the page is made of, in the types of JSON.
 
     summary : names and settings. Entities come by ascending name, so that an entity's number settles ties of name;
-    features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None.
+    features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None;
+    `typical`, the patient whose top settles at the median t, on whom the page opens.
 
     steps : one per patient: `values`, (M,) by feature; `why` of the cell that is `shown`: see `reasons_of`; and `runs`,
     one a cell: `order`, the features as observed; `worth` of each when it was chosen, to 3 digits, in nats; `fallback`,
@@ -185,6 +186,7 @@ def explored_of(
     for i, row in enumerate(rows):
         values, why = cohort.values[row].tolist(), reasons_of(planners[i], measured[i], by_name)
         found.append({"values": values, "why": why, "runs": [_steps(run, i, by_name, k) for run in runs.values()]})
+    typical = middle([each["runs"][named["shown"]]["settled"][0] for each in found])
     labels = cohort.labels.reindex(columns=entities).astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
     patients = [
         {"name": cohort.patients[row], "labels": [None if np.isnan(label) else int(label) for label in labels[row]]}
@@ -211,8 +213,18 @@ def explored_of(
         "cells": cells,
         "k": k,
         "explained": EXPLAINED,
+        "typical": typical,
     }
     return Explored(summary | dict(named), found)
+
+
+def middle(numbers: Sequence[int]) -> int:
+    """Return the place of the median, the lower one of two; the first of equal numbers.
+
+    >>> middle([214, 9, 40])
+    2
+    """
+    return sorted(range(len(numbers)), key=numbers.__getitem__)[(len(numbers) - 1) // 2]
 
 
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:

@@ -152,14 +152,16 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """What `summary.csv` has of the rows of all stages; the rest is in their curves.
 
     Rows without a t, and at the rounds of `ROUNDS` and full observation those of all entities together. Of the
-    allocation grid those under the paper's schedule, read out by the score that guides; one rule less another (but
-    random) only at `RULES_COMPARED`.
+    allocation grid those under the paper's schedule, read out by the score that guides, and constant answers; one rule
+    less another (but random) only at `RULES_COMPARED` and, of chaotic and other patients, at all these rounds.
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}
     chosen = rows["t"].isna() | (rows["t"].isin(rounds) & rows["entity"].isna())
     grid = rows["table"].isin(GRID) & rows["guide"].notna()
     rescored = (rows["schedule"] == "every") & (rows["allocation"] != "random")
-    by_another = rows["method"].notna() & (rows["method"] != rows["guide"]) & (rows["table"] != "bracket_rate")
+    by_another = rows["allocation"].notna() & rows["method"].notna() & (rows["method"] != rows["guide"])
+    by_another &= rows["table"] != "bracket_rate"
     between_rules = (rows["metric"] == "gap") & (rows["reference"] != "random") & (rows["t"] != RULES_COMPARED)
+    between_rules &= rows["stratum"].isna()
     return rows[chosen & ~(grid & (rescored | by_another | between_rules))]

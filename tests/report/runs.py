@@ -64,17 +64,19 @@ EFFECTS = (
         "id": "a_b",
         "name": f"A over B {ATTACK}",
         "says": f"A beats B {ATTACK}",
+        "said": f"A is 1.9 points behind B {ATTACK}.",
         "unit": "percentage points",
         "paper": 4.7,
         "ours": -1.9,
         "low": -2.6,
     }
-    | {"high": -1.2, "constant": 88.0, "verdict": "reverses", "size": "far", "cause": "data"}
+    | {"high": -1.2, "constant": 88.0, "verdict": "reverses", "size": "", "cause": "data"}
     | {"because": f"It is known (E1). {QUOTES}"},
     {
         "id": "level",
         "name": "height of C",
         "says": "C is high",
+        "said": "C is at 91 %; the paper has 90 %.",
         "unit": "percent",
         "paper": 90.0,
         "ours": 91.0,
@@ -83,6 +85,13 @@ EFFECTS = (
     }
     | {"constant": float("nan"), "verdict": "", "size": "within 2 points", "cause": "reading", "because": "As read."},
 )
+SOLVER = {"damping": 0.5, "tolerance": 1e-4, "max_iterations": 200}
+HYPERPARAMS = """label,row,column,value
+tab,eta,Value,0.4
+tab,eta,Description,damping
+tab,other,Value,7
+tab,other,Description,what no run has
+"""
 CARRIED = """
 cohort: other <b>
 version: "0"
@@ -128,7 +137,9 @@ def finished_run(folder, *, origin="simulated"):
     (run / "benchmarks" / "stage.tsv").write_text("s\tmax_rss\tcpu_time\n1.5\t100.0\t1.2\n")
     pd.DataFrame({ATTACK: [1]}).to_csv(run / "published" / "tab_a.csv", index=False)
     pd.DataFrame(columns=SUMMARY).to_csv(run / "summary.csv", index=False)
-    (run / "config.json").write_text(json.dumps({"cohort": ATTACK, "shards": 4, "bootstrap": {"confidence": 0.9}}))
+    (run / "config.json").write_text(
+        json.dumps({"cohort": ATTACK, "shards": 4, "bootstrap": {"confidence": 0.9}, "inference": SOLVER})
+    )
     (run / "provenance.json").write_text(json.dumps(provenance_of(run)))
     return run, texts_of(folder)
 
@@ -162,6 +173,7 @@ def texts_of(folder):
         each.mkdir(parents=True)
     (paper / "carried" / "other.yaml").write_text(CARRIED)
     (paper / "claims.csv").write_text("id\n")
+    (paper / "hyperparams.csv").write_text(HYPERPARAMS)
     (docs / "decisions.md").write_text("# Decisions\n\n**M1, energy.** Text & [more](errata.md).\n")
     (docs / "errata.md").write_text(f"# Errata\n\n**E1, `eq:a`.** {ATTACK}\n")
     return texts

@@ -14,15 +14,18 @@ from afa.io.yamlfile import load_model
 from afa.paper.report.comparison import CELL, COLUMNS, Reader, compare, count_verdicts, load_printed, write_comparison
 from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, Lines
 from afa.paper.report.verdicts import (
+    ALIKE,
     CLOSE,
     DIRECTIONS,
     FAR,
     HOLDS,
     IDENTITY,
     NEAR,
+    NONE_HERE,
     NOT_COMPARABLE,
     NOT_RUN,
     NOTHING,
+    OTHER_SIZE,
     REVERSES,
     SIMULATED,
     SIZES,
@@ -128,14 +131,14 @@ def test_kl_is_judged_without_its_zero_votes_and_shows_both_readings(small):
     assert (found["ours"], found["size"], found["also"]) == (0.93, NEAR, "zero votes counted: 0.5")
 
 
-def test_a_gap_is_judged_in_points_by_size_and_direction(small):
+def test_a_gap_is_judged_by_its_interval_and_its_ratio(small):
     """At twelve patients of ours and 167 of the paper's, its error is about a quarter of ours."""
     found = [cell(small, "tab_chaos", f"t={t}", "All patients (pp)") for t in (2, 5, 10, 50)]
     assert [(line["verdict"], line["size"]) for line in found] == [
-        (HOLDS, FAR),
-        (HOLDS, NEAR),
-        (UNCLEAR, FAR),
-        (REVERSES, CLOSE),
+        (HOLDS, OTHER_SIZE),
+        (HOLDS, ALIKE),
+        (NONE_HERE, ""),
+        (REVERSES, ""),
     ]
     assert found[1]["ours"] == pytest.approx(10.4)
 
@@ -251,6 +254,51 @@ def test_where_every_target_is_alike_a_language_model_that_is_right_is_not_judge
         )
         assert found["verdict"] == verdict
     assert claim(compared(rows("llm_baselines", right, constant | {"value": 1.0})), "c076")["verdict"] == NOT_COMPARABLE
+
+
+def test_a_contrast_of_two_groups_is_judged_against_the_contrast_that_is_printed():
+    """c112: 34.1 less 5.4 points are printed at t = 2."""
+    for value, size in ((0.032, OTHER_SIZE), (0.25, ALIKE)):
+        between = chaos(2, value, value - 0.01, value + 0.01, stratum="chaotic_minus_non_chaotic")
+        later = chaos(10, 0.02, 0.01, 0.03, stratum="chaotic_minus_non_chaotic")
+        found = claim(compared(rows("chaos_gap", between, later)), "c112")
+        assert (found["paper"], found["unit"], found["verdict"], found["size"]) == (
+            "28.7",
+            "percentage points",
+            HOLDS,
+            size,
+        )
+        assert found["also"] == "at t = 10: 2 [1, 3]"
+
+
+def test_the_hardest_patients_need_a_lead_over_every_method():
+    """c004: ahead of LUCB at t = 50, behind it at t = 150."""
+    keys = {"metric": "gap", "method": "linearity", "guide": "linearity", "gain": "wald_magnitude", "schedule": "paper"}
+    keys |= {"allocation": "priority_clusters", "stratum": "chaotic"}
+
+    def leads(at_end):
+        return rows(
+            "allocation_sign",
+            *(
+                keys | {"reference": rule, "t": t, "value": value, "low": value - 0.001, "high": value + 0.001}
+                for rule in ("random", "greedy", "clustered", "lucb")
+                for t, value in ((50, 0.017), (150, at_end if rule == "lucb" else 0.01))
+            ),
+        )
+
+    assert claim(compared(leads(-0.003)), "c004")["verdict"] == REVERSES
+    assert claim(compared(leads(0.01)), "c004")["verdict"] == HOLDS
+
+
+def test_twice_a_reading_is_compared():
+    """c269: a certificate needs a gap above two radii."""
+    nats = {"metric": "nats", "allocation": None, "schedule": None, "start": None, "target": None}
+    for gap, verdict in ((400, HOLDS), (420, REVERSES)):
+        both = [
+            nats | {"quantity": name, "value": value}
+            for name, value in (("largest_radius", 205), ("centroid_gap", gap))
+        ]
+        assert claim(compared(rows("layer0_bundle", *both)), "c269")["verdict"] == verdict
 
 
 def test_the_command_reads_a_summary_and_a_cohort(tmp_path):

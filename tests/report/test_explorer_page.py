@@ -30,15 +30,22 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def page(browser, made):
-    """The page as it opens; after the test nothing may have been asked of a network or said on the console."""
+    """The page on its first patient, nothing measured; after the test nothing was asked or said on the console."""
     open_page(browser, made[1])
     ready(browser)
+    to_the_start(browser)
     yield browser
     assert_quiet(browser)
 
 
 def ready(browser):
     WebDriverWait(browser, 60, 0.05).until(lambda b: b.execute_script("return document.body.dataset.ready") == "true")
+
+
+def to_the_start(browser, patient=0):
+    Select(browser.find_element(By.ID, "patient")).select_by_index(patient)
+    ready(browser)
+    browser.find_element(By.ID, "first").click()
 
 
 def at(browser):
@@ -78,7 +85,24 @@ def order_of(explored, patient, cell, score, t):
     return [readable(explored.summary["entities"][v]) for v in order]
 
 
-def test_the_page_opens_at_the_start_with_the_default_rule(page, made):
+def test_the_page_opens_on_a_typical_patient_after_ten_measurements_and_tells_the_story(browser, made):
+    summary = made[0].summary
+    open_page(browser, made[1])
+    ready(browser)
+    settled = sorted(run_of(made[0], i, summary["shown"])["settled"][0] for i in range(len(PATIENTS)))
+    typical, t = PATIENTS.index(chosen(browser, "patient")), min(10, LAST)
+    assert run_of(made[0], typical, summary["shown"])["settled"][0] == settled[(len(settled) - 1) // 2]
+    assert at(browser) == t
+    story = text(browser, "story")
+    assert story.startswith(f"After {t} of {LAST} measurements {PATIENTS[typical]} is most like ")
+    top = order_of(made[0], typical, summary["shown"], 0, t)[: summary["k"]]
+    assert ", ".join(top) in story
+    browser.find_element(By.ID, "first").click()
+    assert text(browser, "story").startswith("Before any measurement ")
+    assert_quiet(browser)
+
+
+def test_the_page_has_a_start_with_nothing_measured_and_the_default_rule(page, made):
     summary = made[0].summary
     assert page.title == f"Acquisition explorer: {ATTACK}"
     assert "simulated cohort" in text(page, "subtitle")
@@ -96,7 +120,7 @@ def test_names_are_text_wherever_they_stand(page):
     assert sorted(column(page, "steps", 2)[1:]) == sorted(map(readable, FEATURES))
     for _ in range(LAST):
         page.find_element(By.ID, "next").click()
-    assert page.find_elements(By.CSS_SELECTOR, "#content b, #content img, #content i") == []
+    assert page.find_elements(By.CSS_SELECTOR, "#content b:not(.word), #content img, #content i") == []
     of_ours = 4  # summary, library packed and unpacked, the page's own
     assert len(page.find_elements(By.TAG_NAME, "script")) == of_ours + len(PATIENTS)
 
@@ -173,8 +197,10 @@ def test_every_step_is_reached_by_keyboard(page):
     assert at(page) == 3
 
 
-def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page):
+def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page, made):
     passed = []
+    open_page(page, made[1])
+    ready(page)
     for _ in range(15):
         press(page, Keys.TAB)
         name = focus(page).get_attribute("id") or focus(page).get_attribute("class") or focus(page).tag_name
@@ -281,6 +307,7 @@ def test_what_afa_simulate_wrote_is_explored_also_where_not_all_was_measured(bro
     ready(browser)
     asked = int(table.iloc[0].notna().sum())
     assert asked == len(table.columns) - 3
+    to_the_start(browser)
     assert chosen(browser, "patient") == table.index[0]
     press(browser, Keys.END)
     assert at(browser) == asked
@@ -298,7 +325,7 @@ def test_what_afa_simulate_wrote_is_explored_also_where_not_all_was_measured(bro
 def test_the_address_says_what_is_shown_and_leads_there(browser, made):
     open_page(browser, made[1])
     ready(browser)
-    Select(browser.find_element(By.ID, "patient")).select_by_index(1)
+    to_the_start(browser, 1)
     Select(browser.find_element(By.ID, "score")).select_by_visible_text("wald")
     ready(browser)
     for _ in range(2):
@@ -314,4 +341,4 @@ def test_the_address_says_what_is_shown_and_leads_there(browser, made):
     browser.get("about:blank")
     browser.get(f"{address.partition('#')[0]}#patient=nobody&t=x")
     ready(browser)
-    assert at(browser) == 0
+    assert at(browser) == min(10, LAST)

@@ -52,15 +52,20 @@ def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
     overview = page.find_element(By.ID, "overview")
     assert overview.location["y"] < 300
     words = overview.text
-    assert "Neither the patients nor the potentials are the paper's" in words
-    assert "Reproduced in direction and within five points, 1 of 2 effects: height of C." in words
-    assert f"The other way round: A over B {ATTACK}" in words
+    assert words.splitlines()[1].startswith("Neither the patients nor the elicited answers are the paper's.")
+    assert "Of two main effects of the paper, one reproduces and one does not reproduce." in words
+    assert "One reproduces. C is at 91 %; the paper has 90 %." in words
+    assert f"One comes out the other way round. A is 1.9 points behind B {ATTACK}." in words
     assert "Brackets: 90 % bootstrap intervals over patients" in words
     first = page.find_element(By.CSS_SELECTOR, "#effects tbody tr:first-child")
     assert first.find_element(By.TAG_NAME, "th").text == f"A beats B {ATTACK}"
     cells = [cell.text for cell in first.find_elements(By.TAG_NAME, "td")]
-    assert cells[:5] == ["4.7 pp", "3", "-1.9 [-2.6, -1.2]", "88 %", "reverses, far"]
+    assert cells[:5] == ["4.7 pp", "3", "-1.9 [-2.6, -1.2]", "88 %", "reverses"]
     assert cells[5].startswith("data: It is known (E1).")
+    assert "what no run has" in page.find_element(By.ID, "paper-settings").text
+    assert (
+        page.execute_script("return [...document.querySelectorAll('main table')].filter(t => !t.caption).length") == 0
+    )
     assert page.find_element(By.CSS_SELECTOR, "#effects-figure [role=img]").get_attribute("aria-label")
     scopes = page.execute_script("return [...document.querySelectorAll('th')].filter(th => !th.scope).length")
     assert scopes == 0

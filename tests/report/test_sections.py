@@ -1,11 +1,22 @@
 """The paper's tables in its own shape, the language model beside the planner, and titles that say what was found."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 from afa.evaluate.summary import COLUMNS, read_summary, write_summary
-from afa.paper.report.sections import findings, language_model, paper_shapes
+from afa.paper.report.sections import (
+    f_target_said,
+    findings,
+    language_model,
+    not_run,
+    paper_shapes,
+    rounds_said,
+    settings_beside,
+)
 
+PAPER = Path(__file__).parents[2] / "resources" / "paper"
 SIGN = {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random", "schedule": "every"}
 SIGN |= {"target": "likelihood", "start": "uniform"}
 MODELS = {"table": "llm_baselines", "metric": "p_at_k", "target": "likelihood", "t": 10.0, "n": 10.0}
@@ -33,6 +44,8 @@ def test_a_figure_without_its_numbers_has_no_title_of_its_own(tmp_path):
 
 def test_a_model_stands_beside_the_planner_with_the_paired_gap(tmp_path):
     rows = (
+        {"table": "allocation_p_at_k", "metric": "p_at_k", "method": "fixed_top_k", "guide": "linearity"}
+        | {"start": "uniform", "target": "likelihood", "value": 0.97, "n": 206},
         MODELS | OWN | {"method": "linearity", "value": 0.76},
         MODELS | {"method": "mrf_llm", "value": 0.62},
         MODELS
@@ -49,6 +62,7 @@ def test_a_model_stands_beside_the_planner_with_the_paired_gap(tmp_path):
         "t": 10,
         "planner": 0.76,
         "model": 0.62,
+        "constant": 0.97,
         "cases": 10,
     }
     assert numbers == pytest.approx({"gap": -14, "low": -24, "high": -4})
@@ -77,5 +91,45 @@ def test_a_table_keeps_the_papers_rows_columns_and_digits():
     assert list(first) == ["b", "a"]
     assert first["b"][0] == ("0.70", "0.74 ±0.04", "near")
     assert [shown.tint for shown in (first["b"][1], *first["a"])] == ["other", "", "same"]
-    assert first["a"][0].ours == ""
+    assert first["a"][0] == ("0.6", "not run", "")
     assert (others, list(second)) == (("n",), ["c"])
+
+
+def test_the_papers_settings_stand_beside_the_runs_and_none_is_blank():
+    printed = pd.read_csv(PAPER / "hyperparams.csv", dtype=str)
+    config = {"inference": {"damping": 0.5, "tolerance": 1e-3, "max_iterations": 200}}
+    found = {row["symbol"]: (row["paper"], row["ours"]) for row in settings_beside(printed, config, 25, 253)}
+    assert found["eta"] == ("0.5", "0.5")
+    assert found["epsilon"] == ("0.0001", "0.001")
+    assert found["gamma"] == ("0.05", "0.05")
+    assert found["K"] == ("ceil(sqrt(N))", "ceil(sqrt(25)) = 5")
+    assert (found["T_re"], found["C_min"]) == (("50", "50"), ("5", "5"))
+    assert list(found) == list(dict.fromkeys(printed["row"]))
+    assert all(all(pair) for pair in found.values())
+
+
+def test_a_round_of_the_paper_is_another_share_of_other_features():
+    assert "69 % of its 216 features are observed, and 59 % of the 253 here" in rounds_said(253)
+    assert "no round t = 150" in rounds_said(12)
+
+
+def test_the_costly_gain_is_announced_with_its_cost_only_where_it_was_run(tmp_path):
+    keys = {"table": "allocation_sign", "metric": "accuracy", "method": "linearity", "guide": "linearity"}
+    keys |= {"allocation": "greedy", "schedule": "paper", "target": "likelihood", "start": "uniform", "t": 150}
+    rows = [keys | {"gain": "f_target", "value": 0.957}, keys | {"gain": "cmi", "value": 0.95}]
+    lines = [("allocation_shard", "f_target/1-of-2", 100.0), ("allocation_shard", "f_target/2-of-2", 50.0)]
+    lines += [("allocation_shard", "cmi/1-of-2", 20.0), ("chaos_shard", "1-of-2", 9.0)]
+    jobs = pd.DataFrame(lines, columns=["rule", "job", "seconds"])
+    said = f_target_said(summary_of(tmp_path, *rows), jobs, 206)
+    assert "on all 206" in said
+    assert said.endswith("with that gain: f_target 95.7 % in 150 s, cmi 95.0 % in 20 s.")
+    assert f_target_said(summary_of(tmp_path, rows[1]), jobs, 206) == ""
+
+
+def test_what_the_run_lacks_is_named():
+    lines = [cell("a", "t=10", "0.5", float("nan"), verdict="not run"), cell("a", "t=50", "0.5", 0.5)]
+    lines.append(cell("", "", "", float("nan"), verdict="not run", kind="comparison", id="c009"))
+    found = not_run(pd.DataFrame(lines), "demo")
+    assert "GSE193677" in found[0]
+    assert found[1:] == ["tab_a, row a: 1 numbers.", "1 claims of the text: c009."]
+    assert "GSE193677" not in " ".join(not_run(pd.DataFrame(lines), "gse193677"))

@@ -5,18 +5,26 @@ import math
 import pytest
 
 from afa.paper.report.verdicts import (
+    ALIKE,
     CLOSE,
     FAR,
     HOLDS,
     IDENTITY,
     NEAR,
+    NONE_HERE,
+    NOT_RUN,
+    ONLY_HERE,
+    OTHER_SIZE,
+    REPRODUCED,
     REVERSES,
+    TWOFOLD,
     UNCLEAR,
     Number,
     Printed,
     Relation,
     judge,
     judge_statement,
+    outcome,
     size_of,
 )
 
@@ -47,7 +55,10 @@ def test_a_fraction_is_read_as_one():
         ("share", "0.9", 0.021, CLOSE),
         ("percent", "90", 5.0, CLOSE),
         ("percent", "90", 5.1, FAR),
-        (POINTS, "4", 2.0, NEAR),
+        # a rate below a tenth is judged by its ratio, unless it is half a point away
+        ("percent", "4.0", -4.0, OTHER_SIZE),
+        ("percent", "4.0", 3.9, TWOFOLD),
+        ("percent", "0.08", -0.08, NEAR),
         ("correlation", "0.9", 0.03, CLOSE),
         ("count", "200", 4.0, NEAR),
         ("count", "200", 11.0, FAR),
@@ -55,32 +66,68 @@ def test_a_fraction_is_read_as_one():
         ("count", "0", 0.0, NEAR),
     ],
 )
-def test_the_size_is_in_points_and_of_other_numbers_in_per_cent(unit, printed, apart, size):
+def test_the_size_of_a_level_is_in_points_and_of_other_numbers_in_per_cent(unit, printed, apart, size):
     assert size_of(Printed(printed, unit), apart) == size
 
 
 @pytest.mark.parametrize(
     ("printed", "ours", "direction", "size"),
     [
-        ("4.7", Number(4.0, 3.0, 5.0), HOLDS, NEAR),
-        ("4.7", Number(12.0, 11.0, 13.0), HOLDS, FAR),
-        ("-4.7", Number(-2.0, -3.0, -1.0), HOLDS, CLOSE),
-        ("4.7", Number(1.0, -0.5, 2.5), UNCLEAR, CLOSE),
-        ("4.7", Number(-2.0, -3.0, -1.0), REVERSES, FAR),
-        # what the paper prints is within its own error of 0: 1 point at 100 patients of our 100
-        ("-0.7", Number(2.0, 1.0, 3.0), UNCLEAR, CLOSE),
-        ("0.0", Number(2.0, 1.0, 3.0), UNCLEAR, NEAR),
+        ("4.7", Number(4.0, 3.0, 5.0), HOLDS, ALIKE),
+        ("4.7", Number(9.0, 8.0, 10.0), HOLDS, TWOFOLD),
+        ("4.7", Number(12.0, 11.0, 13.0), HOLDS, OTHER_SIZE),
+        ("28.7", Number(3.2, 1.5, 4.8), HOLDS, OTHER_SIZE),
+        ("-4.7", Number(-2.0, -2.5, -1.5), HOLDS, OTHER_SIZE),
+        ("-4.7", Number(-2.5, -3.0, -2.0), HOLDS, TWOFOLD),
+        ("4.7", Number(-2.0, -3.0, -1.0), REVERSES, ""),
+        # our interval holds 0: no effect here, however near in points
+        ("4.7", Number(-0.1, -0.3, 0.2), NONE_HERE, ""),
+        ("8.8", Number(-0.1, -1.7, 1.6), NONE_HERE, ""),
+        # an interval that holds 0 and the printed effect tells neither
+        ("4.7", Number(3.0, -1.0, 7.0), UNCLEAR, ""),
+        # what the paper prints is within its own error of 0: half of our interval at as many patients
+        ("-0.7", Number(13.6, 12.9, 14.3), ONLY_HERE, ""),
+        ("-0.7", Number(0.1, -1.0, 1.2), HOLDS, ""),
+        ("0.5", Number(1.2, 0.2, 2.2), HOLDS, ""),
     ],
 )
-def test_a_difference_has_a_direction_and_a_size(printed, ours, direction, size):
+def test_an_effect_is_judged_by_its_interval_and_its_ratio_and_not_in_points(printed, ours, direction, size):
     verdict = judge(Printed(printed, POINTS, 100), ours, 100)
     assert (verdict.direction, verdict.size) == (direction, size)
 
 
-def test_fewer_patients_of_the_paper_make_its_direction_unclear():
+def test_ten_times_the_points_give_the_same_verdict():
+    for printed, low, value, high in ((4.0, 2.0, 3.0, 4.0), (4.0, 1.0, 1.5, 2.0), (4.0, -0.5, 0.1, 0.7)):
+        small, large = (
+            judge(Printed(f"{k * printed:.2f}", POINTS, 100), Number(k * value, k * low, k * high), 100)
+            for k in (1, 10)
+        )
+        assert (small.direction, small.size) == (large.direction, large.size)
+
+
+def test_few_patients_of_the_paper_make_its_effect_no_contradiction_of_ours():
     ours = Number(3.0, 2.0, 4.0)
-    assert judge(Printed("2.5", POINTS, 100), ours, 100).direction == HOLDS
-    assert judge(Printed("2.5", POINTS, 10), ours, 100).direction == UNCLEAR
+    assert judge(Printed("2.5", POINTS, 100), ours, 100).size == ALIKE
+    few = judge(Printed("2.5", POINTS, 10), ours, 100)
+    assert (few.direction, few.size) == (HOLDS, "")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "size", "word"),
+    [
+        (HOLDS, ALIKE, REPRODUCED),
+        (HOLDS, OTHER_SIZE, OTHER_SIZE),
+        (HOLDS, "", REPRODUCED),
+        ("", CLOSE, REPRODUCED),
+        ("", FAR, OTHER_SIZE),
+        (NONE_HERE, "", NONE_HERE),
+        (REVERSES, "", REVERSES),
+        (NOT_RUN, "", ""),
+        ("", "", ""),
+    ],
+)
+def test_each_verdict_counts_under_one_word(verdict, size, word):
+    assert outcome({"verdict": verdict, "size": size}) == word
 
 
 def test_a_level_has_a_size_and_no_direction_and_says_what_both_errors_come_to():
@@ -98,7 +145,13 @@ def test_nothing_on_either_side_counts_for_nothing():
 
 @pytest.mark.parametrize(
     ("bound", "ours", "size"),
-    [("at most", 2, NEAR), ("at most", 14, FAR), ("at least", 14, NEAR), ("at least", 2, CLOSE), (None, 14, FAR)],
+    [
+        ("at most", 2, NEAR),
+        ("at most", 14, OTHER_SIZE),
+        ("at least", 14, NEAR),
+        ("at least", 4.6, NEAR),
+        (None, 9, TWOFOLD),
+    ],
 )
 def test_a_bound_is_no_distance_on_its_right_side(bound, ours, size):
     assert judge(Printed("5", "percent", bound=bound), Number(ours), 100).size == size
@@ -146,6 +199,13 @@ def test_a_relation_holds_by_the_intervals(left, operator, right, holds, reverse
         ([relation(ABOVE, ">", 0, "first"), relation(ASTRIDE, ">", 0, "second")], UNCLEAR, "second"),
         ([relation(ASTRIDE, ">", 0, "first"), relation(BELOW, ">", 0, "second")], REVERSES, "second"),
         ([relation(1.0, "=", 2, "first")], REVERSES, "first"),
+        # a whole interval within half a point of 0 is no effect, and not unclear
+        (
+            [relation(Number(0.1, -0.3, 0.4, POINTS), ">", 0, "first"), relation(ASTRIDE, ">", 0, "x")],
+            NONE_HERE,
+            "first",
+        ),
+        ([relation(Number(0.1, -0.3, 0.6, POINTS), ">", 0, "first")], UNCLEAR, "first"),
     ],
 )
 def test_a_statement_holds_where_all_its_parts_do_and_names_those_that_do_not(parts, direction, reason):

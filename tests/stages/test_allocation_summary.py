@@ -127,6 +127,24 @@ def test_random_is_the_reference_every_tenth_round_and_the_others_less_often() -
             assert found["t"].tolist() == rounds
 
 
+def test_on_the_hardest_patients_the_papers_rule_is_compared_with_every_method_there_is() -> None:
+    ours, lucb = ("priority_clusters", "cmi", "paper"), ("lucb", "cmi", "paper")
+    runs: Runs = {
+        (RANDOM, 0): {"right": [[1, 2, 3], [0, 0, 2]]},
+        (ours, 0): {"right": [[1, 3, 3], [0, 1, 2]]},
+        (lucb, 0): {"right": [[2, 2, 3], [0, 2, 2]]},
+    }
+    rows = summary_of(made(runs, rounds=3))
+    # p0, of three duels, is chaotic; p1 has two
+    for stratum, leads in {"chaotic": (0, -1 / 3), "non_chaotic": (0, 0)}.items():
+        for rule, lead in zip(("random", "lucb"), leads, strict=True):
+            found = of_cell(rows, "allocation_sign", "gap", ours, stratum=stratum, reference=rule, **LINEARITY)
+            assert found["t"].tolist() == [0, 2]
+            assert found["value"].tolist() == pytest.approx([lead, 0])
+        assert not of_cell(rows, "allocation_sign", "gap", ours, stratum=stratum, reference="greedy").size
+        assert not of_cell(rows, "allocation_sign", "gap", lucb, stratum=stratum).size
+
+
 def test_rounds_that_the_fallback_decided_are_counted_from_the_first_choice() -> None:
     runs = {(GREEDY, 0): {"fallback": [[False, True, True], [False, False, True]]}}
     found = of_cell(summary_of(made(runs)), "allocation_sign", "rate", GREEDY, quantity="fallback").iloc[0]
@@ -146,7 +164,7 @@ def test_every_row_names_guide_and_start_and_leaves_out_a_gain_that_there_is_not
     assert set(by_hand["guide"]) == {"linearity"}
     assert set(by_hand["start"]) == {"uniform"}
     tables = made(BY_HAND)
-    raw = summarise(tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
+    raw = summarise(tables, tables, tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     assert raw.loc[raw["allocation"] == "random", "gain"].isna().all()
 
 

@@ -27,7 +27,7 @@ Runs = dict[tuple[tuple[str, str, str], int], dict[str, Any]]
 
 
 def made(runs: Runs, rounds: int = 3, *, k_clinical: int = 1, **changes: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """The four tables of runs given as (P, T) by column; what is not given is as at full observation, or nothing.
+    """The five tables of runs given as (P, T) by column; what is not given is as at full observation, or nothing.
 
     A column `wald ...` is the readout of `wald` alone.
     """
@@ -68,7 +68,10 @@ def made(runs: Runs, rounds: int = 3, *, k_clinical: int = 1, **changes: dict[st
     ]
     whole = pd.concat(of_rounds, ignore_index=True).astype({"t": np.int16})
     singles = [name for name in whole if str(name).startswith(("right", "p_at", "clinical"))]
+    flips = pd.DataFrame({"patient": patients, "flips": range(len(patients), 0, -1), "magnitude": 1.0, "nonzero": 1})
+    flips.loc[0, "magnitude"] = 2.0  # the first patient is the chaotic one
     return {
+        "flips": flips.assign(seed_set="selecting", definition="wald", runs=3),
         "rounds": whole.astype(dict.fromkeys(singles, np.float32)),
         "choices": pd.concat(of_choices, ignore_index=True),
         "duels": pd.DataFrame(duels),
@@ -77,7 +80,7 @@ def made(runs: Runs, rounds: int = 3, *, k_clinical: int = 1, **changes: dict[st
 
 
 def summary_of(tables: dict[str, Any]) -> pd.DataFrame:
-    rows = summarise(tables, tables, bootstrap=Bootstrap(resamples=400, confidence=0.9))
+    rows = summarise(tables, tables, tables, bootstrap=Bootstrap(resamples=400, confidence=0.9))
     texts = ["quantity", "method", "gain", "allocation", "schedule", "stratum", "target", "reference"]
     return rows.astype(dict.fromkeys(texts, "str")).fillna(dict.fromkeys(texts, ""))
 

@@ -301,7 +301,9 @@ rule report_page:
         bundle=FILES["bundle"],
         config=f"{RUN}/config.json",
         provenance=f"{RUN}/provenance.json",
-        paper=collect(home("resources/paper/{name}"), name=["claims.csv"]),
+        paper=collect(
+            home("resources/paper/{name}"), name=["claims.csv", "hyperparams.csv"]
+        ),
         carried=files_of(home("resources/paper"), "carried/*.yaml"),
         docs=collect(
             home("docs/{name}.md"), name=["decisions", "errata", "past_the_paper"]
@@ -334,6 +336,7 @@ rule report_page:
         ),
         contents=contents(
             home("resources/paper/claims.csv"),
+            home("resources/paper/hyperparams.csv"),
             files_of(home("resources/paper"), "carried/*.yaml"),
             [
                 home(f"docs/{name}.md")

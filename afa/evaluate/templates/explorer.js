@@ -10,7 +10,8 @@ const { cells, patients, scores, k, said } = summary;
 const readable = (name) => name.replaceAll("_", " ");
 const entities = summary.entities.map(readable);
 const features = summary.features.map(readable);
-const state = { patient: 0, cell: summary.shown, score: 0, t: 0 };
+const OPENS_AT = 10;
+const state = { patient: summary.typical, cell: summary.shown, score: 0, t: OPENS_AT };
 const unpackedSteps = new Map();
 let chart = null;
 let last = features.length; // of the run that is shown: what was not measured is not asked for
@@ -82,6 +83,7 @@ function fillChoices() {
   cells.forEach((c, i) => $("rule").append(new Option(cellName(c), String(i))));
   scores.forEach((name, i) => $("score").append(new Option(name, String(i))));
   $("patient-note").textContent = patients.length === summary.cohort_size ? "All patients of the cohort." : summary.chosen;
+  $("patient").value = String(state.patient);
   $("ranking-note").textContent = "Lines mark entities that are in the top at full observation, as in the chart.";
 }
 
@@ -151,6 +153,7 @@ function show(asked) {
   slider.setAttribute("aria-valuetext", `${t} of ${last}${t ? `, ${features[path.run.order[t - 1]]}` : ""}`);
   $("taken").textContent = `${t} of ${last}`;
   for (const [id, out] of [["first", t === 0], ["previous", t === 0], ["next", t === last], ["last", t === last]]) $(id).setAttribute("aria-disabled", String(out));
+  writeStory(t);
   writeFacts(t);
   writeWhy(t);
   writeRanking(t);
@@ -159,6 +162,14 @@ function show(asked) {
   window.clearTimeout(resting);
   resting = window.setTimeout(keepLink, REST);
   document.body.dataset.t = String(t);
+}
+
+/** One sentence on where this patient stands. */
+function writeStory(t) {
+  const top = path.order[t].slice(0, k).map((v) => entities[v]).join(", ");
+  const known = t ? `After ${t} of ${last} measurements` : "Before any measurement";
+  const final = path.found[t] === k ? "which is also the answer when everything is measured" : `${path.found[t]} of ${k} of which are still there when everything is measured`;
+  $("story").textContent = `${known} ${patients[state.patient].name} is most like ${top}, ${final}; ${path.resolved[t]} of ${summary.duels} duels can no longer change.`;
 }
 
 function writeFacts(t) {

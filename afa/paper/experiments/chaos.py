@@ -238,6 +238,22 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     return strata.assign(chaotic=chaotic)[[*key, *said]]
 
 
+def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Mask:
+    """Return which patients are chaotic by the paper's definition, on the selecting orders (decisions.md A10).
+
+    Parameters
+    ----------
+    flips : the table `flips` of the whole cohort.
+    patients : names, in the order of the answer.
+
+    Returns
+    -------
+    (n_patients,) bool
+
+    """
+    return _cell(chaos_strata(flips), PLAIN, SELECTING, patients)["chaotic"].to_numpy(bool)
+
+
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """How well each first way to say who is chaotic tells the second (`COMPARISONS`), of the rows of `chaos_strata`.
 

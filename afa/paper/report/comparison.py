@@ -67,6 +67,10 @@ class Reader:
     def n_features(self) -> int:
         return int(self.facts["features"])
 
+    def patients_behind(self, ours: Number) -> float:
+        """Patients behind a number: those of the cohort, or its cases where they are fewer, as of a language model."""
+        return float(np.fmin(ours.n, self.facts["patients"]))
+
     def fact(self, name: str, unit: str) -> Number:
         """A fact of the cohort; a share in percent."""
         value = self.facts[name]
@@ -92,16 +96,22 @@ class Reader:
     def relation(self, text: str) -> Relation | str:
         """A relation with its numbers as people read them; what is missing where one is."""
         left, operator, right = verdicts.relation_of(text)
-        if (found := self.line(left)) is None:
-            return self.missing(left)
+        if isinstance(found := self._scaled(left), str):
+            return found
         if verdicts.is_number(right):
             other = Number(float(right) * (100 if found.unit else 1))
             return Relation(found, operator, other, f"{text}: {found} against {verdicts.number(other.value)}", found)
-        if (read := self.line(right)) is None:
-            return self.missing(right)
+        if isinstance(read := self._scaled(right), str):
+            return read
         unit = verdicts.DIFFERENCE if found.unit else ""
         difference = Number(found.value - read.value, unit=unit, n=min(found.n, read.n))
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
+
+    def _scaled(self, side: str) -> Number | str:
+        """The number of a side of a relation, or what is missing."""
+        factor, reading = verdicts.scaled_reading(side)
+        found = self.line(reading)
+        return self.missing(reading) if found is None else found.scaled(factor)
 
     def _where(self, reading: str) -> dict[str, Any]:
         keys = self.answers.keys(reading)
@@ -181,7 +191,7 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
         elif rule.definition:
             verdict = Verdict(verdicts.IDENTITY, reason=note)
         else:
-            verdict = verdicts.judge(Printed(text, unit, patients), ours, reader.facts["patients"])
+            verdict = verdicts.judge(Printed(text, unit, patients), ours, reader.patients_behind(ours))
         line = {"kind": CELL, "table": name, "unit": unit, **{key: cell[key] for key in ("row", "column", "also")}}
         line |= {"note": note, "by_definition": rule.definition, "see": " ".join(rule.see)}
         yield _beside(line, text, verdict, ours, patients)
@@ -194,13 +204,21 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
     line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
     line |= {"unit": unit, "see": " ".join(answer.see), "by_definition": answer.definition, "where": where}
     cell = cells[answer.cell] if answer.cell else None
-    patients = reader.answers.patients.get(cell["table"]) if cell else answer.patients
+    patients, paper = reader.answers.patients.get(cell["table"]) if cell else answer.patients, claim.value
     if answer.holds:
         verdict, ours = _statement(answer, reader, unit, has_number=claim.kind == NUMBER)
     elif where:
-        verdict, ours = _number(answer, Printed(claim.value, unit, patients, answer.bound), reader, cell)
+        printed = Printed(claim.value, unit, patients, answer.bound)
+        if answer.less is not None:
+            first, second = (cells[name] for name in answer.less)
+            printed = printed_difference(first, second, reader)
+            line |= {"unit": printed.unit, "table": first["table"]}
+        verdict, ours = _number(answer, printed, reader, cell)
+        paper = printed.text
     else:
         verdict, ours = Verdict(verdicts.NOTHING), None
+    also = {name: reader.line(reading, complement=answer.complement) for name, reading in answer.also.items()}
+    line |= {"also": "; ".join(f"{name}: {found}" for name, found in also.items() if found is not None)}
     reason = reader.answers.reason(answer.why)
     if answer.answer in ANSWERED:
         verdict = Verdict(ANSWERED[answer.answer], reason=reason)
@@ -208,7 +226,14 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
         verdict = Verdict(verdicts.IDENTITY, reason=reason)
     else:
         line |= {"note": reason}
-    return _beside(line, claim.value, verdict, ours, None if answer.holds or not claim.value else patients)
+    return _beside(line, paper, verdict, ours, None if answer.holds or not paper else patients)
+
+
+def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
+    """Return the first printed cell less the second, in percentage points, with the patients of its table."""
+    scale = 100.0 if first["unit"] == "share" else 1.0
+    difference = scale * (float(first["paper"]) - float(second["paper"]))
+    return Printed(f"{difference:.1f}", verdicts.DIFFERENCE, reader.answers.patients.get(first["table"]))
 
 
 def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
@@ -244,7 +269,7 @@ def _number(
     ours = found.in_unit(printed.unit)
     if cell is not None and cell["verdict"] in verdicts.UNJUDGED:
         return Verdict(cell["verdict"], reason=cell["reason"]), ours
-    return verdicts.judge(printed, ours, reader.facts["patients"]), ours
+    return verdicts.judge(printed, ours, reader.patients_behind(ours)), ours
 
 
 def _beside(

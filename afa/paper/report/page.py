@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
 from afa import __version__
-from afa.cohort.cohort import load_cohort
+from afa.cohort.cohort import Cohort, load_cohort
 from afa.errors import Fault, ReportError
 from afa.evaluate.long_tables import read_table
 from afa.evaluate.page_parts import MARKDOWN, document, items, packed, page
@@ -25,7 +26,19 @@ from afa.model.bundle import load_bundle
 from afa.paper.report.benchmarks import by_rule, read_jobs
 from afa.paper.report.notebook_page import notebook_caption, notebook_page
 from afa.paper.report.screen import basis, load_carried
-from afa.paper.report.sections import counted, figure, findings, language_model, paper_shapes, sentences, title_of
+from afa.paper.report.sections import (
+    counted,
+    f_target_said,
+    figure,
+    findings,
+    language_model,
+    not_run,
+    paper_shapes,
+    rounds_said,
+    sentences,
+    settings_beside,
+    title_of,
+)
 from afa.paper.report.verdicts import NOTHING, verdict_words
 
 SHORT = 12
@@ -56,6 +69,7 @@ def report_page(
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     cohort = load_cohort(run / "cohort")
     summary = read_summary(run / "summary.csv")
+    jobs = read_jobs(run / "benchmarks", shards=config["shards"])
     decisions, errata = document(docs / "decisions.md"), document(docs / "errata.md")
     measured: dict[str, Any] = {}
     if field is not None:
@@ -69,16 +83,17 @@ def report_page(
         run=run.name,
         cohort=cohort,
         bundle=load_bundle(run / "bundle"),
-        **_compared(run, paper, left_out, cohort.name),
+        **_compared(run, paper, left_out, cohort),
         left_out=left_out,
         measured=measured,
         **_figures(run, parts, provenance["jobs"], findings(summary)),
         models=language_model(summary),
+        f_target=f_target_said(summary, jobs, len(cohort.patients)),
         leads={chapter: Markup(document(path)) for chapter, path in leads.items()},  # noqa: S704
         decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
         errata=Markup(errata),  # noqa: S704
         items=items(decisions) | items(errata),
-        rules=by_rule(read_jobs(run / "benchmarks", shards=config["shards"])),
+        rules=by_rule(jobs),
         config=json.dumps(config, indent=1),
         confidence=config["bootstrap"]["confidence"],
         environment=provenance["environment"],
@@ -156,12 +171,14 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: str) -> dict[str, Any]:
+def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort) -> dict[str, Any]:
     """What came of the paper's statements; nothing where the run is not compared with it."""
     if "comparison" in left_out:
         return {"lines": []}
     comparison, counts, screen = (read_table(run / "comparison", name) for name in ("comparison", "verdicts", "screen"))
-    carried = [each for each in load_carried(paper / "carried") if each.cohort != cohort]
+    carried = [each for each in load_carried(paper / "carried") if each.cohort != cohort.name]
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    printed = pd.read_csv(paper / "hyperparams.csv", dtype=str)
     return {
         "lines": comparison[comparison["verdict"] != NOTHING].to_dict("records"),
         "words": verdict_words,
@@ -170,8 +187,13 @@ def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: str) 
         "sentences": sentences(screen),
         "effects": screen.to_dict("records"),
         "carried": carried,
-        "settings": basis(json.loads((run / "config.json").read_text(encoding="utf-8"))) if carried else "",
-        "figure": figure(screen, carried, cohort),
+        "settings": basis(config) if carried else "",
+        "figure": figure(screen, carried, cohort.name),
+        "rounds_said": rounds_said(len(cohort.features)),
+        "settings_beside": settings_beside(
+            printed, config, len(load_bundle(run / "bundle").entities), len(cohort.features)
+        ),
+        "not_run": not_run(comparison, cohort.name),
         "figure_title": title_of(screen),
     }
 

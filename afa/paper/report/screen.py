@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -14,19 +17,19 @@ import pandas as pd
 from afa import __version__
 from afa.cohort.cohort import load_cohort
 from afa.evaluate.long_tables import read_table
-from afa.evaluate.summary import headline
 from afa.io.files import sha256_of
 from afa.io.yamlfile import Strict, load_model
 from afa.model.bundle import load_bundle
 from afa.paper.experiments import stages
-from afa.paper.report.comparison import Reader
-from afa.paper.report.verdicts import DIFFERENCE, NOT_RUN, SIMULATED, Printed, judge
+from afa.paper.report.comparison import Reader, printed_difference
+from afa.paper.report.verdicts import DIFFERENCE, HOLDS, NO_BETTER, NOT_RUN, SIMULATED, judge
 
 Cause = Literal["data", "elicitation", "reading", "the paper"]
 Row = Mapping[Any, Any]
 """A row of a table, by column."""
-KNOWN = ("id", "name", "says", "cause", "because")
-COLUMNS = [*KNOWN[:3], "unit", "paper", "ours", "low", "high", "constant", "verdict", "size", *KNOWN[3:]]
+KNOWN = ("id", "name", "says", "cause")
+NUMBERS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size")
+COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because"]
 CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
 """The stages behind the effects, to whose settings a stored run is bound."""
 CARRIED_ROUNDING = 0.015
@@ -36,17 +39,21 @@ CARRIED_ROUNDING = 0.015
 class Statement(Strict):
     """One effect: where its printed number and ours stand, and what is known where they differ.
 
-    It is read from a claim, from a cell, or from two cells, one less the other, and a line.
+    It is read from a claim, from a cell, or from two cells, one less the other, and a line. said, because : sentences
+    with numbers in braces, `{paper}`, `{ours}` or a reading. constant : a reading of the best constant answer. beats :
+    a reading of the better of two answerers, which must be above the constant.
     """
 
     id: str
     name: str
     says: str
+    said: str
     claim: str | None = None
     cell: str | None = None
     less: tuple[str, str] | None = None
     line: str | None = None
     constant: str | None = None
+    beats: str | None = None
     cause: Cause
     because: str
 
@@ -79,10 +86,50 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
     places = {
         row["id"] or " | ".join((row["table"], row["row"], row["column"])): row for row in comparison.to_dict("records")
     }
-    rows = [_numbers(each, places, reader) for each in statements]
-    known = pd.DataFrame([each.model_dump(include=set(KNOWN)) for each in statements])
-    constants = [_best_constant(reader.summary.rows, each.constant) for each in statements]
-    return pd.concat([known, pd.DataFrame(rows)], axis=1).assign(constant=constants)[COLUMNS]
+    return pd.DataFrame([_row(each, places, reader) for each in statements])[COLUMNS]
+
+
+def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
+    """One line of the first screen; a sentence that lacks a number is empty."""
+    row = statement.model_dump(include=set(KNOWN)) | _numbers(statement, places, reader)
+    constant = None if statement.constant is None else reader.line(statement.constant)
+    best = None if statement.beats is None else reader.line(statement.beats)
+    if row["verdict"] == HOLDS and best is not None and constant is not None and best.ends[0] <= constant.ends[1]:
+        row |= {"verdict": NO_BETTER, "size": ""}
+    said, because = (_filled(text, row, reader) for text in (statement.said, statement.because))
+    return row | {"constant": float("nan") if constant is None else constant.value, "said": said, "because": because}
+
+
+BRACED = re.compile(r"{([^{}]+)}")
+
+
+def _filled(text: str, row: Row, reader: Reader) -> str:
+    """Return a sentence with its numbers; an empty one where the run lacks one of them."""
+    lacks = False
+
+    def found(match: re.Match[str]) -> str:
+        nonlocal lacks
+        name = match[1]
+        read = reader.line(name) if name not in ("paper", "ours") else None
+        value = row[name] if name in ("paper", "ours") else float("nan") if read is None else read.value
+        lacks = lacks or math.isnan(value)
+        return spoken(value)
+
+    sentence = BRACED.sub(found, text)
+    return "" if lacks else sentence
+
+
+def spoken(value: float) -> str:
+    """Return a number as a speaker says it: one decimal below ten, none above; halves go up, as people round them.
+
+    >>> spoken(3.185), spoken(10.5), spoken(-0.053), spoken(-0.01)
+    ('3.2', '11', '−0.1', '0')
+    """
+    if math.isnan(value):
+        return "?"
+    digit = Decimal("0.1") if abs(value) < 9.95 else Decimal(1)
+    rounded = Decimal(f"{value:.9f}").quantize(digit, ROUND_HALF_UP)
+    return f"{rounded.normalize() + 0:f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
@@ -94,30 +141,21 @@ def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) ->
     if statement.less is None or statement.line is None:
         row = places[statement.claim or statement.cell or ""]
         scale = 100.0 if row["unit"] == "share" else 1.0
-        found = {"unit": "percent" if row["unit"] == "share" else row["unit"], "paper": scale * float(row["paper"])}
+        paper = scale * float(row["paper"]) if row["paper"] else float("nan")
+        found = {"unit": "percent" if row["unit"] == "share" else row["unit"], "paper": paper}
         found |= {name: row[name] * scale for name in ("ours", "low", "high")}
         return found | {"verdict": row["verdict"], "size": row["size"]}
     first, second = (places[name] for name in statement.less)
-    paper = 100 * (float(first["paper"]) - float(second["paper"]))
-    row = {"unit": DIFFERENCE, "paper": paper, "verdict": NOT_RUN, "size": ""}
+    printed = printed_difference(first, second, reader)
+    row = {"unit": DIFFERENCE, "paper": printed.value, "verdict": NOT_RUN, "size": ""}
     ours = reader.line(statement.line)
     if ours is None:
         return row | dict.fromkeys(("ours", "low", "high"), float("nan"))
     row |= {"ours": ours.value, "low": ours.low, "high": ours.high}
     if reader.simulated:
         return row | {"verdict": SIMULATED}
-    verdict = judge(Printed(f"{paper:.1f}", DIFFERENCE, reader.answers.patients.get(first["table"])), ours, ours.n)
+    verdict = judge(printed, ours, reader.patients_behind(ours))
     return row | {"verdict": verdict.direction, "size": verdict.size}
-
-
-def _best_constant(summary: pd.DataFrame, table: str | None) -> float:
-    """Per cent that the best constant answer has right in a table of the summary; NaN where there is none."""
-    rows = summary[
-        (summary["table"] == table) & (summary["metric"] == "majority") & (summary["target"] == "likelihood")
-    ]
-    rows = headline(rows[rows["reference"].isna()])
-    values = rows["value"].dropna().unique()
-    return 100 * float(values[0]) if len(values) == 1 else float("nan")
 
 
 def carried_of(run: Path) -> Carried:

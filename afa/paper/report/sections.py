@@ -7,17 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from afa.engine.rules import C_MIN, T_RE
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
-from afa.paper.report.paper_tables import EVERY, Lines
-from afa.paper.report.screen import Carried, Cause, Row
-from afa.paper.report.verdicts import CLOSE, DIFFERENCE, FAR, HOLDS, NEAR, NOTHING, REVERSES, UNCLEAR
+from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, Lines
+from afa.paper.report.screen import Carried, Row
+from afa.paper.report.tables import CLAIM_ROUND
+from afa.paper.report.verdicts import (
+    ALIKE,
+    CLOSE,
+    DIFFERENCE,
+    NEAR,
+    NO_BETTER,
+    NONE_HERE,
+    NOT_RUN,
+    NOTHING,
+    ONLY_HERE,
+    OTHER_SIZE,
+    OUTCOMES,
+    REPRODUCED,
+    REVERSES,
+    SIMULATED,
+    TWOFOLD,
+    UNCLEAR,
+    outcome,
+)
+from afa.planner.cluster import paper_clusters
+from afa.scores.bracket import GAMMA
 
 HIGH = 90.0
 """Per cent that a constant answer has right from which little is left to gain."""
@@ -44,61 +66,119 @@ SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
         [SIGNS | {"method": method, "t": t} for method, t in (("linearity", 0), ("linearity", 50), ("wald", 50))],
     ),
     "chaos": (
-        "Linearity less wald at t = 2: {:+.0f} points where signs flip often, {:+.0f} elsewhere;"
-        " at t = 50 {:+.0f} among all patients",
+        "After two measurements linearity leads wald by {:.0f} points in chaotic patients and by {:.0f} in others;"
+        " at t = 50 by {:.0f} in all",
         [LEADS | {"stratum": "chaotic", "t": 2}, LEADS | {"stratum": "non_chaotic", "t": 2}, LEADS | {"t": 50}],
     ),
 }
 """Titles of figures that stand before the appendix, with the lines whose numbers are in them, in per cent or points."""
+FIXED = {"table": "allocation_p_at_k", "metric": "p_at_k", "guide": "linearity", "start": "uniform"}
+CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
+    ("top five", "likelihood"): FIXED | {"method": "fixed_top_k"},
+    ("top five", "clinical"): FIXED | {"method": "prevalence_order"},
+    ("binary", "likelihood"): {"table": "llm_baselines", "metric": "majority"},
+    ("binary", "clinical"): {"table": "llm_baselines", "metric": "majority"},
+}
+"""The best constant answer of each task of the language model; of the top five that for all patients of the run."""
+FROM_PAPER = {"eta": "damping", "epsilon": "tolerance", "T_max": "max_iterations"}
+"""Settings of the paper that are in the section `inference` of the configuration."""
+CITED = "GSE193677"
 GAP = {"gap": "value", "low": "low", "high": "high"}
-TINTS = {NEAR: "same", CLOSE: "near", FAR: "other"}
+TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"}
+"""By size, of a cell that reproduces; others are tinted `other`."""
 
 
 class Shown(NamedTuple):
-    """A cell of a printed table: the paper's number, ours, and how it is tinted."""
+    """A cell of a printed table: the paper's number, ours or why there is none, and how it is tinted."""
 
     paper: str
     ours: str = ""
     tint: str = ""
 
 
-def reproduced(row: Row) -> bool:
-    """Whether an effect has its direction, where it has one, and its size to five points."""
-    return row["verdict"] in ("", HOLDS) and row["size"] in (NEAR, CLOSE)
+class Tally(NamedTuple):
+    """Effects with one outcome, and the sentence that begins their paragraph."""
+
+    outcome: str
+    lead: str
+    rows: Sequence[Row]
 
 
-def sentences(table: pd.DataFrame) -> list[str]:
-    """What reproduced, what did not, and why, in words: made of the table of effects alone."""
+LEADS_OF = {
+    REPRODUCED: ("{} reproduces", "{} reproduce"),
+    OTHER_SIZE: ("{} has the paper's direction, but another size", "{} have the paper's direction, but another size"),
+    NONE_HERE: ("{} is not there", "{} are not there"),
+    ONLY_HERE: ("{} is there where the paper has none", "{} are there where the paper has none"),
+    REVERSES: ("{} comes out the other way round", "{} come out the other way round"),
+    NO_BETTER: (
+        "{} says nothing, as a constant answer does as well",
+        "{} say nothing, as a constant answer does as well",
+    ),
+    UNCLEAR: ("{} cannot be told", "{} cannot be told"),
+}
+"""How the paragraph of each outcome begins, of one effect and of several."""
+NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+def tallies(table: pd.DataFrame) -> list[Tally]:
+    """Return the effects of the first screen by outcome, in the order of `OUTCOMES`; those not judged are in none.
+
+    table : of `afa.paper.report.screen.screen_table`.
+    """
     rows = table.to_dict("records")
-    judged = [row for row in rows if row["size"] or row["verdict"] in (HOLDS, REVERSES, UNCLEAR)]
-    if not judged:
-        return ["No effect is judged: the patients are simulated, or nothing has run."]
-    came = [row for row in judged if reproduced(row)]
-    failed = [row for row in judged if not reproduced(row)]
-    groups = {
-        "The other way round": [row for row in failed if row["verdict"] == REVERSES],
-        "Of another size": [row for row in failed if row["verdict"] != REVERSES and row["size"] == FAR],
-        "Not distinguishable from 0": [row for row in failed if row["verdict"] == UNCLEAR and row["size"] != FAR],
-    }
-    found = [
-        f"Reproduced in direction and within five points, {len(came)} of {len(judged)} effects:"
-        f" {_listed(came) or 'none'}."
+    groups = {word: [row for row in rows if outcome(row) == word] for word in OUTCOMES}
+    return [
+        Tally(word, LEADS_OF[word][len(group) > 1].format(counted_as(len(group)).capitalize()), group)
+        for word, group in groups.items()
+        if group
     ]
-    if not failed:
-        return [*found, "All are reproduced."]
-    found.append(f"Not reproduced, {len(failed)}. {_grouped(groups)}.")
-    causes = _grouped(
-        {cause.capitalize(): [row for row in failed if row["cause"] == cause] for cause in get_args(Cause)}
-    )
-    if high := [row["constant"] for row in failed if row["constant"] >= HIGH]:
-        ends = " to ".join(dict.fromkeys((f"{min(high):.1f}", f"{max(high):.1f}")))
-        causes += f". A constant answer is right in {ends} % of the cases of {len(high)} of them"
-        causes += ", which leaves little to gain"
-    return [*found, f"Why, as far as it is known. {causes}."]
 
 
-def _grouped(groups: Mapping[str, Sequence[Row]]) -> str:
-    return ". ".join(f"{what}: {_listed(rows)}" for what, rows in groups.items() if rows)
+def counted_as(n: int) -> str:
+    """Return a number in words up to twelve.
+
+    >>> counted_as(2), counted_as(13)
+    ('two', '13')
+    """
+    return NUMBERS[n] if n < len(NUMBERS) else str(n)
+
+
+def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    """Return the paragraphs of the first screen, each its first sentence and the rest, all made of `table` alone.
+
+    First how many effects reproduce; then each group of `tallies`; last why the others may not.
+    """
+    groups = tallies(table)
+    judged = [row for group in groups for row in group.rows]
+    if not judged:
+        why = "the patients are simulated" if (table["verdict"] == SIMULATED).any() else "this run lacks their numbers"
+        return [(f"No effect is judged: {why}.", [])]
+    failed = [row for row in judged if outcome(row) != REPRODUCED]
+    found: list[tuple[str, list[str]]] = [(title_of(table) + ".", [])]
+    found += [
+        (f"{group.lead}.", [row["said"] or f"{row['says'].capitalize()}." for row in group.rows]) for group in groups
+    ]
+    if failed:
+        found.append(("Why, as far as it is known.", [*_constants(failed), *_causes(failed)]))
+    return found
+
+
+def _causes(rows: Sequence[Row]) -> Iterator[str]:
+    """One sentence a reason, each once, with the effects that it is about; what explains most comes first."""
+    said: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["because"]:
+            said.setdefault(row["because"], []).append(row)
+    for because, about in sorted(said.items(), key=lambda each: -len(each[1])):
+        yield f"{because.removesuffix('.')} ({_listed(about)})."
+
+
+def _constants(rows: Sequence[Row]) -> Iterator[str]:
+    """How often a constant answer is right in the tasks of these effects, where that leaves little to gain."""
+    if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
+        ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
+        where = f"in {counted_as(len(high))} of them" if len(high) < len(rows) else "in all of them"
+        yield f"{where.capitalize()}, always giving the same answer is right {ends} % of the time."
 
 
 def _listed(rows: Sequence[Row]) -> str:
@@ -106,33 +186,47 @@ def _listed(rows: Sequence[Row]) -> str:
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """The finding of the figure."""
-    judged = table[table["verdict"].isin([HOLDS, REVERSES, UNCLEAR])]
-    same, near = (judged["verdict"] == HOLDS).sum(), table["size"].isin([NEAR, CLOSE]).sum()
-    if judged.empty:
+    """The one tally: how many of the judged effects reproduce, have another size, or do neither."""
+    found = {group.outcome: len(group.rows) for group in tallies(table)}
+    judged = sum(found.values())
+    if not judged:
         return "No effect is judged"
-    effects = (table["size"] != "").sum()
-    return f"{same} of {len(judged)} differences have the paper's sign; {near} of {effects} effects have its size"
+    came, sized = found.get(REPRODUCED, 0), found.get(OTHER_SIZE, 0)
+    of = "the one effect" if judged == 1 else f"{counted_as(judged)} main effects"
+    parts = [f"{counted_as(came)} reproduce{'s' * (came == 1)}"]
+    parts += [f"{counted_as(sized)} ha{'s' if sized == 1 else 've'} another size"] if sized else []
+    rest = judged - came - sized
+    parts += [f"{counted_as(rest)} do{'es' * (rest == 1)} not reproduce"] if rest else []
+    said = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" and {parts[-1]}"
+    return f"Of {of} of the paper, {said}"
 
 
 def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup:
-    """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares."""
-    rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna()].set_index("id")
+    """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares.
+
+    It is narrow, with each name above its row, so that a telephone shows it whole.
+    """
+    rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna() & table["paper"].notna()].set_index("id")
     ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
-    drawn, (axes,) = new_figure(6.4, 1.2 + 0.32 * len(rows))
+    drawn, (axes,) = new_figure(4.6, 1.2 + 0.37 * len(rows))
     axes.axvline(0, color="0.5", linewidth=1)
     place = -np.arange(len(rows))
     axes.plot(rows["paper"], place, "D", color="black", markersize=6, label="paper")
     runs: dict[str, tuple[pd.DataFrame, float, dict[str, Any]]] = {here: (ours, 0.0, {"fmt": "o", "color": "#0072B2"})}
     for each in carried:
         kept = pd.DataFrame(each.rows, index=["value", "low", "high"]).T.reindex(rows.index)
-        runs[each.cohort] = kept, -0.25, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
+        runs[each.cohort] = kept, -0.2, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
     for name, (numbers, shift, style) in runs.items():
         value, low, high = (numbers[column] for column in ("value", "low", "high"))
         axes.errorbar(value, place + shift, xerr=np.array([value - low, high - value]), label=name, **style)
-    axes.set_yticks(place, rows["name"])
+    axes.set_yticks([])
+    axes.set_ylim(place.min(initial=0) - 0.5, 0.7)
+    edge = axes.get_xlim()[0]
+    for at, name in zip(place, rows["name"], strict=True):
+        axes.text(edge, at + 0.32, f" {name}", va="center", ha="left", fontsize="medium")
+    axes.set_xlim(left=edge)
     axes.set_xlabel("percentage points; lines: intervals over patients")
-    shared_legend(drawn, columns=4)
+    shared_legend(drawn, columns=3)
     return Markup(drawn.svg())  # noqa: S704 (our own figure)
 
 
@@ -167,13 +261,14 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _cell(cell: Mapping[Any, Any]) -> Shown:
     if pd.isna(cell["ours"]):
-        return Shown(cell["paper"])
+        return Shown(cell["paper"], cell["verdict"])
     has_interval = pd.notna(cell["low"])  # counts have none, and no digits
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:
         ours += f" ±{(cell['high'] - cell['low']) / 2:.{digits}f}"
-    return Shown(cell["paper"], ours, TINTS.get(cell["size"], ""))
+    word = outcome(cell)
+    return Shown(cell["paper"], ours, TINTS[cell["size"]] if word == REPRODUCED else "other" if word else "")
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
@@ -181,7 +276,7 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
     `planner`, `model`: shares; `gap`: the model less the planner in points, with its interval over the same patients.
     """
-    lines = Lines(summary[summary["table"] == "llm_baselines"])
+    lines, constants = Lines(summary[summary["table"] == "llm_baselines"]), Lines(summary)
     ways: dict[str, tuple[str, dict[str, Any]]] = {
         "top five": ("p_at_k", {"method": "linearity", "guide": "linearity", "allocation": "priority_all"}),
         "binary": ("accuracy", {"method": "two_elbo", "allocation": "greedy"}),
@@ -197,8 +292,83 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
         if mine is not None and theirs is not None and gap is not None and pd.notna(gap["value"]):
             line = {"task": task, "target": target, "t": int(t), "cases": int(gap["n"])}
             line |= {"planner": float(mine["value"]), "model": float(theirs["value"])}
+            best = constants.find(CONSTANTS[task, target] | {"target": target})
+            line["constant"] = np.nan if best is None else float(best["value"])
             found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
     return found
+
+
+def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: int, features: int) -> list[Row]:
+    """Return the paper's settings beside those of a run: symbol, what it is, both values.
+
+    Parameters
+    ----------
+    printed : `hyperparams.csv`, all values as text.
+    config : the run's whole configuration.
+    entities, features : of the run.
+
+    """
+    clusters = paper_clusters(entities)
+    ours = {symbol: f"{config['inference'][key]:g}" for symbol, key in FROM_PAPER.items()}
+    ours |= {"gamma": f"{GAMMA:g}", "K": f"ceil(sqrt({entities})) = {clusters}", "T_re": f"{T_RE}", "C_min": f"{C_MIN}"}
+    ours |= {"T_budget": f"{features}, all features"}
+    wide = printed.pivot(index="row", columns="column", values="value").loc[printed["row"].unique()]
+    return [
+        {"symbol": row.Index, "what": row.Description, "paper": row.Value, "ours": ours.get(str(row.Index), "not run")}
+        for row in wide.itertuples()
+    ]
+
+
+def rounds_said(features: int) -> str:
+    """Return how far t = 150, the last round that the paper prints before the end, is in its cohort and in this one.
+
+    >>> rounds_said(253)
+    'Where the paper prints t = 150, 69 % of its 216 features are observed, and 59 % of the 253 here.'
+    """
+    theirs, ours = (100 * CLAIM_ROUND / n for n in (PAPER_FEATURES, features))
+    if ours > 100:
+        return f"This run has {features} features and no round t = {CLAIM_ROUND}, which the paper prints."
+    return (
+        f"Where the paper prints t = {CLAIM_ROUND}, {theirs:.0f} % of its {PAPER_FEATURES} features are observed,"
+        f" and {ours:.0f} % of the {features} here."
+    )
+
+
+def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
+    """Return what the F-target gain does on the whole cohort, and what it costs; "" where it was not run.
+
+    jobs : of `afa.paper.report.benchmarks.read_jobs`; a job of the allocation grid begins with its gain.
+    """
+    lines, said = Lines(summary), []
+    for gain in ("f_target", "cmi", "wald_magnitude"):
+        keys = EVERY | {"table": "allocation_sign", "metric": "accuracy", "method": "linearity", "guide": "linearity"}
+        keys |= {"allocation": "greedy", "schedule": "paper", "target": "likelihood", "gain": gain, "t": CLAIM_ROUND}
+        found = lines.find(keys)
+        ours = jobs[(jobs["rule"] == "allocation_shard") & jobs["job"].str.startswith(f"{gain}/")]
+        if found is not None and len(ours):
+            said.append(f"{gain} {100 * found['value']:.1f} % in {ours['seconds'].sum():.0f} s")
+    if not said or not said[0].startswith("f_target"):
+        return ""
+    return (
+        f"The paper tries the F-target gain on ten patients, as it costs much more. Here it was run on all {patients}:"
+        f" right duels by greedy at t = {CLAIM_ROUND},"
+        f" and time of all rules of the grid with that gain: {', '.join(said)}."
+    )
+
+
+def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
+    """Return what the paper has and this run has not: a public series that it cites, rows of its tables, and claims."""
+    found = []
+    if cohort != CITED.lower():
+        found.append(
+            f"{CITED}, the public series that the paper cites: another cohort of this project,"
+            f" `make reproduce COHORT={CITED.lower()}`."
+        )
+    lacking = comparison[comparison["verdict"] == NOT_RUN]
+    cells = lacking[lacking["kind"] == "cell"]
+    found += [f"{name}, row {row}: {len(part)} numbers." for (name, row), part in cells.groupby(["table", "row"])]
+    claims = list(lacking.loc[lacking["kind"] != "cell", "id"])
+    return found + ([f"{len(claims)} claims of the text: {', '.join(claims)}."] if claims else [])
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:

@@ -173,6 +173,21 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
     return {str(rule): part for rule, part in here.groupby("allocation", sort=False)}
 
 
+def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Return the rules of the paper's table alone, in their order; with a rule of one's own, the first four.
+
+    A panel with more lines than four is not read; all rules stand in the tables of the notebook.
+    """
+    known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
+    chosen = known if PRIORITY in known else parts
+    return dict(list(chosen.items())[:4])
+
+
+def printed_schedule(schedules: Sequence[str]) -> str:
+    """Return the schedule of the paper where a run has it, else the first."""
+    return "paper" if "paper" in schedules else schedules[0]
+
+
 def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
     """What `shown` says, or else `value`: one line per cell, one column per entry of `column`, in the rows' order."""
     index = list(index)

@@ -1,12 +1,13 @@
 """Verdicts: what answers each printed cell and claim of the paper, and by which rules a number of a run is judged.
 
-A verdict has two parts. *Direction*: whether an effect or a statement holds. *Size*: how far our number is from the
-printed one, in points. The paper's own error is what our patients' spread would be at its n. docs/comparison.md has the
-rules in words.
+A verdict has two parts. *Direction*: whether an effect or a statement holds, by the intervals. *Size*: of an effect,
+its ratio to the printed one; of any other number, its distance in points. The paper's own error is what our patients'
+spread would be at its n. `outcome` makes one word of both. docs/comparison.md has the rules in words.
 
 `resources/paper/answers.yaml` says what is judged. A *reading* is a line of the summary in short: a name of `lines`,
 which stands for its key columns, and keys that are added or changed, such as `chaos t=10 stratum=chaotic`; `t=M` is
-full observation. A *relation* is two readings, or a reading and a number, with `>`, `<` or `=` between.
+full observation. A *relation* is two readings, or a reading and a number, with `>`, `<` or `=` between; `2 *` before a
+reading doubles it.
 """
 
 from __future__ import annotations
@@ -26,17 +27,28 @@ from afa.io.yamlfile import Strict
 HOLDS = "holds"
 REVERSES = "reverses"
 UNCLEAR = "unclear"
+NONE_HERE = "no effect here"
+ONLY_HERE = "effect only here"
+NO_BETTER = "a constant does as well"
 IDENTITY = "true by definition"
 NOT_COMPARABLE = "not comparable"
 NOT_RUN = "not run"
 NOTHING = "nothing to reproduce"
 SIMULATED = "simulated"
-DIRECTIONS = (HOLDS, REVERSES, UNCLEAR)
+DIRECTIONS = (HOLDS, REVERSES, NONE_HERE, ONLY_HERE, NO_BETTER, UNCLEAR)
 UNJUDGED = (IDENTITY, NOT_COMPARABLE, NOT_RUN, NOTHING, SIMULATED)
 NEAR, CLOSE, FAR = "within 2 points", "within 5 points", "far"
-SIZES = (NEAR, CLOSE, FAR)
+ALIKE, TWOFOLD, OTHER_SIZE = "within a factor of 1.25", "within a factor of 2", "another size"
+SIZES = (NEAR, CLOSE, FAR, ALIKE, TWOFOLD, OTHER_SIZE)
 POINTS = {NEAR: 2.0, CLOSE: 5.0}
-"""Percentage points of a share or of a difference of shares; per cent of the printed value of any other number."""
+"""Percentage points of a share; per cent of the printed value of any other number that is no difference."""
+SMALL_RATE = 10.0
+"""Per cent: a printed share below is judged by its ratio, as an effect is; five points are no small distance there."""
+FACTORS = {ALIKE: 1.25, TWOFOLD: 2.0}
+"""By which an effect, a difference of shares, is greater or smaller than the printed one."""
+REPRODUCED = "reproduced"
+OUTCOMES = (REPRODUCED, OTHER_SIZE, NONE_HERE, ONLY_HERE, REVERSES, NO_BETTER, UNCLEAR)
+"""What comes of an effect or a statement that is judged; each falls under one of these."""
 
 SCALE = {"share": 1.0, "percent": 100.0}
 """Units of a share, in ones of the unit."""
@@ -44,6 +56,8 @@ DIFFERENCE = "percentage points"
 HUNDREDTHS = ("percent", DIFFERENCE)
 """Units in which people read shares and their differences."""
 OPERATORS = ("=", ">", "<")
+NOTHING_TO_SEE = 0.5
+"""Points: an effect whose whole interval is closer to 0 than this prints as 0 where the paper prints whole points."""
 EQUAL = 1e-9
 """Two numbers that are to be the same differ by no more than this: the rest is rounding."""
 
@@ -127,36 +141,88 @@ def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
     if abs(printed.value) <= EQUAL and abs(ours.value) <= EQUAL:
         return Verdict(IDENTITY, reason="0 = 0")
     error = printed.error(ours, patients) + printed.rounding
+    if printed.unit == DIFFERENCE:
+        return _judge_effect(printed.value, ours, error)
     difference = ours.value - printed.value
     if printed.bound == "at most":
         difference = max(difference, 0.0)
     if printed.bound == "at least":
         difference = min(difference, 0.0)
-    direction = _direction(printed, ours, error) if printed.unit == DIFFERENCE else ""
-    apart, together = abs(difference), math.hypot(ours.half, error)
+    return Verdict("", size_of(printed, difference), _apart(abs(difference), math.hypot(ours.half, error)))
+
+
+def _apart(apart: float, together: float) -> str:
+    """Return a distance in words, beside the error of both numbers."""
     said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
-    reason = f"{number(apart)} apart; {said}, {number(together)}" if together else f"{number(apart)} apart"
-    return Verdict(direction, size_of(printed, apart), reason)
+    return f"{number(apart)} apart; {said}, {number(together)}" if together else f"{number(apart)} apart"
+
+
+def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
+    """Judge a difference by its interval and by its ratio to the printed one.
+
+    An effect is *there* where its interval excludes 0. Both there: the side of 0 that each is on, and the ratio. Ours
+    alone: it contradicts the paper's 0 if it is further from it than both errors. The paper's alone: there is no effect
+    here, unless our interval is so wide that it holds the printed number too.
+
+    Parameters
+    ----------
+    printed, error : the paper's number and half the width of its interval, in points.
+    ours : this run's number, in points.
+
+    """
+    low, high = ours.ends
+    apart = _apart(abs(ours.value - printed), math.hypot(ours.half, error))
+    is_here, is_printed = not low <= 0 <= high, abs(printed) > error
+    if is_here and is_printed:
+        if ours.value * printed < 0:
+            return Verdict(REVERSES, reason=apart)
+        ratio = ours.value / printed
+        return Verdict(HOLDS, factor_of(ratio), f"{number(ratio)} times the printed effect; {apart}")
+    if is_printed:
+        wide = low <= printed <= high
+        said = "our interval holds 0 and the printed effect" if wide else "our interval holds 0, not the printed effect"
+        return Verdict(UNCLEAR if wide else NONE_HERE, reason=f"{said}; {apart}")
+    contradicts = is_here and abs(ours.value - printed) > math.hypot(ours.half, error)
+    said = "the printed effect is within its own error of 0"
+    return Verdict(ONLY_HERE if contradicts else HOLDS, reason=f"{said}; {apart}")
+
+
+def outcome(row: Mapping[Any, Any]) -> str:
+    """Return one of `OUTCOMES` for a line of the comparison or of the first screen; "" for one that is not judged."""
+    verdict, size = row["verdict"], row["size"]
+    if verdict in UNJUDGED or not (verdict or size):
+        return ""
+    if verdict not in ("", HOLDS):
+        return str(verdict)
+    return OTHER_SIZE if size in (FAR, OTHER_SIZE) else REPRODUCED
 
 
 def verdict_words(row: Mapping[Any, Any]) -> str:
-    """Direction and size, of a line of the comparison or of the first screen, as one phrase."""
+    """Return direction and size of a line as one phrase; another size does not say *holds* beside it."""
+    if row["size"] == OTHER_SIZE:
+        return OTHER_SIZE
     return ", ".join(word for word in (row["verdict"], row["size"]) if word)
 
 
-def size_of(printed: Printed, apart: float) -> str:
-    """The word for a distance in the paper's unit."""
-    whole = {DIFFERENCE: 100.0, "correlation": 1.0, **SCALE}.get(printed.unit, abs(printed.value))
+def size_of(printed: Printed, difference: float) -> str:
+    """Return the word for how far a number that is no effect is from the printed one, in the paper's unit."""
+    whole = {"correlation": 1.0, **SCALE}.get(printed.unit, abs(printed.value))
+    apart = abs(difference)
     points = 0.0 if apart <= EQUAL else 100 * apart / whole if whole else math.inf
+    if printed.unit in SCALE and 100 * printed.value / whole < SMALL_RATE and points > NOTHING_TO_SEE:
+        ours = printed.value + difference
+        return factor_of(ours / printed.value) if ours > 0 < printed.value else OTHER_SIZE
     return next((word for word, most in POINTS.items() if points <= most + EQUAL), FAR)
 
 
-def _direction(printed: Printed, ours: Number, error: float) -> str:
-    """Whether two differences are on one side of 0, each beyond its own error."""
-    low, high = ours.ends
-    if low <= 0 <= high or abs(printed.value) <= error:
-        return UNCLEAR
-    return HOLDS if ours.value * printed.value > 0 else REVERSES
+def factor_of(ratio: float) -> str:
+    """Return the word for a ratio above 0 of two effects; a half and a double are as far.
+
+    >>> factor_of(0.85), factor_of(1.9), factor_of(0.45)
+    ('within a factor of 1.25', 'within a factor of 2', 'another size')
+    """
+    factor = max(ratio, 1 / ratio)
+    return next((word for word, most in FACTORS.items() if factor <= most + EQUAL), OTHER_SIZE)
 
 
 def number(value: float) -> str:
@@ -198,15 +264,26 @@ class Relation:
         turned = {">": "<", "<": ">"}[self.operator]
         return Relation(self.left, turned, self.right, "").holds
 
+    @property
+    def is_null(self) -> bool:
+        """That a difference, said to be above or below 0, is 0 to half a point: its whole interval is."""
+        low, high = self.left.ends
+        is_effect = self.operator != "=" and self.left.unit == DIFFERENCE and self.right.value == 0
+        return is_effect and low <= 0 <= high and max(-low, high) <= NOTHING_TO_SEE
+
 
 def judge_statement(relations: Sequence[Relation]) -> Verdict:
     """Whether all that a statement comes to holds, by the intervals."""
     failing = [relation for relation in relations if not relation.holds]
     if not failing:
         return Verdict(HOLDS, reason="; ".join(relation.text for relation in relations))
-    turned = [relation for relation in failing if relation.reversed]
-    reason = "; ".join(relation.text for relation in turned or failing)
-    return Verdict(REVERSES, reason=reason) if turned else Verdict(UNCLEAR, reason=reason)
+    kinds = {
+        REVERSES: [relation for relation in failing if relation.reversed],
+        NONE_HERE: [relation for relation in failing if relation.is_null],
+        UNCLEAR: failing,
+    }
+    direction, named = next((word, some) for word, some in kinds.items() if some)
+    return Verdict(direction, reason="; ".join(relation.text for relation in named))
 
 
 Kind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
@@ -216,13 +293,18 @@ END = "M"
 
 
 class Answer(Strict):
-    """Where one claim is answered, or why it is not; what is judged is one of `cell`, `line`, `fact` and `holds`."""
+    """Where one claim is answered, or why it is not; what is judged is one of `cell`, `line`, `fact` and `holds`.
+
+    With `less`, the line is a paired difference and stands beside the difference of two printed cells.
+    """
 
     answer: Kind
     cell: str | None = Field(None, description="`table | row | column` of a printed cell: answered by the same line")
     line: str | None = Field(None, description="a reading")
     fact: str | None = Field(None, description="a number of the cohort itself, such as `patients`")
     holds: tuple[str, ...] = Field((), description="relations that the claim comes to, all of them")
+    less: tuple[str, str] | None = Field(None, description="two printed cells: the first less the second")
+    also: Mapping[str, str] = Field({}, description="other readings of the text, by what they are")
     complement: bool = Field(False, description="1 less the reading")
     bound: Literal["at most", "at least"] | None = None
     patients: int | None = Field(None, description="behind the paper's share; for a cell, that of its table")
@@ -278,6 +360,16 @@ def relation_of(text: str) -> tuple[str, str, str]:
     (operator,) = (word for word in shlex.split(text) if word in OPERATORS)
     left, _, right = text.partition(f" {operator} ")
     return left.strip(), operator, right.strip()
+
+
+def scaled_reading(side: str) -> tuple[float, str]:
+    """Return the factor before a reading, 1 where there is none, and the reading.
+
+    >>> scaled_reading("2 * chaos t=10"), scaled_reading("chaos t=10")
+    ((2.0, 'chaos t=10'), (1.0, 'chaos t=10'))
+    """
+    factor, star, reading = side.partition(" * ")
+    return (float(factor), reading) if star else (1.0, side)
 
 
 def is_number(side: str) -> bool:

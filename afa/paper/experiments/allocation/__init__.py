@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from afa.evaluate.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
 from afa.evaluate.cells import DUELS, Cell
@@ -23,6 +24,7 @@ from afa.model.mrf import Floats
 from afa.model.orders import PAPER_ROUNDS
 from afa.paper.experiments.allocation.tables import run as run
 from afa.paper.experiments.base import Stage
+from afa.paper.experiments.chaos import chaotic_patients
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap
@@ -32,7 +34,7 @@ STAGE = Stage(
     settings=("allocation", "top_k", "inference"),
     sharded=True,
     duels=True,
-    beside=("allocation_truth",),
+    beside=("allocation_truth", "chaos"),
     tables={
         "choices": (
             "cohort bundle allocation gain schedule seed patient t feature fallback resolved resolved_wrong certified"
@@ -53,6 +55,9 @@ STAGE = Stage(
 RANDOM = Cell("random", "", "every")
 SAME_GAIN = ("greedy", "clustered")
 """Rules that every other is compared with under the same gain and schedule: the paper's baselines."""
+OURS, EXISTING = "priority_clusters", ("random", "greedy", "clustered", "lucb")
+"""The paper's rule, and the methods that it is said to beat on the hardest patients."""
+GROUPS = {"chaotic": True, "non_chaotic": False}
 LEVELS = (0.9, 0.95, 0.99)
 QUANTITIES = (
     ("accuracy", "likelihood", "right"),
@@ -62,14 +67,19 @@ QUANTITIES = (
 
 
 def summarise(
-    tables: Mapping[str, pd.DataFrame], allocation_truth: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap
+    tables: Mapping[str, pd.DataFrame],
+    allocation_truth: Mapping[str, pd.DataFrame],
+    chaos: Mapping[str, pd.DataFrame],
+    *,
+    bootstrap: Bootstrap,
 ) -> pd.DataFrame:
     """Summary rows of the tables, all patients together, the runs of a patient added up.
 
     `allocation_sign`, by cell (allocation, gain, schedule) and method: `accuracy` at every t; every tenth t
     `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`, the accuracy
     less that of the cell in `reference` (`references`). By cell `rate` of `fallback`, the rounds
-    that decisions.md A7 decided. Once: `majority`, `prevalence`, `count` of duels tied at full observation.
+    that decisions.md A7 decided. Once: `majority`, `prevalence`, `count` of duels tied at full observation. Strata
+    `chaotic` and `non_chaotic`: the rows of `hardest_rows`.
 
     `allocation_p_at_k`, by target: `p_at_k` at every t; every tenth t `gap` and, against labels, `r_precision`. Once:
     the methods `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`; counts of the labels.
@@ -83,9 +93,11 @@ def summarise(
 
     """
     grid = read_grid(tables, allocation_truth)
+    patients = [str(name) for name in pd.unique(allocation_truth["duels"]["patient"])]
+    chaotic = chaotic_patients(chaos["flips"], patients)
     resampled = Resampled.of(range(len(grid.winners)), **dict(bootstrap), purpose="allocation")
     parts = {
-        "allocation_sign": _sign_rows(grid, resampled),
+        "allocation_sign": [*_sign_rows(grid, resampled), *hardest_rows(grid, resampled, chaotic)],
         "allocation_p_at_k": _precision_rows(grid, resampled),
         "certified_round": certified_rows(grid, resampled),
         "acquisition_saved": saved_rows(grid, resampled),
@@ -119,6 +131,35 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
             yield rows, {"target": "likelihood"}
     ties = {"tied_at_full_observation": ((grid.winners == 0).sum(), grid.winners.size)}
     yield count_rows(ties), {"target": "likelihood"}
+
+
+def hardest_rows(grid: Grid, resampled: Resampled, chaotic: NDArray[np.bool_]) -> Iterator[Labelled]:
+    """Yield the lead of the paper's rule over each existing method, on chaotic patients and on the others.
+
+    By gain, schedule and the paper's t: `gap`, the sign accuracy of `linearity` by `priority_clusters` less that by the
+    rule in `reference`, and `accuracy` of the former; the groups are fixed and patients resampled.
+
+    Parameters
+    ----------
+    chaotic : (n_patients,) bool
+        True for the patients that the chaos diagnostic calls chaotic (decisions.md A10).
+
+    """
+    rounds = rounds_up_to(PAPER_ROUNDS, grid.last_round)
+    for cell in grid.runs:
+        others = {rule: RANDOM if rule == "random" else cell._replace(allocation=rule) for rule in EXISTING}
+        for stratum, side in GROUPS.items() if cell.allocation == OURS else ():
+            among = (chaotic == side)[:, None]
+            if not among.any():
+                continue
+            label = {**cell.label, "stratum": stratum, "method": "linearity", "target": "likelihood"}
+            own = tuple(counts * among for counts in grid.part("right", cell, "linearity", rounds))
+            yield resampled.mean([own]).assign(t=rounds), {"metric": "accuracy", **label}
+            for rule, other in others.items():
+                if other in grid.runs:
+                    theirs = tuple(counts * among for counts in grid.part("right", other, "linearity", rounds))
+                    gap = resampled.gap([own], [theirs])
+                    yield gap.assign(t=rounds), {"metric": "gap", "reference": rule, **label}
 
 
 def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
