@@ -1,7 +1,7 @@
-"""The command line: files in and files out; a rule of the workflow is one call.
+"""The command line: commands read and write files, and a rule of the workflow is one call.
 
-Imports but the lightest stand inside the commands, so that `afa --help` is quick and each command's code digest covers
-what that command runs and nothing else.
+Only light modules are imported here, the others inside the commands: `afa --help` is quick, and the code digest of a
+command covers only the code that it runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from afa.cli.mishaps import as_error
 from afa.paper.sources import check_sources
 
 NEW_OBJECTS = 50_000
-"""New objects between two looks for what nobody holds any more: while a command imports and loads, all is held."""
+"""New objects between two garbage collections: almost all objects made while a command imports and loads stay in use.
+"""
 
 app = typer.Typer(
     help="Says which measurement to take next, from what you know.",
@@ -38,7 +39,7 @@ for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, simulate.sc
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")
 
-# The other commands are for building fields and for the rules of the workflow: the help names them in one line.
+# The help lists the other commands, for building fields and for the rules of the workflow, in one line.
 OTHERS = {
     "field": cohort.fields,
     "cohort": cohort.app,
@@ -74,24 +75,25 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version, and end")
     ] = False,
 ) -> None:
-    """Options that stand before the subcommand."""
+    """Options before the subcommand."""
 
 
 def _prepare_streams() -> None:
-    """Have closed streams read nothing and write nowhere, and letters that a stream cannot hold be no error."""
+    """Replace closed streams by the null device, and prevent errors on characters that a stream cannot encode."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 (until the end)
-        elif isinstance(stream, io.TextIOWrapper) and stream is not sys.stderr:  # which escapes what it cannot hold
+        elif isinstance(stream, io.TextIOWrapper) and stream is not sys.stderr:  # stderr escapes such characters
             keeps_bytes = name == "stdin" or codecs.lookup(stream.encoding).name == "utf-8"
             stream.reconfigure(errors="surrogateescape" if keeps_bytes else "replace")
 
 
 def main() -> None:
-    """Entry point of `afa`: an error of afa's own, or one that its user can mend, is a line and exit code 2.
+    """Run `afa`; an `AfaError`, or another error that the user can fix, is printed on one line, with exit code 2.
 
-    SIGTERM unwinds like Ctrl-C, so that a job which a cluster cancels clears away what it has begun to write.
+    SIGTERM raises SystemExit, as Ctrl-C raises an exception, so that a job that a cluster cancels removes its
+    incomplete files.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     gc.set_threshold(NEW_OBJECTS)
@@ -109,9 +111,9 @@ def main() -> None:
         told = as_error(error, sys.argv[1:])
         if told is None or DEBUG in sys.argv:
             raise
-        with suppress(OSError):  # the log may be on the disk that is full
+        with suppress(OSError):  # the disk with the log may be full
             for fault in told.faults:
-                # Where a command line is at fault, the fault begins with the program's name already.
+                # The fault of a command line already begins with the program's name.
                 said = re.sub(r"^afa(: | )", "", str(fault))
                 typer.echo(f"afa: {said}", err=True)
         sys.exit(2)

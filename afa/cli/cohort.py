@@ -1,4 +1,4 @@
-"""Patients: from a series, or a plain table of them, to -1, 0, +1 and empty; fields, which are tables with labels.
+"""Commands on patients: encode a series or a table to -1, 0, +1 or empty; fields, which are tables with labels.
 
 `afa cohort`, `afa encode`, `afa field`, `afa league`.
 """
@@ -18,24 +18,26 @@ if TYPE_CHECKING:
     from afa.cohort.encode import Names
     from afa.model.bundle import Bundle
 
-Complete = Annotated[bool, typer.Option(help="leave out patients with a missing value; of tables alone")]
+Complete = Annotated[bool, typer.Option(help="exclude patients with a missing value; for tables only")]
 FeaturesFile = Annotated[
     Path, typer.Option("--features", help="CSV: feature,kind,unit,low,high,values,missing,p_low,p_high,definition")
 ]
 TableReference = Annotated[
     Literal["controls", "cohort"] | None,
-    typer.Option("--reference", help="how to cut features without a range: by the controls, or by all patients"),
+    typer.Option("--reference", help="cut points of features without a range: from controls or cohort"),
 ]
 ControlRows = Annotated[
-    str | None, typer.Option("--controls", help="COLUMN=VALUE: which rows are controls; they are not written")
+    str | None, typer.Option("--controls", help="COLUMN=VALUE: rows that are controls; controls are not written")
 ]
-app = typer.Typer(help="Patients: fetch a series, encode it, look at the result.", no_args_is_help=True)
-fields = typer.Typer(help="Fields: tables with labels, and what models know about them.", no_args_is_help=True)
-league = typer.Typer(help="Fields with real labels: how good is zero-shot acquisition?", no_args_is_help=True)
+app = typer.Typer(help="Patients: fetch a series, encode it, show the result.", no_args_is_help=True)
+fields = typer.Typer(help="Fields: tables with labels, and models' answers about them.", no_args_is_help=True)
+league = typer.Typer(help="Fields with real labels: evaluate zero-shot acquisition.", no_args_is_help=True)
 
 
 def encode(
-    values: Annotated[Path, typer.Argument(help="a column of patients, then numbers: .csv, .tsv (.gz) or .parquet")],
+    values: Annotated[
+        Path, typer.Argument(help="patients' names, then columns of numbers: .csv, .tsv (.gz) or .parquet")
+    ],
     features: FeaturesFile,
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
     reference: TableReference = None,
@@ -44,7 +46,7 @@ def encode(
     level: options.Level = 0.05,
     threshold: options.Threshold = 0.5,
 ) -> None:
-    """Encode a table of numbers by the ranges of its features. The cut points are beside it, in NAME.cuts.csv."""
+    """Encode a table of numbers by the ranges of its features. The cut points are written to NAME.cuts.csv."""
     from afa.cohort.encode import Coding
     from afa.cohort.encode_table import control_rows, read_and_encode, write_encoded
     from afa.model.features import read_features
@@ -63,11 +65,11 @@ def encode(
 def cohort_fetch(
     config: options.CohortFile,
     out: Annotated[Path, options.written(".json")],
-    cache: Annotated[Path, typer.Option(help="where files fetched from GEO are kept")] = Path("data/geo"),
-    mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, instead of GEO")] = None,
-    extract: Annotated[Path | None, typer.Option(help="what `afa cohort extract` wrote, instead of the series")] = None,
+    cache: Annotated[Path, typer.Option(help="folder that caches files from GEO")] = Path("data/geo"),
+    mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, used instead of GEO")] = None,
+    extract: Annotated[Path | None, typer.Option(help="folder of `afa cohort extract`, instead of a series")] = None,
 ) -> None:
-    """Fetch a series from GEO, or find it (or a table) in a mirror or an extract. Writes where its files are."""
+    """Fetch a series from GEO, or find a series or table in a mirror or extract. Writes the paths of its files."""
     from afa.cohort.geo import fetch
     from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 
@@ -92,7 +94,7 @@ def cohort_extract(
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
 ) -> None:
-    """Write an extract of a series: the genes of a bundle and what the cohort reads of each sample."""
+    """Write an extract of a series: the genes of a bundle, and the sample characteristics that the cohort reads."""
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
     from afa.cohort.config import load_cohort_config
@@ -135,7 +137,7 @@ def cohort_build(
     ensembl: options.EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
-    """Choose the samples, encode them against the controls or the cohort itself, apply the label rules."""
+    """Select samples, encode them against the controls or the cohort's median, and apply the label rules."""
     from afa.cohort.build import build_cohort
     from afa.cohort.cohort import write_cohort
     from afa.cohort.encode import Coding
@@ -177,13 +179,13 @@ def cohort_by_cohort(
     bundle: options.BundleFolder,
     out: Annotated[Path, options.written(".parquet")],
     thresholds: Annotated[
-        str, typer.Option(help="cut at so many robust SDs from the cohort's median; comma-separated")
+        str, typer.Option(help="cut points, in robust SDs from the cohort's median; comma-separated")
     ] = "0.5",
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
     complete: Complete = False,
 ) -> None:
-    """Encode the same cohort against itself at each threshold, into one table."""
+    """Encode a cohort against its own median at each threshold, and write one table."""
     import pandas as pd
 
     from afa.cohort.build import assemble, read_values
@@ -214,7 +216,7 @@ def cohort_by_cohort(
 
 
 def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
-    """The other symbols of each feature, the bundle's own before those of the table, and its Ensembl ids."""
+    """Return other symbols of each feature (the bundle's before the table's) and the Ensembl ids."""
     from afa.cohort.encode import read_aliases, read_ensembl
 
     table = read_aliases(aliases) if aliases else {}
@@ -224,7 +226,7 @@ def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> d
 
 @app.command("show")
 def cohort_show(cohort: options.CohortArgument) -> None:
-    """Show what a cohort was made of, and how."""
+    """Show the provenance of a cohort: its files, selection, encoding and labels."""
     import yaml
 
     from afa.cohort.cohort import load_cohort
@@ -235,16 +237,16 @@ def cohort_show(cohort: options.CohortArgument) -> None:
 @app.command("new")
 def cohort_new(
     name: Annotated[str, typer.Argument(help="name of the cohort: lower case, digits, - and _")],
-    folder: Annotated[Path, typer.Option(help="where the cohorts' files are")] = Path("config/cohorts"),
-    table: Annotated[Path | None, typer.Option(help="a plain table of patients, instead of a series of GEO")] = None,
+    folder: Annotated[Path, typer.Option(help="folder of the cohorts' files")] = Path("config/cohorts"),
+    table: Annotated[Path | None, typer.Option(help="a plain table of patients, instead of a series")] = None,
     features: Annotated[Path | None, typer.Option(help="with --table: its features.csv")] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="with --table: a column of patients, then one of 0, 1 or nothing for each entity"),
+        typer.Option(help="with --table: patients' names, then a column of 0, 1 or nothing for each entity"),
     ] = None,
     controls: ControlRows = None,
 ) -> None:
-    """Write a cohort's configuration: to be filled in for a series, complete for a table."""
+    """Write a cohort's configuration: a template for a series, or a complete file for a table."""
     from afa.cohort.config import write_template
     from afa.cohort.encode_table import control_rows
     from afa.cohort.table_cohort import write_table_cohort
@@ -270,19 +272,20 @@ def cohort_new(
 @fields.command("import")
 def field_import(
     folder: Annotated[
-        Path, typer.Argument(help="dictionary.csv, entities.csv, elicited/, values.csv; labels.csv if there are any")
+        Path,
+        typer.Argument(help="folder with dictionary.csv, entities.csv, elicited/, values.csv; labels.csv if any"),
     ],
     out: options.Out,
     holds: Annotated[
         Literal["several", "one", "one or none"],
-        typer.Option(help="how many entities a patient has, by the question asked"),
+        typer.Option(help="how many entities a patient can have"),
     ] = "several",
     address: Annotated[
         str | None,
-        typer.Option(help="address of the original, if the table may not be copied: only its digest is kept"),
+        typer.Option(help="address of the original, if the table may not be copied: only its digest is written"),
     ] = None,
 ) -> None:
-    """Check a folder of a table, its dictionary and answers, and write it as a field for the workflow."""
+    """Check a folder with a table, its dictionary and answers, and write a field for the workflow."""
     from afa.evaluate.field import import_field
 
     if address == "":
@@ -298,10 +301,10 @@ def field_bundle(
     field: options.FieldArgument,
     out: options.Out,
     how_often: Annotated[
-        bool, typer.Option(help="with probabilities, cut points and scopes, beside the directions")
+        bool, typer.Option(help="include probabilities, cut points and scopes, in addition to directions")
     ] = False,
 ) -> None:
-    """Build the bundle that a field's answers make."""
+    """Build the bundle of a field from its answers."""
     from afa.evaluate.field import build_field_bundle
 
     bundle = build_field_bundle(field, out, how_often=how_often)
@@ -310,7 +313,7 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
-    """Follow the patients of one field. Without its table, write a note that says so."""
+    """Evaluate acquisition for the patients of one field. Without its table, write a note instead."""
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
     from afa.paper.experiments.league import Settings, follow_field
@@ -328,7 +331,7 @@ def league_field(field: options.FieldArgument, out: options.Out, tables: options
 
 @league.command("page")
 def league_page(
-    fields: Annotated[list[Path], typer.Argument(help="what `afa league field` wrote of each field")], out: options.Out
+    fields: Annotated[list[Path], typer.Argument(help="folders written by `afa league field`")], out: options.Out
 ) -> None:
     """Write the league's page, figure and tables."""
     from afa.paper.report.league import write_league

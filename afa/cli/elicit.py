@@ -1,4 +1,4 @@
-"""`afa elicit`: from questions to a bundle, by recorded answers or by models asked live."""
+"""`afa elicit`: from questions to a bundle, with recorded answers or live models."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ app = typer.Typer(help="Elicitation: ask models or read a record, filter, build 
 
 StudyFolder = Annotated[Path, typer.Argument(help="folder with study.yaml and phenotypes.csv")]
 RecordFolder = Annotated[Path | None, typer.Option("--record", help="folder of answers; by default the study's record")]
-UnaryTables = Annotated[Path, typer.Option("--unary", help="what `afa elicit unary` wrote")]
-ConsensusTables = Annotated[Path, typer.Option("--consensus", help="what `afa elicit consensus` wrote")]
-EvidenceTables = Annotated[Path, typer.Option("--evidence", help="what `afa elicit evidence` wrote")]
-PairTables = Annotated[Path, typer.Option("--pairwise", help="what `afa elicit pairwise` wrote")]
+UnaryTables = Annotated[Path, typer.Option("--unary", help="folder written by `afa elicit unary`")]
+ConsensusTables = Annotated[Path, typer.Option("--consensus", help="folder written by `afa elicit consensus`")]
+EvidenceTables = Annotated[Path, typer.Option("--evidence", help="folder written by `afa elicit evidence`")]
+PairTables = Annotated[Path, typer.Option("--pairwise", help="folder written by `afa elicit pairwise`")]
 
 
 @app.command("import")
@@ -35,7 +35,7 @@ def elicit_import(
     folder: Annotated[Path, typer.Argument(help="folder with phenotypes.csv and raw/")],
     out: Annotated[Path, typer.Option("--out", help="folder of answers to write recorded.jsonl into")],
 ) -> None:
-    """Convert answers that were recorded as single files (raw/) into a record."""
+    """Convert answers recorded as single files (raw/) into a record."""
     from afa.elicit.recorded import imported, write_record
 
     typer.echo(f"{write_record(imported(folder), out, 'recorded'):,} answers into {out}")
@@ -60,7 +60,7 @@ def elicit_rates(
     asks: options.Asks,
     record: RecordFolder = None,
 ) -> None:
-    """Ask each voter for cut points and probabilities. Writes the folder `elicited` that `afa field import` takes."""
+    """Ask each voter for cut points and probabilities. Writes the folder `elicited` for `afa field import`."""
     from afa.elicit.stages import rates_stage
 
     settings, source, _ = _opened(study, record, asks)
@@ -70,7 +70,7 @@ def elicit_rates(
 
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
-    """Keep the genes that enough voters name, all with the same direction. Tables: kept, dropped and agreement."""
+    """Keep the genes that enough voters name, all with one direction. Tables: kept, dropped and agreement."""
     from afa.elicit.stages import consensus_stage
     from afa.elicit.tables import read_stage, write_stage
     from afa.model.study import load_study
@@ -84,7 +84,7 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, m
 
 @app.command("evidence")
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: options.Out) -> None:
-    """Keep the genes that a retrieved abstract names, if the study wants that. Tables: kept, dropped, references."""
+    """Keep the genes that a retrieved abstract names, if the study requires it. Tables: kept, dropped, references."""
     from afa.elicit.stages import evidence_stage
     from afa.elicit.tables import read_stage, write_stage
     from afa.model.study import load_study
@@ -122,7 +122,7 @@ def elicit_bundle(
     min_agree: options.MinAgree = 2,
     dropped: options.DroppedFile = None,
 ) -> None:
-    """Build the bundle that the tables of the other stages make."""
+    """Build the bundle from the tables of the other stages."""
     from afa.elicit.stages import bundle_stage
     from afa.elicit.tables import read_stage
     from afa.model.study import load_study
@@ -148,7 +148,7 @@ def elicit_estimate(
     answer_price: options.AnswerPrice = 0.0,
     json: options.AsJson = False,
 ) -> None:
-    """Show what a live run would still use at most. Nothing is asked."""
+    """Show the largest use of calls, tokens and money that a live run still needs. No model is asked."""
     from afa.elicit.budget import Prices
     from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
@@ -158,7 +158,7 @@ def elicit_estimate(
     literature = _literature(settings, study, answers, online=False)
     abstracts = no_abstracts if literature is None else literature.expected
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
-    # Nothing is asked: without an endpoint and a key.
+    # No model is asked, so no endpoint and key are needed.
     nowhere = Endpoint("http://localhost/v1", os.environ.get(MODEL, "").strip() or "a model to be named", "no-key")
     table = Live(settings, answers, terms, abstracts, nowhere).outlook(min_agree=min_agree)
     typer.echo(options.as_json(table) if json else table.to_string(index=False))
@@ -171,7 +171,7 @@ def elicit_account(
     answer_price: options.AnswerPrice = 0.0,
     json: options.AsJson = False,
 ) -> None:
-    """Show what the answers of a record have used, by prompt, voter, model and outcome."""
+    """Show the calls, tokens and money that a record has used, by prompt, voter, model and outcome."""
     from afa.elicit.budget import Prices, account_table
     from afa.elicit.record import Record
 
@@ -187,16 +187,16 @@ def elicit_merge(
     records: Annotated[list[Path], typer.Argument(help="folders of answers")],
     out: options.Out,
     model: Annotated[str, typer.Option(help="only answers of this model")] = "",
-    prompt: Annotated[str, typer.Option(help="only answers to the prompt whose digest begins so")] = "",
+    prompt: Annotated[str, typer.Option(help="only answers to the prompt whose digest begins with this")] = "",
 ) -> None:
-    """Merge the records of several people into one. Their order does not matter."""
+    """Merge the records of several people into one. The order of the records does not matter."""
     from afa.elicit.recorded import merge
 
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
 
 def _opened(study: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
-    """The study, where answers come from (models that are asked live, or the record), and what it retrieves."""
+    """Return the study, the source of answers (live models or the record), and the literature."""
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
@@ -224,7 +224,7 @@ def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> 
 
 
 def _cited(tables: Mapping[str, DataFrame]) -> str:
-    """How many answers cite what was not retrieved."""
+    """Return a text that counts the citations that were not retrieved; empty without citations."""
     counts = tables.get("citation_counts")
     if counts is None or not counts["cited"].sum():
         return ""

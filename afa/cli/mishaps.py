@@ -1,7 +1,7 @@
-"""What an exception means to whoever typed the command, as an error of afa's own with a next step.
+"""Conversion of exceptions into errors of afa with a next step: mistyped commands, missing packages, memory, disk.
 
-A package that is not installed is brought by an extra of afa, by the metadata of the installed package, so that
-pyproject.toml is the only list. What a machine runs short of is memory, or room on its disk.
+The extra of afa that installs a missing package is found in the metadata of the installed package, so that
+pyproject.toml is the only list.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from afa.io.files import NO_ROOM
 
 REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 MISPLACED = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
-_TEMPORARY = re.compile(r"\.(.+)\.afa-[a-z0-9_]{8}(\.\w+)?")  # what `afa.io.files` writes to before it renames
+_TEMPORARY = re.compile(r"\.(.+)\.afa-[a-z0-9_]{8}(\.\w+)?")  # a temporary file of `afa.io.files`
 
 
 def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
-    """The error itself where it is afa's own; one for what was missing, refused or used up; None for a fault of afa.
+    """Return the `AfaError` for an exception, or None if the exception is a bug.
 
-    words : the command line without the program's name.
+    An `AfaError` is returned itself; others are made for what was mistyped, missing, refused or exhausted.
+
+    words : the command line without the program's name
     """
     if isinstance(error, AfaError):
         return error
@@ -43,10 +45,10 @@ def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
 
 
 def _mistyped(error: Any, words: Sequence[str]) -> Fault:
-    """What was wrong with the words of a command line, as Typer found it."""
+    """Return the fault of a mistyped command line, from Typer's error."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     said, _, other = error.format_message().rstrip(".?").partition(". Did you mean ")
-    if context is None:  # what the parser of options found
+    if context is None:  # found by the parser of options
         where = " ".join(["afa", *words[:1]])
         return Fault(where, said[:1].lower() + said[1:], "options as its help has them", f"run `{where} -h`")
     where, usage = context.command_path, " ".join(context.get_usage().split()).removeprefix("Usage: ").rstrip(".")
@@ -71,7 +73,7 @@ def _mistyped(error: Any, words: Sequence[str]) -> Fault:
 
 
 def _refusal(error: OSError, path: Path) -> Fault:
-    """A place where the system let nothing be read or written; a temporary's is its folder."""
+    """Return the fault for a path that the system does not let us use; a temporary file stands for its folder."""
     if _TEMPORARY.fullmatch(path.name):
         path = path.parent
     expected, step = "a place that may be used", "change its rights, or choose another place"
@@ -81,14 +83,17 @@ def _refusal(error: OSError, path: Path) -> Fault:
 
 
 AGAIN = "then give the same command again: nothing half-written is left"
-# Neither of the two has a type of its own: a thread that cannot start, and a library that cannot be loaded.
+# Two kinds of memory errors have no exception type: a thread cannot start, or a library cannot be loaded.
 _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
 
 
 def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None:
-    """What `error`, or an error behind it, ran short of while `words` of a command line ran; None if it was neither."""
+    """Return the error if `error`, or one of its causes, is a lack of memory or disk space; else None.
+
+    words : the command line without the program's name
+    """
     names = takewhile(lambda word: word.replace("-", "").isalnum() and not word.startswith("-"), words)
-    command = " ".join(["afa", *islice(names, 2)])  # without its files and options
+    command = " ".join(["afa", *islice(names, 2)])  # without files and options
     causes = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) and cause not in causes:
         causes.append(cause)
@@ -124,10 +129,10 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 
 
 def installing(error: ModuleNotFoundError) -> str | None:
-    """The command that installs what an import has missed, or None for a module that no extra of afa brings.
+    """Return the command that installs a missing module, or None if no extra of afa has it.
 
-    Of several extras the smallest will do; where that leaves more than one, it is that which the room of afa that asked
-    for the module is named after (`elicit`: elicitation), or else the last by name.
+    Of several extras, the smallest is chosen. Of several smallest ones, it is the extra named after the folder of afa
+    that imports the module (`elicit`: elicitation), else the last by name.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}
@@ -140,12 +145,12 @@ def installing(error: ModuleNotFoundError) -> str | None:
 
 
 def _extras() -> dict[str, frozenset[str]]:
-    """The packages of each extra, those of the extras that it includes among them."""
+    """Return the packages of each extra, including those of the extras that it includes."""
     from importlib import metadata
 
     try:
         declared = metadata.requires("afa") or []
-    except metadata.PackageNotFoundError:  # afa is imported from a folder where it was not installed
+    except metadata.PackageNotFoundError:  # afa is imported without being installed
         return {}
     packages: defaultdict[str, set[str]] = defaultdict(set)
     for requirement in declared:
@@ -155,7 +160,7 @@ def _extras() -> dict[str, frozenset[str]]:
 
 
 def _brings(package: str, module: str) -> bool:
-    """Whether the module seems to be the package's: markdown-it-py brings markdown_it."""
+    """Return True if the package seems to contain the module: markdown-it-py contains markdown_it."""
     name = re.sub(r"[-_.]+", "_", package).casefold()
     module = _NAMED_OTHERWISE.get(module, module).casefold()
     return name == module or name.startswith(f"{module}_")

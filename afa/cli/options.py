@@ -1,7 +1,7 @@
-"""Options that several commands share, each with its help text; and the JSON of a table.
+"""Options shared by several commands, with their help texts; and tables as JSON.
 
-A command on one bundle, cohort, field, study or record takes it as an argument; where another thing comes first, bundle
-and cohort are `--bundle` and `--cohort`.
+A command on one bundle, cohort, field, study or record takes it as an argument. If the first argument is something
+else, bundle and cohort are `--bundle` and `--cohort`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from afa.model.bundle import Bundle
 
 FOLDER, FILE = "FOLDER", "FILE"
-"""What a command writes is an option with this metavar; a file's goes on with its endings: FILE.csv|.parquet."""
+"""Metavar of an option for output; for a file, the allowed endings follow: FILE.csv|.parquet."""
 
 
 def written(*endings: str, to: str = "--out", about: str = "where to write; it appears when it is complete") -> Any:
-    """The option that names a folder, or a file with one of these endings, for a command to write."""
+    """Return an option for an output folder, or for an output file with one of these endings."""
     return typer.Option(to, metavar=FILE + "|".join(endings) if endings else FOLDER, help=about)
 
 
@@ -44,7 +44,7 @@ CohortIfAny = Annotated[Path | None, typer.Option("--cohort", help=_COHORT)]
 CohortFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="a file of config/cohorts")]
 FieldArgument = Annotated[Path, typer.Argument(metavar="FIELD", help="field folder")]
 FieldTables = Annotated[
-    Path | None, typer.Option("--tables", help="folder with the tables that the repository does not have, as NAME/FILE")
+    Path | None, typer.Option("--tables", help="folder with tables that are not in the repository, as NAME/FILE")
 ]
 RecordArgument = Annotated[Path, typer.Argument(metavar="RECORD", help="folder of recorded answers")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a finished run, results/<run>")]
@@ -52,23 +52,23 @@ PaperFolder = Annotated[Path, typer.Option("--paper", help="folder of the paper'
 Out = Annotated[Path, written()]
 Rows = Annotated[Path, written(".parquet", ".csv")]
 Page = Annotated[Path, written(".html")]
-SourceFile = Annotated[Path, typer.Option("--source", help="what `afa cohort fetch` wrote")]
+SourceFile = Annotated[Path, typer.Option("--source", help="file written by `afa cohort fetch`")]
 TernaryTest = Annotated[
     Literal["empirical", "normal", "t"], typer.Option("--test", help="test that makes a value -1, 0 or +1")
 ]
 Level = Annotated[float, typer.Option("--level", help="significance level of that test")]
 Reference = Annotated[
     Literal["controls", "cohort"],
-    typer.Option("--reference", help="encode against the controls, or against the cohort itself"),
+    typer.Option("--reference", help="encode against the controls, or against the cohort's median"),
 ]
 Threshold = Annotated[
-    float, typer.Option("--threshold", min=0, help="against the cohort: cut at so many robust SDs from the median")
+    float, typer.Option("--threshold", min=0, help="with --reference cohort: cut points, in robust SDs from the median")
 ]
 AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of other symbols of each gene")]
 EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of each gene")]
 MinAgree = Annotated[int, typer.Option(min=1, help="voters that must name a gene, all with the same direction")]
 DroppedFile = Annotated[
-    Path | None, written(".csv", to="--dropped", about="where to write the genes left out, and why")
+    Path | None, written(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
 ]
 Shard = Annotated[str, typer.Option(help="I/N: the I-th of N parts of the patients, from 1")]
 Threads = Annotated[int, typer.Option(min=1, help="number of threads; results do not depend on it")]
@@ -112,7 +112,7 @@ def background_of(named: str | None, bundle: Bundle, patient: str | None = None)
 
 @dataclass(frozen=True)
 class Task:
-    """What is asked, the top set or one entity, and what its classes are."""
+    """The question (the top set, or one entity) and the definition of its classes."""
 
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")] = None
     entity: Annotated[
@@ -138,7 +138,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Solves:
-    """How mean-field equations are solved, and in how many threads."""
+    """Settings of the mean-field solver, and the number of threads."""
 
     damping: Annotated[float, typer.Option(help="weight of the new marginals in each mean-field sweep")] = 0.5
     tolerance: Annotated[float, typer.Option(help="largest change of a probability at which a solve stops")] = 1e-4
@@ -146,7 +146,7 @@ class Solves:
     threads: Threads = 1
 
     def solver(self) -> Solver:
-        """What solves them."""
+        """Return the solver with these settings."""
         from afa.inference.meanfield import Solver
 
         return Solver(self.damping, self.tolerance, self.max_iterations)
@@ -154,7 +154,7 @@ class Solves:
 
 @dataclass(frozen=True)
 class Asks:
-    """Whether a model is asked for what a record lacks, and what it may come to."""
+    """Whether to ask a model for answers that the record lacks, and the caps on calls, tokens and money."""
 
     live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks (AFA_LLM_MODEL)")] = False
     calls: Annotated[int | None, typer.Option(min=0, help="cap: calls in the record, with those made before")] = None
@@ -167,10 +167,10 @@ class Asks:
 
 
 def prepared(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer takes it: with an option for each field of a parameter that is a dataclass, in its place.
+    """Return the command with one option for each field of its dataclass parameters, as Typer needs it.
 
-    It does not begin where it would write over what it reads, which are its other paths, or over something of another
-    form: a `ConfigError` says which place is taken.
+    Before the command runs, its output paths are compared with its other paths. An output path that would replace an
+    input, or that exists with another form, is a `ConfigError`.
     """
     hints, defaults = get_type_hints(command, include_extras=True), dict[str, Any]()
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -198,7 +198,11 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """A `ConfigError` where a place to write is or holds another path, or is no folder, or no file of its ending."""
+    """Raise a `ConfigError` for an output path that is or contains another path of the command.
+
+    An output folder must not be an existing file, nor an output file a folder; a file needs one of the option's
+    endings.
+    """
     several = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
     paths = [(name, path) for name, values in several.items() for path in values if isinstance(path, Path)]
     for name, path in paths:
@@ -222,20 +226,20 @@ def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def _called(name: str, option: Any) -> str:
-    """What a user calls a parameter."""
+    """Return the name of a parameter as users see it."""
     if isinstance(option, ArgumentInfo):
         return option.metavar or name.upper()
     return str((option.param_decls or [f"--{name.replace('_', '-')}"])[0])
 
 
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:
-    """One JSON object in one line: `rows`, one object each, and what else there is to say."""
+    """Return one JSON object on one line: `rows`, one object each, and the items of `more`."""
     rows = table if isinstance(table, list) else loads(table.to_json(orient="records"))
     return dumps(more | {"rows": rows}, ensure_ascii=False)
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Names and values from texts of the form NAME=VALUE."""
+    """Return names and values from texts of the form NAME=VALUE."""
     found = dict(text.partition("=")[::2] for text in texts)
     for text in texts:
         if "=" not in text or text.startswith("=") or len(found) < len(texts):

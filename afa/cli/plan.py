@@ -1,4 +1,4 @@
-"""`afa plan` and `afa demo`: the next measurement of one patient, in a terminal or by JSON lines."""
+"""`afa plan`, `afa serve` and `afa demo`: the next measurement for one patient, in a terminal, a page or JSON lines."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from afa.planner import Planner
 
 Session = Annotated[
-    Path | None, typer.Option(help="file that keeps the session after every step; resumed if it exists")
+    Path | None, typer.Option(help="file that saves the session after every step; resumed if it exists")
 ]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"
 LOADING = "loading"
 Values = dict[str, int]
 SMALL, MIDDLE = 20_000, 200_000
-"""Entities squared times features: up to here a decision takes some 20 or 200 ms without compiled kernels."""
+"""Entities squared times features up to which a decision takes some 20 or 200 ms without compiled kernels."""
 
 
 @dataclass(frozen=True)
 class Question(options.Task):
-    """What is asked of a planner, how it goes on and when it stops: one option each."""
+    """The question to a planner, its rules and its stopping conditions: one option each."""
 
     score: Annotated[
         str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a, kl_nonzero or background")
@@ -55,12 +55,13 @@ class Question(options.Task):
     inference: Annotated[
         str | None, typer.Option(help="mean_field, the default, or exact: slower, where features are coupled")
     ] = None
-    first: Annotated[str | None, typer.Option(help="features or panels to ask for first, comma-separated")] = None
+    first: Annotated[str | None, typer.Option(help="features or panels to measure first, comma-separated")] = None
     costs: options.Costs = None
     panels: Annotated[
-        Path | None, typer.Option(help="YAML file of features that come together and their cost (docs/plan.md)")
+        Path | None,
+        typer.Option(help="YAML file of features measured together, with their cost (docs/plan.md)"),
     ] = None
-    budget: Annotated[float | None, typer.Option(help="the most that may be spent")] = None
+    budget: Annotated[float | None, typer.Option(help="largest total cost")] = None
     certain: Annotated[
         bool | None, typer.Option("--certain/--to-the-end", help="stop when no remaining feature can change the answer")
     ] = None
@@ -69,10 +70,10 @@ class Question(options.Task):
         float | None, typer.Option(help="stop when the answer will not change, with this probability")
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when no remaining feature has a gain above this")] = None
-    patient: Annotated[str | None, typer.Option(help="name of the patient, kept in the session")] = None
+    patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
 
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper) -> Planner:
-        """The planner of the session where there is one, else a new one, whose session is kept from now on."""
+        """Return the planner of the saved session if there is one, else a new planner, whose session is then saved."""
         from afa.dialogue.sessions import new_planner, read_panels, resumed_planner
         from afa.planner import Stop
         from afa.planner.options import tau_of
@@ -112,7 +113,7 @@ def plan(
     *,
     question: Question,
 ) -> None:
-    """Ask what to measure next, answer low, usual or high, and see where it leads (docs/plan.md)."""
+    """Ask what to measure next, answer low, usual or high, and follow the conclusion (docs/plan.md)."""
     with _opened(bundle, question, session) as (planner, keeper):
         if json:
             from afa.dialogue.conversation import converse
@@ -150,7 +151,7 @@ def demo(
         Path | None, options.written(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
-    """Plan a made-up case on an example. The Return key takes the value of the case."""
+    """Plan for a made-up case of an example. The Return key takes the case's value."""
     folder = EXAMPLES / example
     if copy is not None:
         with atomic_folder(copy) as made:
@@ -185,12 +186,15 @@ def _wrapped(text: str) -> None:
 
 @contextmanager
 def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[tuple[Planner, Keeper]]:
-    """A planner that knows its first suggestion, and what keeps its session; a line says what is waited for."""
+    """Yield a planner with its first suggestion, and the keeper of its session.
+
+    A line on the terminal says what is loading.
+    """
     from rich.console import Console
 
     with ExitStack() as until_the_end:
         with Console(stderr=True).status(LOADING) as waiting, ExitStack() as loading:
-            gc.disable()  # what is loaded stays: to look for what does not takes a third of the start
+            gc.disable()  # loaded objects stay in use; collection would take a third of the start
             loading.callback(gc.enable)
             loading.callback(gc.freeze)
             from afa.model.bundle import load_bundle
@@ -207,7 +211,7 @@ def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[
 
 
 def _talk(planner: Planner, keeper: Keeper, patient: Values | None = None) -> None:
-    """A conversation in the terminal; an empty line takes the values of a patient, where one is given."""
+    """Run a conversation in the terminal; an empty line takes the patient's value, if `patient` is given."""
     from rich.console import Console
 
     from afa.dialogue.terminal import Terminal, line_reader
@@ -244,9 +248,9 @@ def _serve(
 
 
 def forwarding(address: str, folder: Path) -> Path:
-    """Write a page that leads on to an address, for its owner alone.
+    """Write a page that redirects to an address, readable only by its owner, and return its path.
 
-    A browser is given this file, as the words of a command line can be read by every user of the machine.
+    The browser gets this file instead of the address, because every user of the machine can read command lines.
     """
     page = folder / "open.html"
     page.touch(mode=0o600)
@@ -255,10 +259,11 @@ def forwarding(address: str, folder: Path) -> Path:
 
 
 def prepare(bundle: Bundle) -> str:
-    """Choose how kernels run for a bundle; returns what is waited for now, in words.
+    """Decide whether a bundle is planned with compiled kernels, and return the text to show while loading.
 
-    A small bundle is planned without compiled kernels, which take longer to load than it takes to plan. One of middle
-    size does without them until another process has compiled them. It is decided before any kernel is imported.
+    A small bundle is planned without compiled kernels, whose loading takes longer than the planning. A bundle of middle
+    size is planned without them until another process has compiled them. The decision is made before any kernel is
+    imported.
     """
     loaded = any(name.startswith("afa.engine.") for name in sys.modules)
 

@@ -1,4 +1,4 @@
-"""Before a run, what would stop or spoil it; after it, what turns its results into pages and files for readers."""
+"""Commands that turn the results of a run into pages and files for readers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def notebook(
     out: Annotated[Path, options.written(".ipynb")],
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE, repeatable")] = None,
 ) -> None:
-    """Run a figure notebook and keep it as it ran."""
+    """Run a figure notebook and save it with its output."""
     from afa.paper.report.notebook import run_notebook
 
     run_notebook(source, out, options.pairs("--parameter", parameter or []))
@@ -34,7 +34,7 @@ def publish_tables(
     paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to show them beside ours")] = None,
     stage: Annotated[list[Path] | None, typer.Option(help="another folder of tables to describe; repeatable")] = None,
 ) -> None:
-    """Write the tables for readers as CSV, the paper's beside ours, and a data dictionary with units."""
+    """Write the tables for readers as CSV, with the paper's numbers beside ours, and a data dictionary with units."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.inputs import paper_tables
     from afa.evaluate.summary import read_summary
@@ -52,7 +52,7 @@ def compare_with_paper(
     paper: options.PaperFolder,
     out: options.Out,
 ) -> None:
-    """Compare a run with the paper: each printed cell and each claim, with a verdict and its reason."""
+    """Compare a run with the paper: a verdict and a reason for each printed cell and each claim."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.summary import read_summary
     from afa.io.yamlfile import load_model
@@ -72,7 +72,7 @@ def carry_run(
     out: Annotated[Path, options.written(".yaml", about="such as resources/paper/carried/NAME.yaml")],
     check: Annotated[bool, typer.Option("--check", help="compare the file with the run, and write nothing")] = False,
 ) -> None:
-    """Keep the effects on a run's first screen, for other runs to show beside their own."""
+    """Save the effects on a run's first screen, so that other runs can show them."""
     import yaml
 
     from afa.io.yamlfile import load_model
@@ -94,10 +94,12 @@ def explorer_page(
     tables: Annotated[Path, typer.Option(help="folder of the allocation stage's tables")],
     out: options.Page,
     solves: options.Solves,
-    patients: Annotated[int, typer.Option(min=1, max=40, help="at most so many patients, spread over the cohort")] = 12,
+    patients: Annotated[
+        int, typer.Option(min=1, max=40, help="largest number of patients, spread over the cohort")
+    ] = 12,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
 ) -> None:
-    """Write a page that steps through the acquisition of some patients, by any rule: one file that needs no network."""
+    """Write one page, usable offline, that steps through the acquisition of some patients by any rule."""
     from afa.evaluate.explorer import explore, write_explorer
     from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
     from afa.evaluate.long_tables import read_table
@@ -116,7 +118,7 @@ def store_benchmarks(
     run: options.RunArgument,
     out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
-    """Keep the times and memory of the jobs of a run: later runs ask a cluster for as much."""
+    """Save the times and memory of a run's jobs; later runs request as much from a cluster."""
     from afa.paper.report.benchmarks import store_run
 
     store_run(run, out)
@@ -125,11 +127,11 @@ def store_benchmarks(
 @app.command("provenance")
 def record_provenance(
     target: Annotated[list[str], typer.Argument(help="files or folders that the workflow made")],
-    records: Annotated[Path, typer.Option(help="where Snakemake keeps its records: .snakemake")],
+    records: Annotated[Path, typer.Option(help="folder of Snakemake's records: .snakemake")],
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Annotated[Path, options.written(".json")],
 ) -> None:
-    """Write the jobs behind some results: command, code, times, digests. Fails where what they read has changed."""
+    """Write the jobs behind some results: command, code, times, digests. Fails if a job's input has changed since."""
     from afa.paper.report.provenance import Records, check_jobs, trace, write_provenance
 
     root = records.resolve().parent
@@ -148,7 +150,7 @@ def crate(
     run: options.RunArgument,
     license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you publish it")],
 ) -> None:
-    """Make a finished run an RO-Crate, for an archive: a file that describes its files and the jobs behind them."""
+    """Make a finished run an RO-Crate for an archive: a file that describes the run's files and jobs."""
     from afa.paper.report.provenance import write_crate
 
     typer.echo(write_crate(run, license_url))
@@ -162,14 +164,14 @@ def report_page(
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
     out: options.Page,
     left_out: Annotated[
-        list[str] | None, typer.Option(help="NAME=WHY of a part that this run does not have; repeatable")
+        list[str] | None, typer.Option(help="NAME=WHY of a part that this run lacks; repeatable")
     ] = None,
     readme: Annotated[
-        Path | None, options.written(".md", to="--readme", about="where to write what lies in the run's folder")
+        Path | None, options.written(".md", to="--readme", about="where to write a description of the run's files")
     ] = None,
-    measured: Annotated[Path | None, typer.Option(help="what `afa league field` made of the cohort's field")] = None,
+    measured: Annotated[Path | None, typer.Option(help="folder of `afa league field` for the cohort's field")] = None,
 ) -> None:
-    """Write the report of a finished run: one file with everything in it, which needs no network."""
+    """Write the report of a finished run: one page that contains everything and works offline."""
     from afa.paper.report import page
 
     parts, why = options.pairs("--part", part), options.pairs("--left-out", left_out or [])

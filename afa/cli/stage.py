@@ -1,6 +1,6 @@
-"""`afa kernels`, `afa stage`, `afa gather`, `afa join`: the jobs of the workflow; `afa summarise`: rows alone.
+"""`afa kernels`, `afa stage`, `afa gather`, `afa join`: the jobs of the workflow; `afa summarise`: only the rows.
 
-`afa experiment` and `afa summary` run what is no stage like the others: language models that plan.
+`afa experiment` and `afa summary` run the language models that plan, which are not stages.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Name = Annotated[str, typer.Argument(help="a module of afa/paper/experiments")]
-Chosen = Annotated[str, typer.Option("--settings", help="JSON like config.yaml, of what the stage reads alone")]
+Chosen = Annotated[str, typer.Option("--settings", help="JSON with the keys of config.yaml that the stage reads")]
 Inputs = Annotated[list[str] | None, typer.Option("--input", help="NAME=PATH, another input; repeatable")]
-RowsToo = Annotated[Path | None, options.written(".csv", ".parquet", to="--rows", about="the rows of summary.csv too")]
-Parts = Annotated[list[Path], typer.Argument(help="what the jobs before wrote, in order")]
+RowsToo = Annotated[
+    Path | None, options.written(".csv", ".parquet", to="--rows", about="where to write rows of summary.csv")
+]
+Parts = Annotated[list[Path], typer.Argument(help="outputs of the earlier jobs, in order")]
 
 
 @app.command("stage", hidden=True)
@@ -46,7 +48,7 @@ def stage(
     threads: options.Threads = 1,
     rows: RowsToo = None,
 ) -> None:
-    """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv that they make."""
+    """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv from these tables."""
     from afa.evaluate.inputs import check_duels, load_inputs, shard_of
     from afa.evaluate.long_tables import Tables, write_tables
     from afa.model.bundle import load_bundle
@@ -89,7 +91,7 @@ def stage(
 
 @app.command("summarise", hidden=True)
 def summarise(name: Name, tables: Parts, out: options.Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
-    """Write the rows of summary.csv that one stage's tables make."""
+    """Write the rows of summary.csv from one stage's tables."""
     beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
     _write_rows(_module(name), tables[0], beside, _document(settings), out)
 
@@ -103,7 +105,7 @@ def gather(
     settings: Chosen = "{}",
     inputs: Inputs = None,
 ) -> None:
-    """Join the tables of all shards of a stage, and write the rows of summary.csv that they make."""
+    """Join the tables of all shards of a stage, and write the rows of summary.csv from them."""
     from afa.evaluate.long_tables import gather_tables
 
     module = _module(name)
@@ -122,7 +124,7 @@ def join(parts: Parts, out: options.Rows) -> None:
 
 
 def _write_rows(module: ModuleType, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
-    """Write the rows that the tables of a stage make; of `beside` it is given the stages that it summarises with."""
+    """Write the rows from a stage's tables; `beside` has the other stages' tables that it may read."""
     from afa.evaluate.long_tables import Tables
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows
@@ -135,7 +137,7 @@ def _write_rows(module: ModuleType, tables: Path, beside: Mapping[str, Path], do
 
 
 def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """A document of settings without the sections that `but` names and `keys` do not."""
+    """Return a document of settings without the sections that are in `but` and not in `keys`."""
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
 
@@ -155,7 +157,7 @@ def kernels(
 
 
 def _module(name: str) -> ModuleType:
-    """The module of a stage; a `ConfigError` names those that there are."""
+    """Return the module of a stage; a `ConfigError` for an unknown name."""
     if not _is_stage(name):
         raise ConfigError(
             Fault("afa stage", repr(name), "the name of a stage", "see the modules of afa/paper/experiments")
@@ -168,10 +170,10 @@ def _is_stage(name: str) -> bool:
 
 
 def _settings(module: ModuleType, keys: Sequence[str], document: Any) -> dict[str, Any]:
-    """What a stage reads of the settings, by section."""
+    """Return the settings that a stage reads, by section."""
     from afa.paper.experiments.base import chosen
 
-    # By name, so that no digest covers it: what a rule reads of the settings is in its parameters.
+    # Imported by name, so that no digest covers the module: a rule's parameters have the settings that it reads.
     known = dict(import_module("afa.paper.experiments.settings").SHARED)
     if own := module.STAGE.section:
         known[module.__name__.rpartition(".")[2]] = (own, own())
@@ -179,7 +181,7 @@ def _settings(module: ModuleType, keys: Sequence[str], document: Any) -> dict[st
 
 
 def _document(text: str) -> dict[str, Any]:
-    """The object that JSON on a command line says."""
+    """Return a JSON object from the command line as a mapping."""
     try:
         document = loads(text)
         if not isinstance(document, dict):
@@ -190,24 +192,22 @@ def _document(text: str) -> dict[str, Any]:
         raise ConfigError(Fault("--settings", str(error), "a JSON object", step)) from None
 
 
-experiments = typer.Typer(help="Experiments of their own: language models that plan.", no_args_is_help=True)
-summaries = typer.Typer(help="The numbers of these experiments, one to a line.", no_args_is_help=True)
+experiments = typer.Typer(help="Experiments outside the stages: language models that plan.", no_args_is_help=True)
+summaries = typer.Typer(help="The numbers of these experiments, one on each line.", no_args_is_help=True)
 
 
 @experiments.command("baselines")
 def experiment_baselines(
     bundle: options.BundleFolder,
     cohort: options.CohortFolder,
-    record: Annotated[Path, typer.Option(help="folder of answers; with --live it is added to")],
+    record: Annotated[Path, typer.Option(help="folder of answers; --live adds new answers")],
     out: options.Out,
     asks: options.Asks,
     solves: options.Solves,
-    settings: Annotated[
-        str, typer.Option(help="JSON like the section `baselines` of config.yaml: what is asked")
-    ] = "{}",
+    settings: Annotated[str, typer.Option(help="JSON with the keys of section `baselines` of config.yaml")] = "{}",
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
 ) -> None:
-    """Let language models plan, by recorded answers or live, and our planner for the same patients."""
+    """Let language models plan, with recorded answers or live, and the planner for the same patients."""
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms, shown
     from afa.elicit.record import Question, Record
@@ -221,7 +221,7 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # By name, so that no digest covers it: what the rule reads of the settings is in its parameters.
+    # Imported by name, so that no digest covers the module: the rule's parameters have the settings that it reads.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
@@ -236,7 +236,7 @@ def experiment_baselines(
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     abstracts = None
-    if "rag_llm" in chosen.methods:  # from the cache in the record's folder, and live from the services too
+    if "rag_llm" in chosen.methods:  # from the cache in the record's folder; with --live also from the services
         from afa.elicit.retrieval import literature
 
         with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))
@@ -262,16 +262,16 @@ def experiment_baselines(
 
 @summaries.command("baselines")
 def summary_baselines(
-    tables: Annotated[Path, typer.Argument(help="what `afa experiment baselines` wrote")],
+    tables: Annotated[Path, typer.Argument(help="folder written by `afa experiment baselines`")],
     out: options.Rows,
     resamples: options.Resamples = 1000,
     confidence: options.Confidence = 0.95,
     prompt_price: options.PromptPrice = 0.0,
     answer_price: options.AnswerPrice = 0.0,
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
-    table: Annotated[str, typer.Option(help="the table of the summary that the rows are of")] = "llm_baselines",
+    table: Annotated[str, typer.Option(help="the summary's table to which the rows belong")] = "llm_baselines",
 ) -> None:
-    """Language models that plan: their decisions beside the planner's, and what they cost."""
+    """Summarise language models that plan: their decisions compared with the planner's, and their costs."""
     from afa.elicit.budget import Prices
     from afa.evaluate.long_tables import read_table
     from afa.evaluate.summary import write_summary

@@ -1,4 +1,4 @@
-"""Compressed files as they come: opening them, and telling whether they are what their name says and are whole."""
+"""Reading and writing of compressed files, and tests that a file is complete and of the type that its name says."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ Listed = TypeVar("Listed")
 
 
 class Damage(NamedTuple):
-    """What is wrong with a file: what was found, what was expected, and whether the file merely ends too early."""
+    """What is wrong with a file.
+
+    found, expected : texts of the fault
+    truncated : the file ends too early, so that another transfer may succeed
+    """
 
     found: str
     expected: str
@@ -42,7 +46,7 @@ class Damage(NamedTuple):
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip stream unpacks to; a `CohortError` once that is more than `share` of `largest_unpacked`."""
+    """The unpacked bytes of a gzip stream; a `CohortError` after more than `share` of `largest_unpacked`."""
 
     def __init__(self, where: object, packed: gzip.GzipFile, share: float) -> None:
         super().__init__()
@@ -70,14 +74,19 @@ class _Unpacked(io.RawIOBase):
 
 
 def unpacked(where: object, packed: gzip.GzipFile, share: float = 1.0) -> io.BufferedReader:
-    """The content of a gzip stream, of which no more than a `share` of `largest_unpacked` is read (`CohortError`)."""
+    """Return a reader of the unpacked content of a gzip stream.
+
+    Reading more than `share` of `largest_unpacked` is a `CohortError`.
+
+    where : name of the stream in faults
+    """
     return io.BufferedReader(_Unpacked(where, packed, share), _BLOCK)
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """The file's bytes, decompressed where they begin like gzip; errors while reading are those of `GZIP_ERRORS`.
+    """Return a reader of the file's bytes, decompressed if the file begins like gzip.
 
-    A `CohortError` while reading where it unpacks to more than `largest_unpacked`.
+    Reading may raise the `GZIP_ERRORS`, or a `CohortError` if the file unpacks to more than `largest_unpacked`.
     """
     with path.open("rb") as stream:
         compressed = stream.read(2) == _GZIP_MAGIC
@@ -86,7 +95,11 @@ def open_binary(path: Path) -> BinaryIO:
 
 @contextmanager
 def reading(where: object, again: str = "fetch the file again") -> Iterator[None]:
-    """Say in a `CohortError` that the file at `where` is damaged, with what to do `again`, or cannot be read at all."""
+    """Turn errors of reading into a `CohortError`: a damaged file, or one that cannot be read.
+
+    where : name of the file in the fault
+    again : next step for a damaged file
+    """
     try:
         yield
     except (*GZIP_ERRORS, tarfile.TarError) as error:
@@ -98,7 +111,7 @@ def reading(where: object, again: str = "fetch the file again") -> Iterator[None
 
 
 def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) -> Listed:
-    """The list of files that a JSON file holds, as a `kind`; a `CohortError` where there is none."""
+    """Return a JSON file parsed as `kind`; a `CohortError` if the file is missing or has other content."""
     try:
         return TypeAdapter(kind).validate_json(Path(path).read_bytes())
     except OSError as error:
@@ -109,16 +122,17 @@ def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) 
 
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:
-    """Compress lines as UTF-8 without the time and name that would make equal content differ."""
+    """Write lines as UTF-8 gzip without time stamp and name, so that equal content gives equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
         stream.writelines(line.encode() for line in lines)
 
 
 def damage_of(path: Path) -> Damage | None:
-    """What is wrong with a file by its name's suffix (`.gz`, `.tgz`, `.tar`, any other) and its bytes; None if nothing.
+    """Return what is wrong with a file, judged by the suffix of its name and its bytes; None if nothing is.
 
-    A gzip file is read to its end, so that its length and checksum are tested; of a tar only the headers are read.
+    A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. Of a tar only the headers are
+    read. Other files must not be empty or an HTML page.
     """
     with path.open("rb") as stream:
         start = stream.read(512)
@@ -156,10 +170,11 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
 
 
 def tar_damage(path: Path) -> Damage | None:
-    """What is wrong with the headers of a tar archive, which must end with a block of zeros; None if nothing.
+    """Return what is wrong with the headers of a tar archive, which must end with a block of zeros; None if nothing is.
 
-    Read before `tarfile` does, some versions of which go round in circles after a negative size, take hours over a long
-    extended header, or recurse once for each header that extends the next. No archive of plain files needs such ones.
+    The headers are checked before `tarfile` reads them: some versions of `tarfile` loop forever after a negative size,
+    take hours over a long extended header, or recurse once for each header that extends the next. Archives of plain
+    files have no such headers.
     """
     last, offset, extensions = "", 0, 0
     with path.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""From a series to a cohort: select, transform, encode, label, and keep a record of each step."""
+"""Build a cohort from an expression series: select samples, transform, encode and label, with a record of each step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from afa.io.csvfile import few
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
-    """What a cohort's own file says in the place of the run's."""
+    """Return the run's coding with the settings that the cohort's file gives in their place."""
     return replace(coding, **own.model_dump(exclude_none=True))
 
 
@@ -50,11 +50,20 @@ def build_cohort(
     aliases: Names | None = None,
     ensembl: Names | None = None,
 ) -> Cohort:
-    """The cohort of a series on the bundle's features, read from GEO or from a mirror.
+    """Return the cohort of a series on the bundle's features, read from GEO or from a mirror.
 
-    `coding`, against the controls unless given, holds where the cohort's own `encoding` says nothing. `aliases` gives
-    each symbol's other names, `ensembl` its Ensembl ids (for a series whose rows are those). Errors are `CohortError`s
-    and, while fetching, `DownloadError`s.
+    Parameters
+    ----------
+    features, entities : those of the bundle
+    coding : how values become ternary; the cohort's own `encoding` has precedence. By default against the controls
+    aliases : other names of each gene symbol
+    ensembl : Ensembl ids of each gene symbol, for a series whose rows are Ensembl ids
+
+    Raises
+    ------
+    CohortError : the series lacks samples, genes or labels that the cohort needs.
+    DownloadError : the series could not be fetched.
+
     """
     own = overridden(coding or Coding("controls"), config.encoding)
     chosen, tiers, expression = read_values(config, source, features, aliases or {}, ensembl or {})
@@ -64,9 +73,9 @@ def build_cohort(
 def read_values(
     config: CohortConfig, source: Source, features: Sequence[str], aliases: Names, ensembl: Names
 ) -> tuple[Selected, Tiers, Expression]:
-    """The selected samples, the row ids that may hold each feature, and those rows of the selected samples.
+    """Return the selected samples, the row ids that may hold each feature, and the expression in these rows.
 
-    A `CohortError` where the source is an extract that does not carry what the cohort and the features need.
+    A `CohortError` if the source is an extract that lacks rows or characteristics which the cohort needs.
     """
     samples = geo.read_samples(source)
     folder = source.expression.path.parent
@@ -81,7 +90,7 @@ def read_values(
 
 
 def origin_files(source: Source) -> list[dict[str, str]]:
-    """Content, name, form and SHA-256 of the files that were read; those an extract was taken from come after it."""
+    """Return content, name, form and SHA-256 of the files read, followed by the originals of an extract."""
     files = [
         {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
         for content, read in (("samples", source.metadata), ("expression", source.expression))
@@ -91,7 +100,7 @@ def origin_files(source: Source) -> list[dict[str, str]]:
 
 
 def row_tiers(config: CohortConfig, features: Sequence[str], aliases: Names, ensembl: Names) -> Tiers:
-    """The row ids that may hold each feature, in tiers, by the kind of row ids that the series has."""
+    """Return the row ids that may hold each feature, in tiers; the series has symbols or Ensembl ids as row ids."""
     if config.expression.row_ids == "ensembl":
         return ensembl_candidates(features, aliases, ensembl)
     return symbol_candidates(features, aliases)
@@ -107,11 +116,19 @@ def assemble(
     coding: Coding | None = None,
     files: Sequence[Mapping[str, str]] = (),
 ) -> Cohort:
-    """The cohort of chosen samples and values already read; `tiers` holds a key per feature, in bundle order.
+    """Return the cohort of selected samples and of expression values that were already read.
 
-    `expression.values` is `(n_rows, n_samples)` in the file's unit, named by row id and sample. `coding` is what the
-    cohort's own file says where empty; `files` is recorded as it is. Missing samples, missing genes, encoding and
-    labels raise `CohortError`s.
+    Parameters
+    ----------
+    expression : its `values` (n_rows, n_samples) are in the file's unit, with row ids and samples as labels
+    tiers : row ids that may hold each feature, in the bundle's order of features
+    coding : how values become ternary; by default the cohort's own `encoding`
+    files : content, name, form and SHA-256 of the files read, recorded in `cohort.yaml`
+
+    Raises
+    ------
+    CohortError : missing samples, missing genes, values that cannot be encoded, or labels that cannot be made.
+
     """
     coding = coding or overridden(Coding("controls"), config.encoding)
     names = [*chosen.controls, *chosen.patients]
@@ -164,7 +181,7 @@ def assemble(
 
 
 def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, first_ids: Sequence[str]) -> list[Fault]:
-    """One fault for the genes of which the series has no row, one for those whose row id nobody gave."""
+    """Return one fault for genes without a row in the series, and one for genes without a known Ensembl id."""
     where = f"cohort {config.name}, series {config.series}"
     or_drop = "or name them in `allow_missing_genes`, which drops them from cohort and bundle"
     faults = []
@@ -180,7 +197,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
 
 
 def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
-    """What to do about genes without a row, by what the file's first rows are called."""
+    """Return the next step for genes without a row, judged by the first row ids of the file."""
     kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):
         return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"

@@ -1,7 +1,7 @@
-"""Tables of patients as people have them: CSV, TSV or Parquet, a row a patient, whose name is the first column.
+"""Patients' tables in CSV, TSV or Parquet: one row for each patient, with the patient's name in the first column.
 
-Every fault of a table is found before any is raised, and each is one line, however many rows share it. A table of codes
-is brought onto the features of a bundle.
+All faults of a table are collected before any is raised, and rows with the same fault share a line. A table of ternary
+codes is aligned with the features of a bundle.
 """
 
 from __future__ import annotations
@@ -49,24 +49,30 @@ if TYPE_CHECKING:
 
 ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 MOST_COLUMNS = 20
-"""Columns that have a line each at most; the others are counted."""
+"""Largest number of faulty columns with a line each; further columns are counted in one line."""
 ENCODE = "encode it first, with `afa encode`"
 MOST_HEADERS = 2
-"""Rows of words alone that are taken for units or a second header; where there are more, the columns are in words."""
+"""Largest number of rows without any number that are read as units or a second header; with more, the columns hold
+words.
+"""
 _NAMES = re.compile(
     r"(?:^|[^a-z])(?:ids?|names?|patients?|subjects?|samples?|cases?|participants?|persons?|records?|codes?|keys?|mrn|"
     r"numbers?|no|nr|index|rows?|who)(?:$|[^a-z])|[a-z]ID$",
     re.IGNORECASE,
 )
-"""What columns are called that name a row."""
+"""Pattern of column names that identify patients."""
 YES_OR_NO = ("yes", "no", "y", "n", "true", "false", "positive", "negative", "present", "absent")
 
 
 class Cells(NamedTuple):
-    """A table as texts: `names` (P,) of its column `first`, the other `columns` that were asked for, by name.
+    """The cells of a table, as texts.
 
-    unknown : columns that are not known. table : where faults are noted. doubt : why the names may be none, if they
-    may.
+    first : name of the column with the patients' names
+    names : (P,) the patients' names
+    columns : (P,) texts of each known or requested column, by name
+    unknown : names of the other columns
+    table : where faults are noted
+    doubt : why the first column may not hold names; empty if there is no doubt
     """
 
     first: str
@@ -84,11 +90,19 @@ def _gct(path: Path) -> CohortError:
 
 
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
-    """The first column of a table, and those that are known or named by `others`, in the order of the file.
+    """Return the cells of a table: the first column, and the columns that are in `known` or `others`, in file order.
 
-    `path` has one of the `ENDINGS`; `kind` is what a column is called in messages, such as `feature`. The first column
-    of a Parquet file is the index that pandas noted in it, if it did. A table that cannot be read, or names a patient
-    twice, is a `CohortError` with every such fault.
+    The first column of a Parquet file is the index that pandas recorded in it, if there is one.
+
+    path : a file with one of the `ENDINGS`
+    kind : what a column is called in messages, such as `feature`
+    known : names of the columns to read
+    others : names of further columns to read
+
+    Raises
+    ------
+    CohortError : all faults that make the table unreadable, and patients that occur twice.
+
     """
     if not path.name.endswith(ENDINGS) and path.exists():
         expected, step = "a CSV, TSV or Parquet table", f"save it with one of the endings {', '.join(ENDINGS)}"
@@ -119,7 +133,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
 
 
 def _cells_of(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
-    """The cells of a table whose column `first` names the patients; all faults so far are a `CohortError`."""
+    """Return the cells of a table with the patients' names in column `first`; a `CohortError` with all faults."""
     names = table.columns[first]
     twice = (name_column(table, first) >= 0) & pd.Series(names, dtype=object).duplicated(keep=False).to_numpy()
     table.wrong(twice, first, "each patient once", "remove or rename the repeated rows")
@@ -135,11 +149,14 @@ def numbers_of(
     only: Sequence[float] = (),
     step: str = "",
 ) -> NDArray[np.float64]:
-    """(P, columns) The numbers of these columns, NaN where a cell is empty or holds none; faults are noted.
+    """Return the numbers of these columns, (P, columns) float64, NaN where a cell is empty or faulty; faults are noted.
 
-    A row or two that hold only words, such as units or a second header, are a fault, and so are a column's other
-    cells. only : the numbers that may occur, if not any. step : what to do about other cells, if not what their text
-    suggests.
+    One or two rows that hold only words, such as units or a second header, are one fault each. Other faulty cells are
+    one fault for each column.
+
+    expected : expected value, for the text of a fault
+    only : allowed numbers; by default any finite number
+    step : next step for a faulty cell; by default a step that depends on its text
     """
     values = np.full((len(cells.names), len(columns)), np.nan)
     filled = np.zeros(values.shape, dtype=np.bool_)
@@ -169,14 +186,14 @@ def numbers_of(
 
 
 def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
-    """Labels by patient and entity, 0, 1 or missing; faults are noted."""
+    """Return labels by patient and entity, (P, entities) float64: 0, 1 or NaN; faults are noted."""
     step = "code the label as 0 and 1, in a column for each entity"
     values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
     return pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(columns))
 
 
 def by_entity(columns: Sequence[str]) -> str:
-    """The next step where the columns of labels are not those of the entities; one column may hold their names."""
+    """Return the next step if the label columns are not entities; a single column may hold entities as values."""
     if len(columns) != 1:
         return "name one column for each entity"
     turned = f"pandas.get_dummies(labels[{columns[0]!r}], dtype=int)"
@@ -184,7 +201,7 @@ def by_entity(columns: Sequence[str]) -> str:
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
-    """The next step for a column that a table lacks, where one of others is called alike; else an empty text."""
+    """Return the next step for a missing column if another column has a similar name; else an empty text."""
     if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:
         return f"remove the blanks around {quoted(spaced)} in the header"
     close = suggestion(name, columns, "")
@@ -192,7 +209,7 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 
 
 def read_names(path: Path) -> list[str]:
-    """The names of a table's columns; none where `read_cells` will say why there are none."""
+    """Return the names of a table's columns; an empty list if the file is unreadable, which `read_cells` reports."""
     if path.suffix != ".parquet":
         return read_header(path)
     names: list[str] = []
@@ -209,9 +226,9 @@ def read_names(path: Path) -> list[str]:
 
 
 def _doubt_of_names(path: Path, cells: Cells) -> str:
-    """Why the first column may not name the patients: it is of numbers, and is not called as names are.
+    """Return why the first column may not name the patients: it holds numbers and is not called like a column of names.
 
-    A `CohortError` where another column is, or where the numbers have decimals.
+    A `CohortError` if another column is called like one, or if the numbers have decimals.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
@@ -231,9 +248,9 @@ def _doubt_of_names(path: Path, cells: Cells) -> str:
 
 
 def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
-    """The cells of a DataFrame whose index names the patients; the faults of its names are `CohortError`s.
+    """Return the cells of a DataFrame whose index names the patients; faults in these names are `CohortError`s.
 
-    rows : what each row is called in faults, if not by its number.
+    rows : name of each row in faults; by default its number
     """
     names = pd.Series(list(map(str, frame.index)), name=PATIENT, dtype=object)
     columns = frame.loc[:, frame.columns.map(str) != PATIENT].reset_index(drop=True)
@@ -246,7 +263,7 @@ def _table_of(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvT
 
 
 def _step(text: str) -> str:
-    """What to do about a text in place of a number."""
+    """Return the next step for a text that stands in place of a number."""
     pointed = text.strip().replace(",", ".")
     if "," in text and pointed.count(".") == 1 and np.isfinite(number(pointed)):
         return f"write {pointed}: a decimal point, and no comma"
@@ -258,11 +275,15 @@ def _step(text: str) -> str:
 
 
 class Given(NamedTuple):
-    """What was read, on one set of features: `bundle` and `cohort` are aligned, patients by name.
+    """A table or cohort folder, with its bundle, on their common features and with patients sorted by name.
 
-    measured : (P, M) which values of the cohort were; the others are 0 there. digests : SHA-256 by file name, that of a
-    file of labels by `labels/` and its name. ignored : columns that the bundle does not know. dropped : features of the
-    bundle that the table lacks. left_out : labelled patients that the table lacks. doubt : of `Cells`.
+    bundle, cohort : on the same features, in the same order
+    measured : (P, M) bool, True where the cohort has a value; the other values are 0
+    digests : SHA-256 by file name; a file of labels has the key `labels/` + its name
+    ignored : columns that are not features of the bundle
+    dropped : features of the bundle that the table lacks
+    left_out : labelled patients that the table lacks
+    doubt : as in `Cells`
     """
 
     bundle: Bundle
@@ -275,21 +296,22 @@ class Given(NamedTuple):
     doubt: str = ""
 
     def frame(self) -> pd.DataFrame:
-        """(P, M) The code of each patient by name, missing where nothing was measured."""
+        """Return the code of each patient by name, (P, M) float64 in {-1, 0, 1}, NaN where nothing was measured."""
         values = np.where(self.measured, self.cohort.values, np.nan)
         return pd.DataFrame(values, index=list(self.cohort.patients), columns=list(self.cohort.features))
 
 
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> Given:
-    """Patients of a CSV or Parquet table, or of a cohort folder, on the features of a bundle.
+    """Return the patients of a table or of a cohort folder, on the features of a bundle.
 
-    In a table the first column names the patients; each other column that is a feature of the bundle holds -1, 0, 1 or
-    nothing, where it was not measured, and the rest is ignored. Features that the table lacks are an error, unless
-    `drop_missing`, or the cohort folder says that it dropped them: then they leave the bundle too (decisions.md D3).
+    The first column of a table names the patients. Each other column that is a feature of the bundle holds -1, 0, 1 or
+    nothing (not measured); the remaining columns are ignored. A feature that the table lacks is an error, unless
+    `drop_missing` is set or the cohort folder records that it was dropped: then it is removed from the bundle too
+    (decisions.md D3).
 
     Raises
     ------
-    CohortError : every fault by file, row and column.
+    CohortError : all faults, each with file, row and column.
 
     """
     if path.is_dir():
@@ -334,9 +356,9 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
 
 
 def read_labels(path: Path, given: Given) -> Given:
-    """The same with the labels of a CSV file: the first column names patients, the others are entities, 0, 1 or empty.
+    """Return `given` with the labels of a CSV file: patients in the first column, then a column for each entity.
 
-    Columns that are no entity are ignored; a patient without a row has no label.
+    Labels are 0, 1 or empty. Columns that are not entities are ignored; a patient without a row has no label.
     """
     cells = read_cells(path, "entity", given.bundle.entities)
     if not cells.columns:
@@ -360,7 +382,7 @@ def read_labels(path: Path, given: Given) -> Given:
 
 
 def _ordered(cohort: Cohort, features: Sequence[str]) -> Cohort:
-    """The cohort with patients by name and features in this order."""
+    """Return the cohort with patients sorted by name and with these features in this order."""
     patients = tuple(sorted(cohort.patients))
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
     ordered = values.loc[list(patients), list(features)].to_numpy(dtype=np.int8)

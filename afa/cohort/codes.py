@@ -1,4 +1,4 @@
-"""Numbers that stand for *not measured* in a table, such as -9 and 999: which are declared, and which only look so."""
+"""Numbers that mean *not measured* in a table, such as -9 and 999: declared codes, and numbers that look like codes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 REPEATED = 3
-"""So often, a number that cannot be or that lies far from all others is taken for a code."""
+"""Number of occurrences from which an impossible number, or one far from all others, is taken for a code."""
 _CODE = re.compile(r"9*[789]|7+|8+")
 LEAST_OTHERS = 3
-"""Different numbers that a column must have beside those that may be codes."""
+"""Least number of distinct values in a column, apart from possible codes."""
 MOST_CODES = 3
 
 
 class Apart(NamedTuple):
-    """Numbers of a column that lie apart from the others: what they are, how often they occur, the others' range."""
+    """Values of a column that lie apart from all others.
+
+    values : the values
+    counts : number of occurrences of each
+    low, high : range of the other values
+    """
 
     values: tuple[float, ...]
     counts: tuple[int, ...]
@@ -41,7 +46,7 @@ class Apart(NamedTuple):
 
 
 def without_codes(cells: Cells, features: Features) -> Cells:
-    """Return the cells with those empty that hold what the dictionary says of *not measured*."""
+    """Return the cells with an empty text wherever the dictionary declares the number as *not measured*."""
     columns = dict(cells.columns)
     for name, codes in zip(features.names, features.missing_codes, strict=True):
         if codes and name in columns:
@@ -52,16 +57,22 @@ def without_codes(cells: Cells, features: Features) -> Cells:
 
 
 def looks_like_code(values: npt.ArrayLike) -> Bools:
-    """Return where numbers (n,) are ones that people write for *not measured*: -1, -9, 77, 888, 97, 98, 99, 998, ..."""
+    """Return (n,) bool, True for numbers often used as *not measured*: -1, -9, 77, 888, 97, 98, 99, 998, ...
+
+    values : (n,) numbers
+    """
     numbers = np.asarray(values, dtype=np.float64)
     found = [value == -1 or (value.is_integer() and bool(_CODE.fullmatch(f"{abs(value):.0f}"))) for value in numbers]
     return np.array(found, dtype=np.bool_)
 
 
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
-    """Return where numbers (n,) outside of a span cannot be measurements, and where they may be.
+    """Return where numbers outside a span cannot be measurements, and where they may be: two (n,) bool.
 
-    The first are all of a closed scale, and of any other those that look like a code or occur `REPEATED` times.
+    Outside a closed scale no number is a measurement. Outside another span, numbers that look like a code or occur at
+    least `REPEATED` times are taken for codes.
+
+    values : (n,) float64
     """
     outside = span.excludes(values)
     if closed:
@@ -72,11 +83,13 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 
 
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
-    """Return the numbers of a column (n,) that may be codes for *not measured*, of its low and of its high end.
+    """Return the groups of numbers, at the low and the high end of a column, that may be codes for *not measured*.
 
-    They are the only ones below 0 and look like codes; or the gap between them and the others is as wide as the others'
-    whole range, or half as wide where they look like codes. Zeros of counts and ceilings of detection have no such gap.
-    A number that is an end of the span is none of them.
+    A group is reported if its members are the only numbers below 0 and look like codes; or if the gap to the other
+    numbers is as wide as their whole range, or half as wide for numbers that look like codes. Zeros of counts and
+    detection limits have no such gap. An end of `span` is never reported.
+
+    values : (n,) float64, one column
     """
     known = values[np.isfinite(values)]
     found, counts = np.unique(known, return_counts=True)
@@ -91,7 +104,7 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
 
 
 def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
-    """How many numbers lie below 0, where each looks like a code and the others do not."""
+    """Return how many distinct numbers are below 0 if each looks like a code and enough others remain; else 0."""
     size = int((found < 0).sum())
     coded = size and size <= MOST_CODES and looks_like_code(found[:size]).all()
     often = counts[:size].sum() > 1 or bool((found[:size] <= -99).any())
@@ -99,7 +112,7 @@ def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
 
 
 def _beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
-    """How many of the first numbers, of ascending or descending ones, are apart from the rest by a wide gap."""
+    """Return how many of the first numbers are separated from the rest by a wide gap; `found` is sorted either way."""
     for size in range(1, min(MOST_CODES, len(found) - LEAST_OTHERS) + 1):
         tail, rest, often = found[:size], found[size:], counts[:size]
         gap, spread = abs(rest[0] - tail[-1]), abs(rest[-1] - rest[0])

@@ -1,4 +1,4 @@
-"""The cohort: patients' ternary profiles and phenotype labels, and the folder that holds them."""
+"""The cohort: patients' ternary profiles and phenotype labels, and the folder with its files."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ CONTROLS_FILE = "controls.parquet"
 CARD_FILE = "cohort.yaml"
 PATIENT, THRESHOLD = "patient", "encoding threshold"
 LARGEST_TABLE = 500_000_000
-"""Cells of a Parquet file; a few bytes of one can stand for as many as there are numbers."""
+"""Largest number of cells of a Parquet file; a few compressed bytes can stand for any number of cells."""
 
 _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "decimal", "dictionary")
-"""What a column of a table of patients may hold, as Arrow calls it; text too, for a fault to name the cell."""
+"""Arrow types allowed in a column; text is allowed so that a fault can name the wrong cell."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Patients on a shared feature space, checked when made.
+    """Patients on a common set of features; the constructor checks names and values.
 
-    `values` is `(n_patients, n_features)`, int8 in {-1, 0, 1}, read-only, rows and columns named by `patients` and
-    `features`. `labels` is `(n_patients, n_labelled_entities)`, Int8 in {0, 1, missing}, indexed by patient.
-    `provenance` is what `cohort.yaml` says beside the name and the digests; it may be empty. `controls` is
-    `(n_controls, n_features)`, int8 in {-1, 0, 1}, indexed by sample: healthy people, each encoded without itself; it
-    has no rows where there are none.
+    values : (n_patients, n_features) int8 in {-1, 0, 1}, read-only; rows are `patients`, columns `features`
+    labels : (n_patients, n_labelled_entities) Int8 in {0, 1, missing}, indexed by patient
+    provenance : the content of `cohort.yaml` apart from name and digests; may be empty
+    controls : (n_controls, n_features) int8 in {-1, 0, 1}, indexed by sample: healthy people, each encoded against the
+    other controls; no rows if there are no controls
     """
 
     name: str
@@ -74,13 +74,13 @@ class Cohort:
 
 
 def label_counts(label: pd.Series[int]) -> dict[str, int]:
-    """How many patients have a label of 1, of 0, and none."""
+    """Return the number of patients with label 1, with label 0 and without a label."""
     positive, negative = (int((label == value).sum()) for value in (1, 0))
     return {"positive": positive, "negative": negative, "missing": int(label.isna().sum())}
 
 
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
-    """Write a cohort's folder in one step: its Parquet files, the same bytes each time, and `cohort.yaml`."""
+    """Write a cohort's folder in one step: its Parquet files, reproducible byte by byte, and `cohort.yaml`."""
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
     write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder, controls=cohort.controls)
 
@@ -94,7 +94,10 @@ def write_cohort_tables(
     *,
     controls: pd.DataFrame,
 ) -> None:
-    """The same of tables indexed by patient, of which `values` may have gaps: a cohort that no stage accepts yet."""
+    """Write the folder of a cohort from tables indexed by patient.
+
+    `values` may have missing cells; no stage accepts such a cohort until they are filled or removed.
+    """
     written = {FEATURES_FILE: values, LABELS_FILE: labels}
     if len(controls):
         written[CONTROLS_FILE] = controls
@@ -110,7 +113,7 @@ def write_cohort_tables(
 
 
 def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
-    """Write one cohort in several codes as a table: a threshold, a patient, and a column a feature."""
+    """Write the codes of one cohort at several thresholds as one table: threshold, patient, one column per feature."""
     parts = [
         table.rename_axis(PATIENT).reset_index().assign(**{THRESHOLD: threshold}) for threshold, table in codes.items()
     ]
@@ -119,7 +122,10 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 
 
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
-    """The patients of a cohort in another code, of a table of `write_codes`; a `CohortError` where they are others."""
+    """Return the cohort with its values at another threshold, read from a table of `write_codes`.
+
+    A `CohortError` if the table has other patients or features.
+    """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
     if tuple(table.index) != cohort.patients or tuple(table.columns) != cohort.features:
@@ -132,10 +138,10 @@ def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
 
 
 def load_cohort(folder: str | Path) -> Cohort:
-    """Read the folder of a cohort; all that is wrong with its files is raised as one `CohortError`.
+    """Read the folder of a cohort; all faults of its files are raised as one `CohortError`.
 
-    Of `cohort.yaml` only `name` is required. Where it gives digests the Parquet files must have them. The labels may
-    come in another order of patients than the features, not with other patients.
+    Only `name` is required in `cohort.yaml`. Parquet files must match the digests if `cohort.yaml` has any. The table
+    of labels may have another order of patients than the table of features, but must have the same patients.
     """
     folder, files = Path(folder), (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE)
     faults: list[Fault] = []
@@ -173,9 +179,9 @@ def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
 
 
 def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
-    """The table of a Parquet file, indexed by its `patient` column; None, with a fault noted, where there is none.
+    """Return the table of a Parquet file, indexed by its `patient` column; None, with a fault noted, if there is none.
 
-    What other libraries wrote beside the columns, such as an index of pandas, is not looked at.
+    Data that other libraries add to the columns, such as an index of pandas, are ignored.
     """
     step = "write it with a `patient` column and one column per "
     step += "feature" if path.name == FEATURES_FILE else "labelled entity (none, where nothing is known)"
@@ -203,10 +209,11 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
 def parquet_table(
     path: Path, step: str, wanted: Collection[str] | None = None, most: int | None = None
 ) -> pd.DataFrame:
-    """The columns of a Parquet file, all unless named; a `CohortError` where it is not one of numbers and texts.
+    """Return the wanted columns of a Parquet file, by default all; a `CohortError` unless they hold numbers or texts.
 
-    most : cells that it may have, `LARGEST_TABLE` unless given. It may not unpack to more than `largest_unpacked`,
-    by what it says itself.
+    most : largest number of cells, by default `LARGEST_TABLE`
+
+    The sizes in the file's own metadata must not exceed `largest_unpacked`.
     """
     wrong: Fault | None = None
     most = LARGEST_TABLE if most is None else most
@@ -255,7 +262,7 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
 def _faults(
     values: pd.DataFrame | None, labels: pd.DataFrame | None, controls: pd.DataFrame | None, places: Sequence[str]
 ) -> Iterator[Fault]:
-    """What is wrong with the names and the values of the tables of a cohort; `places` says where each is."""
+    """Yield the faults in names and values of a cohort's tables; `places` names each of the three tables."""
     controls = None if controls is None or not len(controls) else controls
     for table, where, kinds, allowed in (
         (values, places[0], ("patient", "feature"), (-1, 0, 1)),
@@ -280,7 +287,7 @@ def _faults(
 
 
 def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> Iterator[Fault]:
-    """One fault per column whose values are not all allowed, naming its first wrong cell; labels may be missing."""
+    """Yield one fault for each column with a value that is not allowed; labels may be missing."""
     blank = -1 not in allowed
     step = "encode the values against the controls first" if not blank else "use 0, 1, or leave it empty"
     expected = ", ".join(map(str, allowed)) + (" or missing" if blank else "")

@@ -1,4 +1,4 @@
-"""What a cohort is made of: which series, which samples, which controls, which rule gives each label."""
+"""The settings of a cohort: its series, its samples and controls, and the rule for each label."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FileName = Annotated[str, AfterValidator(_plain_name)]
 
 
 class ExpressionSource(Strict):
-    """Where the expression values lie in the series' folder, and what they are."""
+    """The file of a series' expression values, and its layout and unit."""
 
     layout: Literal["sample_files", "count_matrix"] = Field(
         description="`sample_files`: a tar of one two-column file per sample; `count_matrix`: one genes x samples table"
@@ -71,7 +71,7 @@ class ExpressionSource(Strict):
 
 
 class Derived(Strict):
-    """A sample characteristic read out of another one by the first group of a regular expression."""
+    """A sample characteristic extracted from another one by the single group of a regular expression."""
 
     source: str
     pattern: str
@@ -89,7 +89,7 @@ class Derived(Strict):
 
 
 class OnePer(Strict):
-    """Keep one sample for each value of `key`: the first by `prefer`, then by the least number in `then`."""
+    """Keep one sample for each value of `key`: the first in `prefer`, then the one with the least number in `then`."""
 
     key: str
     prefer: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values, best first")
@@ -97,7 +97,7 @@ class OnePer(Strict):
 
 
 class Selection(Strict):
-    """Which samples of the series take part; patients and controls pass through the same steps, in this order."""
+    """The samples of the series that are used; patients and controls pass through the same steps, in this order."""
 
     derive: dict[str, Derived] = Field(default_factory=dict)
     keep: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values kept")
@@ -113,7 +113,7 @@ class Group(Strict):
 
 
 class LabelRule(Strict):
-    """One phenotype's label from one characteristic: a threshold, or the values that mean 1 and 0; else missing."""
+    """The label of one phenotype from one characteristic: a threshold, or the values for 1 and 0; else missing."""
 
     key: str
     at_least: float | None = None
@@ -134,7 +134,7 @@ class LabelRule(Strict):
 
 
 class EncodingOverrides(Strict):
-    """A cohort's own choice of the ternary code; what is left out comes from the run's config."""
+    """A cohort's own choice of the ternary code; keys that are absent come from the run's config."""
 
     test: Literal["empirical", "normal", "t"] | None = None
     level: float | None = Field(None, gt=0, lt=1)
@@ -171,12 +171,12 @@ class CohortConfig(Strict):
 
 
 def load_cohort_config(path: str | Path) -> CohortConfig:
-    """Read and check one cohort file; every fault is reported at once, as a `ConfigError`."""
+    """Read and validate one cohort file; all faults are raised as one `ConfigError`."""
     return load_model(path, CohortConfig)
 
 
 INFLAMMATION = "inflammation"
-"""The factor that also moves expression."""
+"""The factor that also changes gene expression."""
 
 
 class SimulationConfig(Strict):
@@ -236,7 +236,7 @@ class SimulationConfig(Strict):
 
 
 def simulation_config(config: CohortConfig) -> SimulationConfig:
-    """The checked `simulation` mapping of a cohort's config."""
+    """Return the checked `simulation` mapping of a cohort's config."""
     where = f"cohort {config.name}, simulation"
     if config.simulation is None:
         raise ConfigError(Fault(where, "nothing", "a mapping", "add the key, or fetch the cohort instead"))
@@ -244,11 +244,11 @@ def simulation_config(config: CohortConfig) -> SimulationConfig:
 
 
 TEMPLATE = Path(__file__).with_name("template.txt")
-"""The file of a new cohort."""
+"""The template for the file of a new cohort."""
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Write `<folder>/<name>.yaml`; a `ConfigError` where the name is unfit or the file is there already."""
+    """Write `<folder>/<name>.yaml`; a `ConfigError` if the name is invalid or the file exists."""
     path = folder / f"{name}.yaml"
     if not name.replace("-", "").replace("_", "").isalnum() or not name.islower():
         expected = "lower-case letters, digits, - and _"
@@ -260,19 +260,19 @@ def write_template(name: str, folder: Path) -> Path:
 
 
 def series_folder(series: str) -> str:
-    """GEO's folder of a series: the last three digits of the accession become `nnn`."""
+    """Return GEO's folder of a series, in which `nnn` replaces the last three digits of the accession."""
     return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
 
 
 SOFT = (".soft", ".soft.gz")
-"""Endings of a file that has the samples of a series in GEO's SOFT format."""
+"""Endings of a file that describes the samples of a series in GEO's SOFT format."""
 SIMULATION_FILE = "truth/simulation.json"
 TRUTH = ("effects", "genes", "people", "labels")
-"""Tables of what a simulated cohort was drawn from, beside the file of its settings."""
+"""Tables of the truth from which a simulated cohort was sampled; they lie beside the file of its settings."""
 
 
 def simulated_files(config: CohortConfig) -> list[str]:
-    """The files of a simulated series, as paths in the folder that it is written to."""
+    """Return the files of a simulated series, relative to its folder."""
     folder, kind = series_folder(config.series), "soft" if config.metadata_file.endswith(SOFT) else "matrix"
     given = [f"{folder}/{kind}/{config.metadata_file}", f"{folder}/suppl/{config.expression.file}"]
     return [*given, SIMULATION_FILE, *(f"truth/{name}.csv" for name in TRUTH)]

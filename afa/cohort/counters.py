@@ -1,6 +1,6 @@
-"""What the programs that count reads write: their columns, the rows that are no genes, and the names of genes.
+"""Formats of programs that count reads: their columns, rows that are not genes, and identifiers of genes.
 
-Nothing here reads a file: `afa.cohort.expression` does, for all of these programs in one way.
+This module reads no files; `afa.cohort.expression` reads the files of all these programs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ RowIds = Literal["symbol", "ensembl"]
 class Counter(NamedTuple):
     """The file that a program writes for one sample.
 
-    gene : the column of the row ids. values : for each unit that the file has, its column; an empty name stands for
-    the one column of numbers that is left over, called after the sample. others : columns that hold no values.
-    of_transcripts : a row is a transcript, and `gene` says of which gene: the rows of a gene are added up.
+    gene : column of the row ids
+    values : column of each unit in the file; an empty name means the only remaining column of numbers, named after the
+    sample
+    others : columns without values
+    of_transcripts : rows are transcripts, and `gene` is the gene of each: values are summed by gene
     """
 
     name: str
@@ -50,9 +52,9 @@ COUNTERS = (
     ),
     Counter("StringTie, gene abundances", "Gene ID", {"tpm": "TPM"}, ("Gene Name", "Reference", "Start", "End")),
 )
-"""A file is one of these where its header has all the columns that are named."""
+"""Known programs; a file belongs to a program if its header has all the program's named columns."""
 TABLE_ENDINGS = (".txt", ".tsv", ".tab", ".csv", ".sf", ".results", ".counts", ".count", ".out")
-"""How the name of a table ends in an archive of a series, before `.gz`."""
+"""Endings of the names of tables in the archive of a series, before `.gz`."""
 
 _NO_GENE = re.compile(
     r"__.*"  # htseq-count, IsoQuant
@@ -73,7 +75,7 @@ _WORD_OF_IDS = re.compile(
 
 
 def counter_of(names: Collection[str]) -> Counter | None:
-    """Return the program that writes a header of these names, if it is one of `COUNTERS`."""
+    """Return the known program with all its columns among `names`, or None."""
     for counter in COUNTERS:
         if {counter.gene, *filter(None, counter.values.values()), *counter.others} <= set(names):
             return counter
@@ -86,23 +88,25 @@ def is_gene(row_id: str) -> bool:
 
 
 def is_transcript(row_id: str) -> bool:
-    """Return True for the transcript ids of Ensembl and RefSeq, whatever follows them."""
+    """Return True for transcript ids of Ensembl and RefSeq; further text after the id is allowed."""
     return _TRANSCRIPT.fullmatch(row_id) is not None
 
 
 def without_version(row_id: str) -> str:
-    """Return an id of Ensembl without its version: `ENSG00000169429.11` as `ENSG00000169429`.
+    """Return an Ensembl id without its version: `ENSG00000169429.11` as `ENSG00000169429`.
 
-    `ENSG00000182378.13_PAR_Y`, the second copy of a gene on the Y chromosome, stays a row of its own.
+    `ENSG00000182378.13_PAR_Y`, the second copy of a gene on the Y chromosome, is unchanged and remains a separate row.
     """
     found = _VERSIONED.fullmatch(row_id)
     return found[1] if found else row_id
 
 
 def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
-    """Return the gene of a transcript, which a table of them or its own name gives; else None.
+    """Return the gene of a transcript, from the table `known` or from the transcript's own name, or None.
 
-    known : gene by transcript. GENCODE names a transcript `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
+    known : gene by transcript
+
+    GENCODE names a transcript `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
     """
     if (found := known.get(without_version(row_id))) is not None:
         return found
@@ -113,15 +117,15 @@ def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
 
 
 def names_ids(name: str) -> bool:
-    """Return True where a header's first name is one of a column of ids: nothing, `Gene`, `gene_id`, `Hugo_Symbol`."""
+    """Return True if a column name fits a column of ids: an empty name, `Gene`, `gene_id`, `Hugo_Symbol`."""
     words = re.split(r"[^a-z0-9]+", name.lower())
     return not name.strip() or any(map(_WORD_OF_IDS.fullmatch, words))
 
 
 def is_header(fields: Sequence[str]) -> bool:
-    """Return True where the first line of a table names its columns: neither its second field nor its last is a value.
+    """Return True if the first line of a table is a header: neither its second nor its last field is a value.
 
-    A line whose first field names a column of ids is a header too: the samples may be called 1, 2 and 3. `NA` and the
-    like are values that are missing, not names.
+    A line whose first field names a column of ids is a header as well, because samples may be called 1, 2 and 3. `NA`
+    and similar texts are missing values, not names.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

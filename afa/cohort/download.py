@@ -1,8 +1,8 @@
-"""Fetching one file over HTTP so that whatever lies at the target is the whole, right file.
+"""Download of one file over HTTP, so that the target is either complete and correct or unchanged.
 
-GEO itself was out of reach when this was written: it was tested against local servers that misbehave in the ways a
-public server does, not against GEO. Built on pooch, which does not resume a broken transfer: each attempt begins at the
-first byte, and whatever goes wrong in it ends in one `ReplyError`, which says whether to try again.
+GEO could not be reached when this was written. The module was tested with local servers that fail in the ways of public
+servers, not with GEO. pooch, which does the transfer, does not resume a broken one: each attempt starts at the first
+byte. Every failure of an attempt becomes one `ReplyError`, which says whether another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,21 @@ def download(
     backoff: float = 1.0,
     clock: Clock = time,
 ) -> Path:
-    """Fetch `url` to `target` and return `target`; a file that is there whole, with the right hash if given, is kept.
+    """Download `url` to `target` and return `target`; a complete file with the right hash is not fetched again.
 
-    Lost connections, truncated replies and the statuses 408, 425, 429 and 5xx are tried again up to `retries` times,
-    after `backoff` seconds, doubled each time, or after the server's Retry-After, but never after more than
-    `LONGEST_WAIT`; each wait is logged as a warning. `timeout` (seconds) is the longest silence of the server,
-    `deadline` (seconds) the longest that all attempts and waits take together. Every failure is a `DownloadError`;
-    `target` is then untouched. Processes may share a folder: each writes a file of its own and renames it, and removes
-    what a killed one has left.
+    Lost connections, truncated replies and the statuses 408, 425, 429 and 5xx are retried up to `retries` times, after
+    `backoff` seconds, doubled each time, or after the server's Retry-After, but at most `LONGEST_WAIT`; each wait is
+    logged as a warning. Several processes may share a folder: each writes its own temporary file and renames it, and
+    removes the temporary files of processes that were killed.
+
+    sha256 : expected hash, None to accept any
+    timeout : longest silence of the server, in seconds
+    deadline : longest time for all attempts and waits together, in seconds
+
+    Raises
+    ------
+    DownloadError : any failure; `target` is then unchanged.
+
     """
     target = Path(target)
     try:
@@ -68,10 +75,14 @@ def download(
 
 
 def check_intact(path: Path, sha256: str | None = None, step: str = "") -> str:
-    """The SHA-256 of a file; a `DownloadError` for one that is not there, is damaged or has another one than expected.
+    """Return the SHA-256 of a file.
 
-    Damaged is an empty file, an HTML page, and a gzip or tar that is not whole. step : what to do where the SHA-256 is
-    another.
+    step : next step if the SHA-256 differs
+
+    Raises
+    ------
+    DownloadError : the file is missing, damaged (empty, an HTML page, an incomplete gzip or tar) or has another hash.
+
     """
     path = Path(path)
     try:
@@ -90,9 +101,16 @@ def check_intact(path: Path, sha256: str | None = None, step: str = "") -> str:
 
 
 def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: Clock, left: float) -> None:
-    """Fetch once, with silences of at most `timeout` and within `left` seconds, then check, then rename to `target`.
+    """Download once, check the file and rename it to `target`.
 
-    Raises `ReplyError`, or `OSError` where the disk is at fault; `target` is then as it was.
+    timeout : longest silence of the server, in seconds
+    left : longest time, in seconds
+
+    Raises
+    ------
+    ReplyError : the transfer failed; `target` is unchanged.
+    OSError : the disk failed; `target` is unchanged.
+
     """
     reply = _Reply()
     fetch = pooch.HTTPDownloader(
@@ -105,14 +123,14 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
     found = f"no whole file in the {left:.3g} seconds that were left"
     late = ReplyError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
     with atomic_file(target) as temporary:
-        # The file is closed once time is up, so that a thread that is given up ends when it next writes.
+        # The file is closed when time is up, so that an abandoned thread ends at its next write.
         with temporary.open("wb") as stream:
             _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply, clock)
         _check_body(temporary, reply, sha256)
 
 
 class _Reply:
-    """What the last reply said before its body (redirects pass through here too)."""
+    """Status and headers of the last reply, including redirects."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -120,15 +138,15 @@ class _Reply:
 
     def note(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self.status, self.headers = response.status_code, response.headers
-        # Some servers announce a .gz file as an encoding of the transfer; unpacking it would store another file.
+        # Some servers declare a .gz file as a transfer encoding; unpacking it would save another file.
         response.raw.headers.pop("Content-Encoding", None)
         if self.length is None:
-            # pooch stops with a ValueError at a length that is no number.
+            # pooch fails with a ValueError if the length is not a number.
             response.headers.pop("Content-Length", None)
 
     @property
     def length(self) -> int | None:
-        """The size in bytes that the server announced; None where it announced none, or no number."""
+        """Return the size in bytes that the server announced; None without a valid number."""
         value = self.headers.get("Content-Length", "").strip()
         return int(value) if value.isascii() and value.isdecimal() else None
 
@@ -139,7 +157,7 @@ class _Reply:
 
 
 def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
-    """Run `call`, and say as a `ReplyError` what the libraries say in many exceptions."""
+    """Run `call`, and raise the many exceptions of the libraries as one `ReplyError`."""
     network = f"check the network and its proxy; {BY_HAND}"
     try:
         call()
@@ -158,7 +176,7 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
         raise ReplyError("an address that is not http or https", "one that is", "correct the address") from None
     except ValueError as error:
-        # Of requests and urllib3: an address, ours, a proxy's or that of a redirect, or a header that cannot be read.
+        # requests and urllib3 raise ValueError for an invalid address (given, of a proxy or of a redirect) or header.
         found = f"an address or an answer that cannot be read ({_reason(error)})"
         raise ReplyError(found, "the file", f"check the address and the proxy; {BY_HAND}") from None
     except requests.RequestException as error:
@@ -166,12 +184,12 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     except OSError as error:
         if error.errno is not None:
             raise
-        # requests reports a certificate bundle that is not there in this way.
+        # requests reports a missing certificate bundle in this way.
         raise ReplyError(_reason(error), "usable settings of the network", network) from None
 
 
 def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
-    """Raise `ReplyError` unless the fetched bytes are whole, are not a page, and have the hash that is expected."""
+    """Raise a `ReplyError` unless the downloaded file is complete, is not an HTML page and has the expected hash."""
     size = path.stat().st_size
     length = reply.length
     if length is not None and length != size:
@@ -180,7 +198,7 @@ def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
     if reply.is_html and size:
         damage = Damage("an HTML page", "the file itself")
     if damage is not None:
-        # Without a length, a lost connection shows only in the file's own end.
+        # Without an announced length, a lost connection shows only as a truncated file.
         again = damage.truncated and length is None
         step = f"open the address in a browser to see what the server says; {BY_HAND}"
         raise ReplyError(damage.found, damage.expected, step, again=again)
@@ -191,7 +209,7 @@ def _check_body(path: Path, reply: _Reply, sha256: str | None) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost message of a chain of library errors, on one line."""
+    """Return the innermost message of a chain of library errors, on one line."""
     while True:
         inner = error.__cause__ or error.__context__
         if inner is None or inner is error:
@@ -202,10 +220,10 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_kept(target: Path, sha256: str | None) -> bool:
-    """Whether `target` is there and good; of one that is there and is not, a warning says so."""
+    """Return True if `target` exists and is intact; log a warning if it exists and is not."""
     if not target.exists():
         return False
-    target.open("rb").close()  # an error of the disk is not one of the file
+    target.open("rb").close()  # raises OSError if the disk fails, which is not a fault of the file
     try:
         check_intact(target, sha256)
     except DownloadError as error:
@@ -215,7 +233,7 @@ def _is_kept(target: Path, sha256: str | None) -> bool:
 
 
 def _disk_fault(target: Path, error: OSError) -> Fault:
-    """What a failure of the disk or of the cache folder means for the reader."""
+    """Return the fault, with the next step, for an error of the disk or of the cache folder."""
     expected, step = "a file that can be written in this place", "check the folder and its disk"
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         expected, step = "room to write the file", f"free space on the disk of {target.parent}"

@@ -1,4 +1,4 @@
-"""Genes of a series: their rows by name, their values in log2, and the ternary code against controls or the cohort."""
+"""Genes of a series: their rows by name, their values in log2, and the ternary code against controls or cohort."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _DATED = {
     for word in words
     for day in range(1, last + 1)
 } | dict.fromkeys(("SEP15", "SELENOF"), ("9/15/2018",))
-"""Symbol, as it was and as HGNC has it since 2020, to the row ids that a spreadsheet made of it in the files in hand.
+"""Row ids that spreadsheets made of gene symbols (MARCH1 became 3/1/2018), by the old symbol and by HGNC's symbol of
+2020.
 
 There is no fifteenth septin: `9/15` was the selenoprotein SEP15.
 """
@@ -35,12 +36,12 @@ _ENSEMBL = re.compile(r"^ENSG[0-9]{11}$")
 
 
 def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Other names of each gene, from a CSV with the columns `symbol,alias`, in file order."""
+    """Return other names of each gene, in file order, from a CSV with the columns `symbol,alias`."""
     return _read_pairs(Path(path), key="symbol", value="alias")
 
 
 def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Ensembl gene ids of each symbol, from a CSV with the columns `ensembl,symbol`; a version is dropped."""
+    """Return the Ensembl gene ids of each symbol, without version, from a CSV with the columns `ensembl,symbol`."""
     pairs = _read_pairs(Path(path), key="symbol", value="ensembl")
     table = {symbol: tuple(dict.fromkeys(map(without_version, ids))) for symbol, ids in pairs.items()}
     faults = [
@@ -54,7 +55,7 @@ def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_transcripts(path: str | Path) -> dict[str, str]:
-    """Gene of each transcript, ids of Ensembl without version, from a CSV with the columns `transcript,gene`."""
+    """Return the gene of each transcript, Ensembl ids without version, from a CSV `transcript,gene`."""
     pairs = _read_pairs(Path(path), key="transcript", value="gene")
     table: dict[str, str] = {}
     faults = []
@@ -68,9 +69,10 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 
 
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """For each feature the row ids to look for, in tiers: its symbol, then each alias, then what a date made of them.
+    """Return the row ids that may hold each feature, in tiers: its symbol, each alias, and dates made of these names.
 
-    A later tier counts only where the earlier ones have no row: one gene's former symbol can be another's present one.
+    A later tier is used only if no earlier one has a row, because a gene's former symbol can be another gene's present
+    one.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -83,7 +85,7 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
 def ensembl_candidates(
     features: Iterable[str], aliases: Names, ensembl: Names
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """For each feature its Ensembl ids, in tiers: those of its symbol, then those of each alias."""
+    """Return the Ensembl ids that may hold each feature, in tiers: those of its symbol, then of each alias."""
     return {
         feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
         for feature in features
@@ -91,12 +93,12 @@ def ensembl_candidates(
 
 
 def row_ids(tiers: Tiers) -> set[str]:
-    """Every row id that may hold one of the features."""
+    """Return all row ids that may hold a feature."""
     return {row_id for choices in tiers.values() for tier in choices for row_id in tier}
 
 
 def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """For each feature the row ids of its first tier of which `rows` has any; empty where no tier has."""
+    """Return, for each feature, the row ids of the first tier with a row in `rows`; empty if no tier has one."""
     present = set(rows)
     return {
         feature: next((tuple(tier) for tier in choices if present.intersection(tier)), ())
@@ -115,11 +117,17 @@ def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...
 
 
 def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float]) -> pd.DataFrame:
-    """Values `(n_rows, n_samples)` in log2 units: `log2(TPM + 1)`, `log2(CPM + 1)`, or as they are.
+    """Return expression values in log2 units: `log2(TPM + 1)`, `log2(CPM + 1)`, or unchanged for log2 values.
 
-    `library_size` is the sum of the counts of all genes of each sample (by sample name) and is used for counts only.
-    The floor of a TPM file is kept as it is. A value that is not finite, or below zero where it cannot be, and an empty
-    library are `CohortError`s.
+    Parameters
+    ----------
+    values : (n_rows, n_samples) in `unit`; a floor of the TPM values is not removed
+    library_size : (n_samples,) sum of the counts of all genes, by sample name; used for counts only
+
+    Raises
+    ------
+    CohortError : a value that is not finite or is negative in a unit without negative values; an empty library.
+
     """
     known = values.to_numpy(dtype=np.float64)
     _refuse_cells(values, ~np.isfinite(known), "a finite number")
@@ -141,10 +149,12 @@ def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float])
 def choose_rows(
     values: pd.DataFrame, candidates: Mapping[str, Sequence[str]], controls: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """One row per feature, `(n_features, n_samples)`, and the row id that each was read from.
+    """Return one row for each feature, (n_features, n_samples), and the row id from which each was read.
 
-    `candidates` gives each feature's row ids; among the rows that carry one of them the one of highest mean over
-    `controls` is taken, the first of the file where means are equal. A feature without a row is left out.
+    Among the rows with one of the feature's ids, the row with the highest mean over `controls` is used, the first one
+    at equal means. Features without a row are excluded.
+
+    candidates : row ids of each feature
     """
     mean = values[list(controls)].mean(axis=1).to_numpy()
     places = pd.Series(np.arange(len(values))).groupby(values.index.to_numpy(), sort=False).apply(list).to_dict()
@@ -161,7 +171,10 @@ def choose_rows(
 def _refuse_cells(
     values: pd.DataFrame, wrong: np.ndarray, expected: str, other: str = "correct `unit` in the cohort file"
 ) -> None:
-    """Raise a `CohortError` that names gene and sample of the first cell where `wrong` holds. other : what may help."""
+    """Raise a `CohortError` that names gene and sample of the first cell where `wrong` is True.
+
+    other : an alternative next step
+    """
     if wrong.any():
         row, place = divmod(int(wrong.argmax()), wrong.shape[1])
         found = f"{float(values.to_numpy()[row, place]):g} ({wrong.sum()} such cells)"
@@ -174,18 +187,21 @@ Reference = Literal["controls", "cohort"]
 Floats = npt.NDArray[np.float64]
 
 MAD_TO_SD = 1.4826
-"""The standard deviation of a normal law in units of its median absolute deviation."""
+"""Ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 
 ROUNDING = 1e-12
-"""Share of a value below which a difference from a mean or a cut point is that of rounding; ranges are exact."""
+"""Relative size below which a difference from a mean or a cut point counts as rounding error; ranges are compared
+exactly.
+"""
 
 
 @dataclass(frozen=True)
 class Coding:
-    """How values become ternary: by a test against the controls, or by distance from the cohort's own median.
+    """How values become ternary: by a test against the controls, or by the distance from the cohort's median.
 
-    reference : `controls` or `cohort`; None where every feature has a range. test, level : of the controls.
-    threshold : of the cohort, in robust standard deviations from the median.
+    reference : `controls` or `cohort`; None if every feature has a range
+    test, level : test and significance level, for the reference `controls`
+    threshold : in robust standard deviations from the median, for the reference `cohort`
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -206,12 +222,24 @@ class Coding:
 def encode(
     values: pd.DataFrame, is_control: npt.ArrayLike, *, test: Test = "empirical", level: float = 0.05
 ) -> pd.DataFrame:
-    """Ternary code of every sample, controls included, against the controls (`eq:ternary-encoding`, decision D1).
+    """Return the ternary code of every sample against the controls (`eq:ternary-encoding`, decision D1).
 
-    `values` is `(n_genes, n_samples)` in log2 units, `is_control` `(n_samples,)` of truth values; the result has the
-    same shape and names, int8 in {-1, 0, 1}: the sign of `x - mu` where `p < level`, else 0, with `mu` the
-    gene's mean over the controls. A gene without spread among the controls is tested by `empirical` whatever
-    `test` says. A value that is not finite and too few controls for the test are `CohortError`s.
+    The code is the sign of `x - mu` where `p < level`, else 0; `mu` is the gene's mean over the controls. Genes without
+    spread among the controls are tested by `empirical`, whatever `test` is.
+
+    Parameters
+    ----------
+    values : (n_genes, n_samples) in log2 units, controls included
+    is_control : (n_samples,) bool
+
+    Returns
+    -------
+    code : (n_genes, n_samples) int8 in {-1, 0, 1}, with the same labels
+
+    Raises
+    ------
+    CohortError : a value that is not finite; too few controls for the test.
+
     """
     known = values.to_numpy(dtype=np.float64)
     chosen = np.asarray(is_control, dtype=bool)
@@ -232,12 +260,22 @@ def _coded(values: Floats, controls: Floats, test: Test, level: float) -> npt.ND
 def encode_controls(
     controls: pd.DataFrame, *, test: Test = "empirical", level: float = 0.05
 ) -> tuple[pd.DataFrame, Test]:
-    """Ternary code of every control against the others, itself left out of centre, spread and ranks (decision F9).
+    """Return the ternary code of every control against the other controls (decision F9), and the test used.
 
-    `controls` is `(n_genes, n_controls)` in log2 units; the code has the same shape and names. `empirical` needs one
-    control more than for patients: with fewer the predictive `t` stands in for it at the same level, so the test that
-    was taken is returned too. A gene without spread among the others is tested by `empirical` alone, and is 0 where
-    that cannot reach the level. One control alone has nothing to be held against: no column is returned.
+    A control is excluded from its own mean, spread and ranks. `empirical` needs one control more here than for
+    patients; with fewer, the predictive `t` test replaces it at the same level. A gene without spread among the other
+    controls is tested by `empirical` only, and is 0 if that test cannot reach the level. With fewer than three controls
+    no column is returned.
+
+    Parameters
+    ----------
+    controls : (n_genes, n_controls) in log2 units
+
+    Returns
+    -------
+    code : (n_genes, n_controls) int8 in {-1, 0, 1}, with the same labels
+    used : the test
+
     """
     known = controls.to_numpy(dtype=np.float64)
     count = known.shape[1]
@@ -251,12 +289,24 @@ def encode_controls(
 
 
 def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.DataFrame:
-    """Ternary code of every patient against the patients as a whole, no label and no control being read.
+    """Return the ternary code of every patient against all patients; labels and controls are not used.
 
-    `values` is `(n_genes, n_patients)` in log2 units; the result has the same shape and names, int8 in {-1, 0, 1}: the
-    sign of `x - median` where that is more than `threshold` robust standard deviations, 1.4826 times the median
-    absolute deviation, else 0. A gene of which more than half the patients have one value has no such scale and is 0
-    throughout (`without_robust_spread` names them). A value that is not finite is a `CohortError`.
+    The code is the sign of `x - median` if the distance exceeds `threshold` robust standard deviations (1.4826 times
+    the median absolute deviation), else 0. A gene with the same value in more than half the patients has no such scale,
+    and is 0 for all patients (`without_robust_spread` finds these genes).
+
+    Parameters
+    ----------
+    values : (n_genes, n_patients) in log2 units
+
+    Returns
+    -------
+    code : (n_genes, n_patients) int8 in {-1, 0, 1}, with the same labels
+
+    Raises
+    ------
+    CohortError : a value that is not finite.
+
     """
     known = values.to_numpy(dtype=np.float64)
     _refuse_cells(values, ~np.isfinite(known), "a finite number", "drop the sample")
@@ -266,19 +316,25 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
 
 def robust_reach(values: Floats, threshold: float) -> Floats:
-    """(n_genes, 1) how far from its median a gene's value lies at most where the code is 0; infinite without spread."""
+    """Return the largest distance from the median with code 0, (n_genes, 1) float64; infinite without spread."""
     far = threshold * robust_scale(values)[:, None] + _slack(values)
     return np.where(without_robust_spread(values)[:, None], np.inf, far)
 
 
 def robust_scale(values: Floats) -> Floats:
-    """1.4826 times the median absolute deviation of each row of `values` `(n_genes, n_patients)`: `(n_genes,)`."""
+    """Return 1.4826 times the median absolute deviation of each row, (n_genes,) float64.
+
+    values : (n_genes, n_patients) float64
+    """
     centre = np.median(values, axis=1, keepdims=True)
     return np.asarray(MAD_TO_SD * np.median(np.abs(values - centre), axis=1))
 
 
 def without_robust_spread(values: Floats) -> npt.NDArray[np.bool_]:
-    """Which genes of `values` `(n_genes, n_patients)` have a median absolute deviation of 0, up to rounding."""
+    """Return (n_genes,) bool, True where the median absolute deviation is 0, up to rounding.
+
+    values : (n_genes, n_patients) float64
+    """
     return np.asarray(robust_scale(values) <= _slack(values)[:, 0])
 
 
@@ -287,17 +343,21 @@ def _slack(values: Floats) -> Floats:
 
 
 def reach(controls: Floats, test: Test, level: float) -> Floats:
-    r"""(n_genes, 1) how far from the controls' mean a value may lie with `p >= level`; infinite where any may.
+    r"""Return the largest distance from the controls' mean with `p >= level`, (n_genes, 1), or infinity.
 
-    `controls` is (n_genes, n). `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share at
-    least as far from the mean, the sample itself counted; distances equal up to rounding count as equal. `normal`:
-    two-sided of \( z = (x - \mu) / s \), `s` with `n - 1`. `t`: two-sided of a new value,
-    \( (x - \mu) / (s \sqrt{1 + 1/n}) \) under Student's t with `n - 1` degrees. A gene without spread is tested by
-    `empirical` whatever `test` says.
+    - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share of controls at least as far
+      from the mean, the sample included; distances equal up to rounding count as equal.
+    - `normal`: two-sided p of \( z = (x - \mu) / s \), where `s` has `n - 1` degrees of freedom.
+    - `t`: two-sided p of a new value, \( (x - \mu) / (s \sqrt{1 + 1/n}) \), under Student's t with `n - 1` degrees of
+      freedom.
+
+    A gene without spread is tested by `empirical` whatever `test` is.
+
+    controls : (n_genes, n) float64
     """
     count = controls.shape[1]
     distance = np.sort(np.abs(controls - controls.mean(axis=1, keepdims=True)), axis=1)[:, ::-1]
-    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # controls as far that leave p below level
+    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # controls as far, p < level
     far = np.full((len(controls), 1), np.inf)
     if allowed:
         far = distance[:, [allowed - 1]] + ROUNDING * np.abs(controls).max(axis=1, initial=0.0, keepdims=True)
@@ -313,12 +373,15 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
 
 
 def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
-    """Which genes of `controls` `(n_genes, n_controls)` have one value only, up to rounding: `(n_genes,)`."""
+    """Return (n_genes,) bool, True where all controls have the same value, up to rounding.
+
+    controls : (n_genes, n_controls) float64
+    """
     return np.asarray(np.ptp(controls, axis=1) <= ROUNDING * np.abs(controls).max(axis=1))
 
 
 def least_controls(level: float) -> int:
-    """The least number of controls with which `empirical` can reach `p < level`: 20 at 0.05."""
+    """Return the least number of controls with which `empirical` can reach `p < level`: 20 at 0.05."""
     fewest = max(1, math.floor(1.0 / level) - 1)
     while 1.0 / (fewest + 1.0) >= level:
         fewest += 1
@@ -332,7 +395,11 @@ def check_controls(
     of: str = "",
     instead: str = "set `encoding: {test: t}` in the cohort file",
 ) -> None:
-    """A `CohortError` where a test cannot reach its level. of : which controls. instead : of adding more."""
+    """Raise a `CohortError` if there are too few controls for the test to reach its level.
+
+    of : description of the controls, for the fault
+    instead : next step other than adding controls
+    """
     needed = least_controls(level) if test == "empirical" else 2
     if n_controls < needed:
         expected = f"at least {needed} for the test {test!r} to reach p < {level:g}"

@@ -1,9 +1,9 @@
-"""A table of numbers to the ternary code: by the ranges of `features.csv`, by controls, or by the cohort itself.
+"""Encoding of a table of numbers: by the ranges of `features.csv`, by controls, or by the cohort.
 
-Every feature gets two cut points: `x < low` is -1 and `x > high` is +1, both strict. A range of `features.csv` always
-holds; only a feature without one is cut by the controls or by the cohort. An empty cell stays empty, and so does one
-with what the dictionary says of *not measured*. No unit is guessed and no value is corrected; what the dictionary
-excludes is refused or named (`afa.cohort.codes`).
+Every feature has two cut points: `x < low` is -1 and `x > high` is +1, both strict. A range in `features.csv` has
+precedence; only a feature without a range is cut by the controls or by the cohort. Empty cells, and cells with a code
+that the dictionary declares as *not measured*, stay empty. Units are not guessed and values not corrected; values that
+the dictionary excludes are errors or are reported (`afa.cohort.codes`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from afa.io.files import atomic_file
 from afa.model.features import Features, features_of, shown_unit
 
 ONE_SIDED = 0.95
-"""A share of values on one side of the cut points that may be a matter of units."""
+"""Share of values beyond one cut point above which the unit of a feature is questioned."""
 DICTIONARY = "features.csv"
 MARK = "if {} stands for not measured, write it in the column missing of {}"
 
@@ -48,12 +48,13 @@ class Encoded:
 
     Parameters
     ----------
-    values : (P, features) Int8 in {-1, 0, +1}, or missing, rows named by patient
-    cuts : a row a feature: `feature,kind,unit,by,low,high`, and how many patients are -1, 0, +1, missing
-    controls : (controls, features) the same of the controls, who are not among the patients; where a feature is cut
-        by the controls, each is encoded without itself (decision F9)
-    ignored : columns that are no feature
-    doubts : values that may be no measurements, a line each
+    values : (P, features) Int8 in {-1, 0, +1}, or missing; rows are patients
+    cuts : one row for each feature: `feature,kind,unit,by,low,high`, and the number of patients at -1, 0, +1 and
+    missing
+    controls : (controls, features) Int8, as `values`, for the controls, who are not among the patients. Where a feature
+    is cut by the controls, each control is encoded against the others (decision F9)
+    ignored : columns that are not features
+    doubts : one line for each group of values that may not be measurements
 
     """
 
@@ -65,7 +66,7 @@ class Encoded:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should look at: columns not used, features measured for nobody or on one side alone, doubts."""
+        """Return notes for the user: unused columns, features without or with one-sided values, doubtful values."""
         notes = [f"columns not used, since features.csv lacks them: {few(self.ignored)}"] if self.ignored else []
         measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
         if empty := list(self.cuts["feature"][measured == 0]):
@@ -90,25 +91,25 @@ def encode(
     level: float = 0.05,
     threshold: float = 0.5,
 ) -> pd.DataFrame:
-    """The ternary code of a table of patients (`docs/decisions.md`, D1), by the cut points of its features.
+    """Return the ternary code of a table of patients (`docs/decisions.md`, D1), by the cut points of its features.
 
     Parameters
     ----------
     X
-        (P, columns) numbers, a row a patient named by the index, a column a feature; missing where not measured.
-        Columns that are no feature are left out.
+        (P, columns) numbers; rows are patients, named by the index, columns are features; missing where not measured.
+        Columns that are not features are ignored.
     features
         The path of a `features.csv`, a table with its columns, or `afa.model.features.Features`.
     reference
-        What cuts a feature without a range: `controls`, or `cohort`, the patients themselves.
+        What defines the cut points of a feature without a range: `controls`, or `cohort` (the patients themselves).
     controls
-        (P,) Which rows are controls; they are not in the result.
+        (P,) bool, True for rows that are controls; they are not in the result.
     test
-        Of the controls: `empirical`, `normal` or `t`.
+        Test against the controls: `empirical`, `normal` or `t`.
     level
-        Of that test.
+        Significance level of that test.
     threshold
-        Of the reference `cohort`, in robust standard deviations from the median.
+        For the reference `cohort`: robust standard deviations from the median.
 
     Returns
     -------
@@ -116,11 +117,11 @@ def encode(
 
     Raises
     ------
-    CohortError : every odd value by row and column, a feature that `X` lacks, too few controls.
+    CohortError : every invalid value by row and column, a feature that `X` lacks, too few controls.
 
     Warns
     -----
-    UserWarning : numbers that may stand for *not measured*, a line for each feature.
+    UserWarning : numbers that may mean *not measured*, one line for each feature.
 
     Examples
     --------
@@ -146,7 +147,7 @@ def encode(
 
 
 def control_rows(text: str | None) -> tuple[str, str] | None:
-    """The column and the value of `COLUMN=VALUE`, or None."""
+    """Return column and value of `COLUMN=VALUE`; None for None."""
     if text is None:
         return None
     column, sign, value = text.rpartition("=")
@@ -163,7 +164,11 @@ def read_and_encode(
     controls: tuple[str, str] | None = None,
     dictionary: str = DICTIONARY,
 ) -> Encoded:
-    """Read a table and encode it; `controls` is a column and the text that names a control in it."""
+    """Read a table and encode it.
+
+    controls : a column, and the text in it that marks controls
+    dictionary : name of the file of features, for messages
+    """
     path = Path(path)
     if controls is None:
         return encode_cells(
@@ -193,9 +198,9 @@ def encode_cells(
     where: Path | str,
     dictionary: str = DICTIONARY,
 ) -> Encoded:
-    """Encode the cells of a table; every fault of its columns and values is raised at once, as a `CohortError`.
+    """Encode the cells of a table; all faults of columns and values are raised as one `CohortError`.
 
-    dictionary : what the file of its features is called.
+    dictionary : name of the file of features, for messages
     """
     present = [name for name in features.names if name in cells.columns]
     cells = without_codes(cells, features)
@@ -242,7 +247,10 @@ def encode_cells(
 
 
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
-    """Note as faults the values (P, features) that the dictionary excludes; return a line for each other doubt."""
+    """Note values that the dictionary excludes as faults; return one line for each other doubtful group of values.
+
+    values : (P, features) float64
+    """
     doubts = []
     for place, (name, kind, span) in enumerate(zip(features.names, features.kinds, features.spans, strict=True)):
         if kind == "binary":
@@ -270,9 +278,10 @@ def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -
 
 
 def write_encoded(encoded: Encoded, path: str | Path) -> Path:
-    """Write the code as CSV, TSV or Parquet, and what was cut where as `<name>.cuts.csv` beside it: that path.
+    """Write the code as CSV, TSV or Parquet, and the cut points beside it; return the path of the cut points.
 
-    Both appear, or neither. A table without cut points beside it is none of these, and stays (`ConfigError`).
+    The cut points of `<name>.csv` are in `<name>.cuts.csv`. Both files are written, or neither. An existing table
+    without a `.cuts.csv` file beside it is not a result of this function and is not replaced (`ConfigError`).
     """
     path = Path(path)
     cuts = path.with_name(f"{path.stem}.cuts.csv")
@@ -292,7 +301,7 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
 def _cut_points(
     patients: Floats, controls: Floats, features: Features, coding: Coding
 ) -> tuple[Floats, Floats, list[str]]:
-    """`low` and `high` (n_features,), NaN where a side cannot occur, and what gave each pair."""
+    """Return `low` and `high`, each (n_features,), NaN for a side that cannot occur, and the source of each pair."""
     low, high = features.low.copy(), features.high.copy()
     high[features.is_binary] = 0.5
     by = ["binary" if kind == "binary" else "range" for kind in features.kinds]
@@ -306,7 +315,7 @@ def _cut_points(
         else:
             column = controls[:, place]
             known = column[np.isfinite(column)]
-            # As the test of `afa.cohort.encode` rejects, at its level.
+            # The cut point at which the test of `afa.cohort.encode` rejects.
             test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
             instead = "give cut points in features.csv, set the test t"
             check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)
@@ -318,7 +327,7 @@ def _cut_points(
 def _coded(
     values: Floats, low: Floats, high: Floats, features: Features, names: npt.NDArray[np.object_]
 ) -> pd.DataFrame:
-    """(rows, features) Int8, by the cut points; what is missing stays so."""
+    """Return the code by the cut points, (rows, features) Int8; missing values stay missing."""
     code = np.zeros(values.shape, dtype=np.int8)
     with np.errstate(invalid="ignore"):
         code[values < low] = -1
@@ -332,7 +341,12 @@ def _coded(
 
 
 def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
-    """(controls, features) Int8: each control against the others that have a value, missing where there are not two."""
+    """Return the code of each control against the others with a value, (controls, features) Int8.
+
+    The code is missing if fewer than two others have a value.
+
+    values : (controls, features) float64
+    """
     known = np.isfinite(values)
     code = np.zeros(values.shape, dtype=np.int8)
     for rows in np.unique(known, axis=1).T:

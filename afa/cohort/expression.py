@@ -1,9 +1,9 @@
-"""Expression values of a series: one genes x samples table, or a tar of one file for each sample.
+"""Expression values of a series: one genes x samples table, or a tar with one file for each sample.
 
-A table is read in blocks: no more than one block and the wanted rows are in memory. It may be separated by tabs,
-commas, semicolons or single spaces, and its header may lack the first name, as R's `write.table` has it. Members of
-GEO's `<series>_RAW.tar` are read from its stream, one at a time; nothing is extracted, so no name in it can reach the
-disk. What counting programs write of their own is described in `afa.cohort.counters`.
+A table is read in blocks, so that memory holds one block and the wanted rows. It may be separated by tabs, commas,
+semicolons or single spaces, and its header may lack the name of the first column, as R's `write.table` writes it.
+Members of GEO's `<series>_RAW.tar` are read from the stream, one at a time; nothing is extracted, so that no member
+name can become a path on disk. Formats of counting programs are described in `afa.cohort.counters`.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ Opened = Callable[[], BinaryIO]
 Floats = npt.NDArray[np.float64]
 
 LONGEST_LINE = 64 << 20
-"""Bytes of a line that is held in memory."""
+"""Longest line, in bytes, that is read into memory."""
 LARGEST_LOG = 64
-"""No log2 value is larger: it would stand for more reads than were ever sequenced."""
+"""Largest plausible log2 value: a larger one would stand for more reads than were ever sequenced."""
 SMALLEST_COUNTS = 30
-"""In a table of counts of at least `ENOUGH_ROWS` genes one is larger, unless they are logarithms."""
+"""A table of counts with at least `ENOUGH_ROWS` genes has a value above this, unless the values are logarithms."""
 ENOUGH_ROWS = 100
 STRANDED = 0.75
-"""Share of the reads on one strand above which a library is strand-specific; of another library it is about a half."""
+"""Share of the reads on one strand above which a library is strand-specific; other libraries are near one half."""
 SEPARATORS = "\t,; "
 _BLOCK = 4 << 20
 _HEAD, _HEAD_LINES = 4 << 20, 64
@@ -76,8 +76,8 @@ class Expression:
     """Expression values in the file's own unit.
 
     values : (genes, samples) float64
-        The wanted rows in file order, by gene id and sample accession. A gene id that the file repeats has a row each
-        time. Ensembl ids have no version.
+        The wanted rows in file order, by gene id and sample accession. A gene id that the file repeats has a row for
+        each occurrence. Ensembl ids have no version.
     library_size : (samples,) float64
         Sum of each sample over all genes of the file.
     n_rows : number of genes in the file.
@@ -102,11 +102,19 @@ def read_gene_matrix(
     gene_column: str | None = None,
     transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
-    """Read the samples of `column_of` (sample accession -> column name) from a table, gzip or plain.
+    """Read the columns of the given samples from a table, gzip or plain.
 
-    Columns are found by name; `gene_column` names that of the row ids, if not the first. The rows of `transcripts`
-    (transcript -> gene) are added up by gene. A `CohortError` names columns
-    that are missing or come twice, the first bad line, and values that `unit` cannot have.
+    Parameters
+    ----------
+    column_of : name of the column of each sample accession
+    wanted : row ids to return
+    gene_column : name of the column of row ids; by default the first column
+    transcripts : gene of each transcript; values of transcripts are summed by gene
+
+    Raises
+    ------
+    CohortError : columns that are missing or repeated, the first invalid line, values that `unit` cannot have.
+
     """
     where, opened = str(path), partial(open_binary, path)
     layout = _layout(where, opened)
@@ -115,7 +123,7 @@ def read_gene_matrix(
         raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
     gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
     position, notes = _positions(where, column_of, layout, gene)
-    # In file order: taken in the samples' order, a block of GSE193677 takes four times as long to convert.
+    # Columns in file order: a block of GSE193677 takes four times as long to convert in the order of the samples.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
     columns = [layout.names[place] for place in in_file_order]
@@ -131,7 +139,7 @@ def read_gene_matrix(
             if name is None:
                 continue
             n_rows += 1
-            # Row by row: numpy's own sum would depend on the block size in the last digit.
+            # Summed row by row: the last digit of numpy's own sum would depend on the block size.
             with np.errstate(over="ignore"):
                 total += row
             if name in genes.wanted:
@@ -152,10 +160,12 @@ def read_gene_matrix(
 
 
 class _Layout(NamedTuple):
-    """How a table is written.
+    """The layout of a table.
 
-    names : of all fields of a row. first : the fields of the first row, none where there is no row. skip : lines above
-    that row. has_header : False where the names are ours.
+    names : names of all fields of a row
+    first : fields of the first row; empty if there is no row
+    skip : number of lines above the first row
+    has_header : False if the table has no header and the names are generated
     """
 
     separator: str
@@ -166,7 +176,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _Layout:
-    """Return how the table at `where` is written; lines above it that begin with `#` are skipped."""
+    """Return the layout of the table at `where`; leading lines that begin with `#` are skipped."""
     comment, above, head = _head(where, opened)
     separators = "\t" if any("\t" in line for line in head[:2]) else SEPARATORS
     choices = [_records(head, separator) for separator in separators]
@@ -194,7 +204,7 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
             return _Layout(separator, ours, tuple(rows[0]), above, has_header=False)
     names, first = list(rows[0]), rows[1] if len(rows) > 1 else []
     if len(first) == len(names) + 1:
-        ends = first[-1] == "" and names_ids(names[0])  # a separator at the end of each row
+        ends = first[-1] == "" and names_ids(names[0])  # each row ends with a separator
         names = [*names, ""] if ends else ["", *names]
     if first and len(first) != len(names):
         found = f"{len(names)} names over {len(first)} fields"
@@ -205,7 +215,11 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
 
 
 class _Records(NamedTuple):
-    """The first two rows of a table if it has this separator, the lines of the first of them, and what is wrong."""
+    """The first two rows of a table, split by a candidate separator.
+
+    lines : number of lines that the first row takes
+    fault : why the rows cannot be split; empty if they can
+    """
 
     separator: str
     rows: list[list[str]]
@@ -227,13 +241,13 @@ def _records(head: Sequence[str], separator: str) -> _Records:
 
 
 def _fits(records: _Records) -> bool:
-    """Return True where the first two rows have as many fields, or the first lacks one, and there are at least two."""
+    """Return True if the first row has as many fields as the second or one fewer, and the second has two or more."""
     widths = [*map(len, records.rows)]
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
 
 
 def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
-    """Return the last line above the table that begins with `#`, how many are above it, and its first lines."""
+    """Return the last `#` line above the table, the number of lines above the table, and its first lines."""
     comment, above, size = "", 0, 0
     head: list[str] = []
     with reading(where), opened() as stream, io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
@@ -266,7 +280,7 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 
 
 def _place(where: str, name: str, layout: _Layout, key: str) -> int:
-    """Return the place of a column that a key of the cohort's file names."""
+    """Return the index of a column that the cohort's file names under `key`."""
     if name not in layout.names:
         found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
         raise CohortError(Fault(f"{where}, header", found, expected, f"correct `{key}` in the cohort's file"))
@@ -281,7 +295,7 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return what a column called after a file may be known by: the file's name without endings, and an accession."""
+    """Return possible names of the sample in a column called after a file: its name without endings, an accession."""
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -292,7 +306,7 @@ def _names_within(column: str) -> set[str]:
 def _positions(
     where: str, column_of: Mapping[str, str], layout: _Layout, gene: int
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the place of each sample's column, and what there is to say of how it was found."""
+    """Return the index of each sample's column, and notes on columns matched by a part of their name."""
     where = f"{where}, header"
     shared = [name for name, count in Tally(column_of.values()).items() if count > 1]
     if shared:
@@ -328,7 +342,7 @@ def _positions(
 
 
 class _Genes:
-    """Which rows of a file are genes, and what they are called."""
+    """The mapping of row ids of a file to genes."""
 
     def __init__(self, wanted: Collection[str], row_ids: RowIds, transcripts: Mapping[str, str]) -> None:
         self.wanted, self.row_ids, self.transcripts = frozenset(wanted), row_ids, transcripts
@@ -339,7 +353,7 @@ class _Genes:
         self._row_of: dict[str, str] = {}
 
     def read(self, where: str, row_ids: Sequence[str]) -> list[str | None]:
-        """Return the name of each row's gene, None where it is none; two versions of a wanted gene are an error."""
+        """Return the gene of each row, None for rows that are not genes; two versions of a wanted gene are an error."""
         names: list[str | None] = []
         for row_id in map(str.strip, row_ids):
             if row_id not in self.wanted and not is_gene(row_id):
@@ -361,7 +375,7 @@ class _Genes:
         return names
 
     def notes(self, where: str) -> list[str]:
-        """Say which rows are left out; a `CohortError` where none is left."""
+        """Return notes on excluded rows; a `CohortError` if no gene remains."""
         if not self.first:
             found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
             raise CohortError(Fault(where, found, "a row for each gene", step))
@@ -377,7 +391,7 @@ class _Genes:
 
 
 class _Scale:
-    """Whether values are what the unit says: no negative counts, no logarithms as counts, no counts as logarithms."""
+    """A check that values fit their unit: counts are not negative and not logarithms, logarithms are not counts."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit: Unit = unit
@@ -385,7 +399,11 @@ class _Scale:
         self.whole = True
 
     def read(self, where: str, names: Sequence[str | None], columns: Sequence[str], values: Floats) -> None:
-        """Look at values (rows, columns); those of rows without a name do not count. A negative one is an error."""
+        """Record the range of some values; a negative one is a `CohortError`, unless the unit is log2.
+
+        names : name of each row; rows named None are not checked
+        values : (rows, columns) float64
+        """
         if None in names:
             rows = [row for row, name in enumerate(names) if name is not None]
             names, values = [names[row] for row in rows], values[rows]
@@ -400,7 +418,7 @@ class _Scale:
             raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
 
     def notes(self, where: str, n_rows: int) -> list[str]:
-        """Say what makes the unit doubtful; a `CohortError` where it cannot be right."""
+        """Return notes on a doubtful unit; a `CohortError` if the unit cannot be right."""
         found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
         if self.unit == "log2" and self.largest > LARGEST_LOG:
             step = "set `unit: counts` or `unit: tpm`, as the series says"
@@ -421,9 +439,11 @@ class _Scale:
 def _blocks(
     where: str, opened: Opened, layout: _Layout, gene: int, read: Sequence[int]
 ) -> Iterator[tuple[list[str], Floats]]:
-    """Row ids and values (rows, samples) of one block of lines after another; a `CohortError` names the first fault.
+    """Yield row ids and values (rows, samples) of successive blocks of lines; a `CohortError` names the first fault.
 
-    where : the file's name in messages. gene : the place of the row ids. read : the places of the values.
+    where : name of the file in messages
+    gene : index of the column of row ids
+    read : indices of the columns of values
     """
     types = {str(gene): pa.string(), **{str(place): pa.float64() for place in read}}
     names = list(map(str, range(len(layout.names))))
@@ -446,13 +466,13 @@ def _blocks(
 
 
 def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: Sequence[int]) -> Fault:
-    """The first line or cell below the header that cannot be read, found by plain Python after the fast reader."""
+    """Return the fault of the first invalid line or cell, which Python's CSV reader finds."""
     width, number = len(layout.names), layout.skip
     with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
         lines = iter(lambda: text.readline(LONGEST_LINE), "")
         reader = csv.reader(islice(lines, layout.skip, None), delimiter=layout.separator)
         while True:
-            number = layout.skip + reader.line_num + 1  # where the next row begins
+            number = layout.skip + reader.line_num + 1  # first line of the next row
             try:
                 cells = next(reader, None)
             except csv.Error as error:
@@ -476,7 +496,7 @@ def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: 
 
 
 def _step(cell: str) -> str:
-    """Return what to do about a cell that is no number."""
+    """Return the next step for a cell that is not a number."""
     if re.fullmatch(r"\s*-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?\s*", cell):
         return f"write it without commas between thousands {_COPY}"
     if re.fullmatch(r"\s*-?[0-9]+,[0-9]+\s*", cell):
@@ -485,13 +505,15 @@ def _step(cell: str) -> str:
 
 
 def endless(where: str) -> Fault:
-    """Values that are each fit but whose sum is beyond the range of numbers."""
+    """Return the fault for finite values whose sum is not finite."""
     step = f"look for cells that are no values of expression, and correct them {_COPY}"
     return Fault(where, "values whose sum is not finite", "numbers of a sensible size", step)
 
 
 _MEMBERS_SHARE = 1 / 8
-"""A member is held in memory whole, so it may unpack to this part of what a file that is streamed may."""
+"""Share of `largest_unpacked` that one member may unpack to: a member is read into memory as a whole, a table in
+blocks.
+"""
 _TAR_AGAIN = "fetch the archive again"
 
 
@@ -505,13 +527,23 @@ def read_sample_files(
     how: ExpressionSource = _PLAIN,
     transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
-    """Read the members of `samples` (GSM accessions) from a tar; members of other samples are passed over.
+    """Read the members of the given samples from a tar; members of other samples are skipped.
 
-    how : `unit`, `row_ids`, `count_column`, `gene_column` and `members` of the cohort's file. transcripts : as of
-    `read_gene_matrix`. Rows are those of the first member read; another order is joined by id. A `CohortError` names
-    the member and row of a value that is no finite number, a damaged member, one that unpacks to more than an eighth of
-    `largest_unpacked` bytes, one of which it is not clear which column to read, other row ids, and samples that are
-    missing or come twice.
+    The rows are those of the first member; a member with another order of rows is joined by row id.
+
+    Parameters
+    ----------
+    samples : GSM accessions
+    wanted : row ids to return
+    how : `unit`, `row_ids`, `count_column`, `gene_column` and `members` of the cohort's file
+    transcripts : as in `read_gene_matrix`
+
+    Raises
+    ------
+    CohortError : a value that is not a finite number, with member and row; a member that is damaged, unpacks to more
+    than an eighth of `largest_unpacked`, has no unique column of values or has other row ids; samples that are missing
+    or repeated.
+
     """
     with reading(path):
         damage = damage_of(path) or tar_damage(path)
@@ -539,7 +571,7 @@ def read_sample_files(
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
         values[sample] = column[kept]
-        # Added in file order, as a joined matrix is, so that both forms agree to the last digit.
+        # Summed in file order, as in a joined matrix, so that both forms agree to the last digit.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
         if not np.isfinite(total[sample]):
@@ -568,9 +600,10 @@ def read_sample_files(
 def _members(
     path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Accession, name for messages, and unpacked text of the members that belong to `samples`.
+    """Yield accession, name for messages, and unpacked text of the members that belong to `samples`.
 
-    pattern : of their names. passed : other files of these samples are added to it.
+    pattern : pattern of the members' names
+    passed : a list to which the skipped files of these samples are appended
     """
     with tarfile.open(path, "r:") as archive:
         for member in archive:
@@ -597,7 +630,7 @@ def _members(
 
 
 class _Rows(NamedTuple):
-    """The row ids of a sample's file, the gene of each, and whether they are transcripts: the same in most files."""
+    """The row ids of a sample's file, the gene of each, and whether rows are transcripts; the same in most files."""
 
     row_ids: list[str]
     names: list[str | None]
@@ -605,7 +638,13 @@ class _Rows(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """The genes of one sample's file: their ids and values (genes,), what there is to say, and the rows read."""
+    """The genes of one sample's file.
+
+    ids : (genes,) gene ids
+    values : (genes,) float64
+    notes : what was chosen while reading
+    rows : the rows of the file
+    """
 
     ids: pd.Index[str]
     values: Floats
@@ -620,7 +659,7 @@ def _read_member(
     genes: _Genes,
     before: _Rows | None,
 ) -> _Member:
-    """Read one sample's file; `before` has the row ids of the last one, with the genes that they are."""
+    """Read one sample's file; the genes of `before` are reused if both files have the same row ids."""
 
     def opened() -> BinaryIO:
         return io.BytesIO(text)
@@ -665,7 +704,7 @@ def _read_member(
 def _value_column(
     where: str, layout: _Layout, counter: Counter | None, gene: int, how: ExpressionSource
 ) -> tuple[int, list[str]]:
-    """Return the place of the values in a sample's file, and what there is to say of the choice."""
+    """Return the index of the column of values in a sample's file, and notes on how it was chosen."""
     notes = [] if layout.has_header or layout.names == STAR else ["no header line: the first line is a row"]
     of = f"of {counter.name}, " if counter else ""
     if how.count_column is not None:
@@ -699,7 +738,7 @@ def _value_column(
 
 
 def _check_strands(where: str, reads: Floats) -> None:
-    """Raise a `CohortError` where the reads (2,) on either strand say that the library is strand-specific."""
+    """Raise a `CohortError` if the reads (2,) of the two strands show that the library is strand-specific."""
     share = float(reads.max() / reads.sum()) if reads.sum() > 0 else 0.0
     if share > STRANDED:
         likely = STAR[2 + int(reads.argmax())]
@@ -711,7 +750,7 @@ def _check_strands(where: str, reads: Floats) -> None:
 
 
 def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
-    """The member's values in the order of `ids`; refused where the ids differ or, not being unique, are ambiguous."""
+    """Return the member's values in the order of `ids`; a `CohortError` if the ids differ or are ambiguous."""
     others = own.symmetric_difference(ids)
     if len(others):
         found, step = "other row ids", "drop this sample in `select`, or name files of one kind in `expression.members`"

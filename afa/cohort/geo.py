@@ -1,16 +1,17 @@
-"""A GEO series' two files, sample descriptions and expression values: fetched from GEO, found in a mirror, or carried.
+"""The two files of a GEO series, sample descriptions and expression: from GEO, a mirror or a bundled extract.
 
-GEO itself was out of reach when this was written: it was tested against local servers, files generated in GEO's layout,
-and a mirror that holds two series in part as GEO stores them. A cache has GEO's folders, so it can serve as a mirror.
+GEO could not be reached when this was written. The module was tested with local servers, with files generated in GEO's
+layout, and with a mirror that holds parts of two series in GEO's format. A cache has GEO's folders, so it can serve as
+a mirror.
 
-Files come over HTTPS (`afa.cohort.download`), never by GEOparse's own download: that uses FTP without a time limit, can
-leave half a file behind, and takes a file that is there for the whole one (decisions.md D8). GEOparse reads the family
-SOFT file: the samples, and the supplementary files of the series, one of which holds the expression.
+Files are downloaded over HTTPS (`afa.cohort.download`), never by GEOparse, which uses FTP without a time limit, can
+leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse reads the family SOFT file: the
+samples and the list of supplementary files, one of which has the expression values.
 
-What the project carries of a series is an extract: a bundle's genes and the characteristics that a cohort reads, in
-three files. `samples.tsv` has a row for each sample, with its library size over *all* rows of the series;
-`expression.tsv.gz` has the carried rows, in the series' order; `extract.yaml` has accession, citation, digests of these
-files and of those they were taken from, and the row ids that were looked for and not found. A cohort built from it has
+The extracts bundled with the project hold the genes of a bundle and the characteristics that a cohort reads, in three
+files. `samples.tsv` has one row for each sample, with its library size over *all* rows of the series.
+`expression.tsv.gz` has the rows of these genes, in the series' order. `extract.yaml` has accession, citation, the
+digests of these files and of their originals, and the row ids that the series lacks. A cohort built from an extract has
 the same numbers as one built from the series.
 """
 
@@ -43,7 +44,7 @@ Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file and where it came from: GEO, its own file in a mirror, a table joined from such files, or an extract."""
+    """One file and its origin (`form`): GEO, a mirror's copy, a table that a mirror joined, or an extract."""
 
     path: Path
     sha256: str
@@ -53,7 +54,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """The two files that a cohort is made of."""
+    """The two files from which a cohort is built."""
 
     series: str
     metadata: SourceFile
@@ -61,16 +62,16 @@ class Source:
 
     @property
     def is_extract(self) -> bool:
-        """Whether only what one bundle needs of the series is there (`afa.cohort.geo`)."""
+        """Return True if the source has only the rows that one bundle needs."""
         return self.expression.form == "extract"
 
     def write(self, path: Path) -> None:
-        """Write as JSON, with paths as they were given: relative to the folder that the workflow runs in."""
+        """Write the source as JSON, with paths relative to the folder in which the workflow runs."""
         write_text(path, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Source:
-        """Read what `write` wrote; a `CohortError` if it is not that, or a listed file is gone or of another size."""
+        """Read the file of `write`; a `CohortError` if it has other content, or a listed file is gone or changed."""
         step = "fetch the series again"
         source = read_listed(cls, path, "a source list of afa", step)
         for listed in (source.metadata, source.expression):
@@ -85,7 +86,12 @@ class Source:
 
 
 class Place(NamedTuple):
-    """Where a file of a series may lie below the series' folder, the SHA-256 that it must have, and its form."""
+    """A possible place of a file below the series' folder.
+
+    name : path below the series' folder
+    sha256 : required SHA-256, None to accept any
+    form : origin of a file at this place
+    """
 
     name: str
     sha256: str | None
@@ -93,7 +99,7 @@ class Place(NamedTuple):
 
 
 def places(config: CohortConfig) -> tuple[list[Place], list[Place]]:
-    """Where sample descriptions and values may lie in a mirror, GEO's own file first."""
+    """Return the possible places of sample descriptions and of values in a mirror, GEO's own file first."""
     kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
     of_samples = [Place(f"{kind}/{config.metadata_file}", None, "mirror")]
     of_values = [Place(f"suppl/{values.file}", values.sha256, "mirror")]
@@ -112,12 +118,18 @@ def fetch(
     extract: Path | None = None,
     base_url: str = GEO_URL,
 ) -> Source:
-    """The series' files: of a carried `extract`, from `mirror` (GEO's own files before joined tables), or from GEO.
+    """Return the series' files: from a bundled `extract`, from `mirror`, or from GEO.
 
-    Files from GEO lie in `cache` in GEO's folders and are kept; one found there that is not whole is fetched again. A
-    family SOFT file is read first: the expression file must be among the supplementary files that it lists, if any.
-    Every file is checked to be whole, and against the hash where the config has one (`DownloadError`); a mirror that
-    lacks a file gives a `CohortError` with all paths tried.
+    A mirror's copies of GEO's files have precedence over joined tables. Files from GEO are cached in `cache` in GEO's
+    folders; an incomplete file there is fetched again. A family SOFT file is read first: if it lists supplementary
+    files, the expression file must be among them. Every file must be complete and match the hash in the config, if
+    there is one.
+
+    Raises
+    ------
+    DownloadError : a file could not be fetched, is damaged or has another hash.
+    CohortError : a mirror lacks a file; the message has all paths searched.
+
     """
     if extract is not None:
         return _from_extract(config, extract)
@@ -141,10 +153,11 @@ def fetch(
 
 
 def read_samples(source: Source) -> pd.DataFrame:
-    """Samples (index `sample`, GSM accessions) x (`title`, characteristics), all strings, missing as "".
+    """Return the samples of a series: rows are GSM accessions, columns `title` and the characteristics, all as text.
 
-    A joined table gives the same columns as the series matrix. Its values are those of its author: where they were
-    numbers to him, `2` may read `2.0` and a literal `NA` may have become empty. Breaches are a `CohortError`.
+    Missing values are "". A joined table gives the same columns as the series matrix, but its values were written by
+    its author's tools: `2` may have become `2.0`, and a literal `NA` may have become empty. A file in another layout is
+    a `CohortError`.
     """
     path = source.metadata.path
     if source.metadata.form == "extract":
@@ -157,10 +170,19 @@ def read_samples(source: Source) -> pd.DataFrame:
 def read_expression(
     source: Source, config: ExpressionSource, samples: pd.DataFrame, wanted: Collection[str]
 ) -> Expression:
-    """Values of the rows in `wanted` (row ids as the file has them) for all of `samples`, in the order of `samples`.
+    """Return the expression in the rows `wanted`, for all of `samples` and in their order.
 
-    `samples` is what `read_samples` gives, or a selection of its rows. Columns are joined to samples by name. Negative
-    values are accepted only where the unit is log2. Whatever cannot be read or joined is a `CohortError`.
+    Columns are joined to samples by name. Negative values are allowed only if the unit is log2.
+
+    Parameters
+    ----------
+    samples : all rows of `read_samples`, or a selection
+    wanted : row ids, as in the file
+
+    Raises
+    ------
+    CohortError : a file that cannot be read or joined to the samples.
+
     """
     path = source.expression.path
     if not len(samples):
@@ -171,7 +193,7 @@ def read_expression(
     transcripts = read_transcripts(path.parent / str(config.transcripts)) if of_transcripts else {}
     if config.layout == "sample_files" and not joined:
         return read_sample_files(path, list(samples.index), wanted, config, transcripts)
-    # A table that a mirror has joined names its columns by accession, whatever GEO's own matrix does.
+    # The columns of a table joined by a mirror are accessions, whatever those of GEO's own matrix are.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column
@@ -191,7 +213,7 @@ def read_expression(
 
 
 def _check_listed(config: CohortConfig, path: Path) -> None:
-    """Raise a `CohortError` unless the family SOFT file lists the expression file, or no supplementary file at all."""
+    """Raise a `CohortError` if the family SOFT file lists supplementary files without the expression file."""
     listed = read_family(path).supplementary
     if listed and config.expression.file not in listed:
         found = f"supplementary files {few(listed)}, and no {config.expression.file}"
@@ -233,7 +255,10 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
 
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:
-    """A mirror's table: accession in `sample_id`, or in `gsm`; with `gsm`, what follows `title` is not GEO's."""
+    """Return a mirror's table of samples; accessions are in `gsm` or `sample_id`.
+
+    If the first columns are `gsm` and `title`, the columns after `title` are not GEO's and are dropped.
+    """
     header = read_header(path)
     read = read_table(path, required=header or ["sample_id", "title"], whole_rows=True, brief=True)
     CohortError.raise_for(read.faults.listed())
@@ -255,11 +280,15 @@ EXPRESSION_FILE = "expression.tsv.gz"
 CARD_FILE = "extract.yaml"
 ACCESSION, LIBRARY_SIZE = "sample_id", "library_size"
 FETCH = "fetch the series instead: SOURCE=geo, or GEO_MIRROR=folder for a copy in GEO's layout"
-"""What to do where an extract is not enough."""
+"""Next step if an extract lacks what the cohort needs."""
 
 
 class Card(Strict):
-    """What `extract.yaml` says; `rows` of the series' file, `absent` the row ids that were searched for in vain."""
+    """The content of `extract.yaml`.
+
+    rows : number of rows of the series' file
+    absent : row ids that the series lacks
+    """
 
     series: str
     title: str
@@ -272,7 +301,7 @@ class Card(Strict):
 
 
 def read_card(folder: Path) -> Card:
-    """The checked card of an extract; a `ConfigError` where it is missing or wrong."""
+    """Return the validated card of an extract; a `ConfigError` if it is missing or invalid."""
     return load_model(folder / CARD_FILE, Card)
 
 
@@ -286,11 +315,15 @@ def write_extract(
     genes_of: str,
     taken_from: Sequence[Mapping[str, str]],
 ) -> None:
-    """Write what a cohort needs of a series, whole or not at all; the same input gives the same bytes.
+    """Write the extract of a series that a cohort needs, completely or not at all; equal input gives equal bytes.
 
-    `samples` and `expression` are what `read_samples` and `read_expression` give for all samples of the series and the
-    rows of `tiers` (feature -> row ids that may hold it). `genes_of` names the bundle whose features these are,
-    `taken_from` the series' files. An extract cannot be taken from another one (`CohortError`).
+    Parameters
+    ----------
+    samples, expression : results of `read_samples` and `read_expression`, for all samples and the rows of `tiers`
+    tiers : row ids that may hold each feature
+    genes_of : name of the bundle with these features
+    taken_from : the series' files; an extract among them is a `CohortError`
+
     """
     if any(entry["form"] == "extract" for entry in taken_from):
         where = f"extract of {config.series}"
@@ -318,7 +351,7 @@ def write_extract(
 
 
 def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> None:
-    """Raise a `CohortError` that names the characteristics that the cohort's file reads and the extract lacks."""
+    """Raise a `CohortError` if the extract lacks characteristics that the cohort's file reads."""
     if lost := [key for key in keys_read(config) if key not in samples.columns]:
         found = f"no characteristic {', '.join(map(visible, lost))}"
         expected = "those that the cohort's file reads"
@@ -326,10 +359,11 @@ def check_keys(folder: Path, config: CohortConfig, samples: pd.DataFrame) -> Non
 
 
 def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
-    """Raise a `CohortError` that names the features that an extract was not made for.
+    """Raise a `CohortError` if the extract was made for other features.
 
-    `rows` are the row ids that it has, of those in `tiers`. A feature is safe where every row id up to the first tier
-    that has a row was looked for in the series.
+    A feature is covered if the series was searched for all its row ids, up to the first tier with a row.
+
+    rows : row ids of the extract, among those in `tiers`
     """
     card = read_card(folder)
     present = set(rows)
@@ -342,7 +376,7 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
 
 
 def keys_read(config: CohortConfig) -> tuple[str, ...]:
-    """The characteristics that a cohort's file reads, beside the title: of selection, groups and label rules."""
+    """Return the characteristics, except the title, that the cohort's selection, groups and label rules read."""
     select = config.select
     one_per = select.one_per
     keys = [rule.source for rule in select.derive.values()]
@@ -362,12 +396,12 @@ def _is_known(choices: Sequence[Sequence[str]], present: set[str], absent: set[s
 
 
 def _cell(text: str) -> str:
-    """A cell of a tab-separated table, in quotes where it needs them; Python 3.11's `csv` leaves a lone CR bare."""
+    """Return a cell of a tab-separated table, quoted if necessary; Python 3.11's `csv` does not quote a lone CR."""
     return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set('\t\r\n"') else text
 
 
 def _lines(values: pd.DataFrame) -> Iterator[str]:
-    """The rows as tab-separated text, each number by the fewest digits that read back as the same number."""
+    """Yield the rows as tab-separated text; each number has the fewest digits that restore its value."""
     yield "\t".join(["row", *values.columns]) + "\n"
     for row_id, row in zip(values.index, values.to_numpy().tolist(), strict=True):
         yield "\t".join([str(row_id), *(repr(value).removesuffix(".0") for value in row)]) + "\n"

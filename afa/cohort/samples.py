@@ -1,16 +1,16 @@
-"""The samples of a series: GEO's descriptions of them, which of them take part, and the labels of patients.
+"""The samples of a series: GEO's descriptions, the selection of samples, and the labels of patients.
 
-GEOparse reads a family SOFT file, once `afa.cohort.download` has fetched the whole of it (decisions.md D8). It is told
-to take UTF-8 with strict errors, and only the line feed for a line end: if left to itself, it drops invalid bytes and
-breaks a line at a lone carriage return. What it would still lose or change in silence is an error here, either before
-it reads (`_check_family`) or after.
+GEOparse reads a family SOFT file after `afa.cohort.download` has fetched all of it (decisions.md D8). By default
+GEOparse drops invalid bytes and breaks lines at a lone carriage return, so it is set to UTF-8 with strict errors and to
+line feeds only. Content that GEOparse would still lose or change silently is an error here, found before
+(`_check_family`) or after it reads.
 
-GEOparse does not read a series matrix. That has a header of `!Series_` and `!Sample_` lines, then a table that may have
-no rows and is not kept. Its cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote that
-stands before a tab or a line end, and may hold other line ends.
+GEOparse does not read a series matrix. A series matrix has `!Series_` and `!Sample_` lines, then a table that may be
+empty and is not used. Its cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote before
+a tab or a line end, and may contain other line ends.
 
-No original file of either kind could be had when this was written; both follow GEO's documented layout and files
-generated in that layout. Labels follow the explicit rules of a cohort's file.
+No original file of either kind was available when this was written; both readers follow GEO's documented layout and
+files generated in that layout. Labels follow the explicit rules of a cohort's file.
 """
 
 from __future__ import annotations
@@ -42,17 +42,21 @@ _ABOVE, _BELOW = ("≥", ">=", ">"), ("≤", "<=", "<")
 _CHARACTERISTICS = re.compile(r"characteristics_ch[0-9]+")
 _CELL = re.compile(r'(?:\A|\t)(?:"(.*?)"(?=\t|\Z)|([^\t]*))', re.DOTALL)
 _NEXT = re.compile(r'!(Series|Sample)_\w+\t"|!series_matrix_table_(begin|end)\s*\Z', re.IGNORECASE)
-"""A line that no quoted cell holds: the one before it, which is open, has lost its quote."""
+"""A line that cannot be part of a quoted cell: the cell of the line before it lacks its closing quote."""
 _ENTRIES = ("^DATABASE", "^SERIES", "^PLATFORM", "^SAMPLE")
 _TABLE = re.compile(r"!\w+_table_(begin|end)\s*", re.IGNORECASE)
 _READ = re.compile(r"!Sample_(title|geo_accession|characteristics_ch[0-9]+)\b")
 _MATRIX, _FAMILY = "_series_matrix.txt.gz", "_family.soft.gz"
 _CHANGED = re.compile(r"!\w*_|_table_begin|_table_end")
-"""What GEOparse takes out of a value, and what makes it pass over the line."""
+"""Text that GEOparse removes from a value, or that makes it skip the line."""
 
 
 class Family(NamedTuple):
-    """A family SOFT file: `samples` as `samples_frame` gives them, and the names of the series' supplementary files."""
+    """A family SOFT file.
+
+    samples : as `samples_frame` returns them
+    supplementary : names of the series' supplementary files
+    """
 
     samples: pd.DataFrame
     supplementary: tuple[str, ...]
@@ -61,8 +65,11 @@ class Family(NamedTuple):
 def read_family(path: Path) -> Family:
     """Read a family SOFT file, gzip or plain, by GEOparse.
 
-    A `CohortError` names what is wrong: no GEOparse, a file that ends early, a line that GEOparse would lose or change,
-    a sample that comes twice or is listed by the series and not described.
+    Raises
+    ------
+    CohortError : GEOparse is not installed; the file ends early, has a line that GEOparse would lose or change, repeats
+    a sample, or lists a sample without describing it.
+
     """
     path = Path(path)
     try:
@@ -75,14 +82,14 @@ def read_family(path: Path) -> Family:
     strict = {"encoding": "utf-8", "errors": "strict", "newline": "\n"}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of tables with columns of mixed types, which nothing reads
+            warnings.simplefilter("ignore")  # warnings on mixed column types of tables that are not used
             series = GEOparse.get_GEO(filepath=str(path), geotype="GSE", silent=True, open_kwargs=strict)
     except MemoryError:
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise _soft_fault(path, f"text that GEOparse cannot read ({reason})", "a family SOFT file") from None
-    # GEOparse ends without an error where reading fails midway.
+    # GEOparse reports no error if reading fails midway.
     if list(series.gsms) != accessions:
         found = f"{len(accessions)} samples, of which GEOparse reads {len(series.gsms)}"
         raise _soft_fault(path, found, "a family SOFT file that can be read to its end")
@@ -102,13 +109,13 @@ def read_family(path: Path) -> Family:
 
 
 def _check_family(path: Path) -> list[str]:
-    """Return the accessions of the samples; a `CohortError` names the first line that GEOparse would lose or change."""
+    """Return the samples' accessions; a `CohortError` names the first line that GEOparse would lose or change."""
     accessions: dict[str, None] = {}
     number, line, in_table = 0, "", False
     with reading(path), open_binary(path) as stream:
         for number, content in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), 1):
             if in_table and content[0] not in b"^!" and content.isascii() and len(content) < LONGEST_LINE:
-                continue  # a row of values: most lines of a large file
+                continue  # a row of values, as are most lines of a large file
             before, line = line, _soft_line(path, content, number)
             if line.startswith("^"):
                 if in_table or before.startswith("^"):
@@ -137,7 +144,7 @@ def _check_family(path: Path) -> list[str]:
 
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
-    """The text of a line; a `CohortError` where the line is too long or not UTF-8."""
+    """Return the text of a line; a `CohortError` if the line is too long or not UTF-8."""
     if len(content) == LONGEST_LINE:
         raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
     try:
@@ -148,13 +155,16 @@ def _soft_line(path: Path, content: bytes, number: int) -> str:
 
 
 def _named(path: Path, ending: str) -> str:
-    """The name of the series' other file."""
+    """Return the name of the series' file with another ending."""
     series = re.match(r"GSE[0-9]+", path.name)
     return f"{series[0] if series else '<series>'}{ending}"
 
 
 def _fault(path: Path, found: str, expected: str, line: int, other: str = _FAMILY) -> CohortError:
-    """A file that cannot be read as it is; `other` is the ending of the file of the series that may be read instead."""
+    """Return the error for a file that cannot be read.
+
+    other : ending of the series' other file, which the next step suggests
+    """
     where = f"{path}, line {line}" if line else str(path)
     step = (
         f"fetch the file again; if it is as GEO has it, set metadata_file to {_named(path, other)} in the cohort's file"
@@ -167,9 +177,9 @@ def _soft_fault(path: Path, found: str, expected: str, line: int = 0) -> CohortE
 
 
 def read_series_matrix(path: Path) -> pd.DataFrame:
-    """The samples of a series matrix, gzip or plain, as `samples_frame` gives them.
+    """Return the samples of a series matrix, gzip or plain, as `samples_frame` returns them.
 
-    A `CohortError` names the line where the file breaks the layout or ends early, in its table too.
+    A `CohortError` names the line where the file breaks the layout or ends early, also inside its table.
     """
     fields: dict[str, list[str]] = {}
     characteristics: list[tuple[str, list[str]]] = []
@@ -178,7 +188,7 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
     for number, line in _records(path):
         if ended or not line:
             continue
-        size += len(line) * (not begun)  # held in memory
+        size += len(line) * (not begun)  # lines before the table are in memory
         if size > _LARGEST_HEADER:
             raise _fault(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
         name, _, rest = line.partition("\t")
@@ -213,12 +223,14 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
 def samples_frame(
     path: Path, accessions: Sequence[str], titles: Sequence[str], characteristics: Sequence[Sequence[tuple[str, str]]]
 ) -> pd.DataFrame:
-    """Samples (index `sample`) x (`title`, characteristics); missing is "".
+    """Return the samples: rows are accessions, columns `title` and the characteristics, all as text; missing is "".
 
-    characteristics : for each sample, its `key: value` cells, each with the name of its line, such as
-    `characteristics_ch1`. Keys are joined by name, not by position. A key of the second channel of a two-colour array
-    ends in `_ch2`, so that channels are never mixed. A cell without a key goes to `characteristics_ch1`, and a
-    characteristic called title to `title_ch1`. Where a sample has a key twice with two values, "; " joins them.
+    Keys are joined by name, not by position. A key of the second channel of a two-colour array ends in `_ch2`, so that
+    channels are not mixed. A cell without a key goes to `characteristics_ch1`, and a characteristic called title to
+    `title_ch1`. If a sample has a key twice with different values, they are joined by "; ".
+
+    characteristics : for each sample, the name of the line (such as `characteristics_ch1`) and the `key: value` text of
+    each cell
     """
     rows: list[dict[str, str]] = []
     for title, cells in zip(titles, characteristics, strict=True):
@@ -241,7 +253,7 @@ def samples_frame(
 
 
 def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
-    """The same frame; a `CohortError` if there is none, or one is not a GSM accession or comes twice."""
+    """Return the same frame; a `CohortError` if it is empty, or an accession is repeated or not a GSM accession."""
     where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
     if samples.empty:
         raise CohortError(Fault(where, "no sample", "at least one", step))
@@ -255,15 +267,15 @@ def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def normal_key(key: str) -> str:
-    """A characteristic's name as a column: lower case, spaces as underscores."""
+    """Return a characteristic's name as a column: lower case, spaces as underscores."""
     return "_".join(key.lower().split())
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a series matrix without their ends, each with its number.
+    """Yield the lines of a series matrix without line ends, each with its number.
 
-    A quoted cell may hold line ends, which are kept: its lines are given as one, with the number of the first. A byte
-    that is not UTF-8 becomes the replacement character.
+    A quoted cell may contain line ends: its lines are joined, with the number of the first. A byte that is not UTF-8
+    becomes the replacement character.
     """
     lines: list[str] = []
     first = size = 0
@@ -284,7 +296,7 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _ends_within_quotes(line: str, within: bool) -> bool:
-    """Return True if a quoted cell goes on after a line that begins `within` one or not."""
+    """Return True if a quoted cell is still open at the end of a line; `within`: one was open at its start."""
     if '"' not in line:
         return within
     line, place = line.rstrip("\r\n"), 0
@@ -305,7 +317,10 @@ def _ends_within_quotes(line: str, within: bool) -> bool:
 
 
 def _cells(text: str) -> list[str]:
-    """The cells of a line: tabs, line ends, colons and quotes may lie inside a quoted cell; a doubled quote is one."""
+    """Return the cells of a line; a quoted cell may contain tabs, line ends, colons and quotes.
+
+    A doubled quote in a quoted cell stands for one.
+    """
     return [
         bare if quoted_cell is None else quoted_cell.replace('""', '"')
         for quoted_cell, bare in (cell.groups() for cell in _CELL.finditer(text))
@@ -314,10 +329,11 @@ def _cells(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Selected:
-    """The samples that take part, in the order of the series.
+    """The selected samples, in the order of the series.
 
-    `samples` holds their characteristics (index: sample name); `steps` pairs each step of the selection with
-    the number of samples left after it, the two groups last.
+    samples : their characteristics, indexed by sample name
+    controls, patients : sample names of the two groups
+    steps : each step of the selection with the number of samples after it, the two groups last
     """
 
     samples: pd.DataFrame
@@ -327,12 +343,12 @@ class Selected:
 
 
 def is_missing(value: str) -> bool:
-    """Whether a characteristic says that nothing was recorded: empty, NA or unknown, in any case."""
+    """Return True if a characteristic is missing: empty, NA, nan, n/a or unknown, in any case."""
     return value.strip().casefold() in {"", "na", "nan", "n/a", "unknown"}
 
 
 def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
-    """The characteristic `key` of every sample, as strings; a `CohortError` lists the keys that there are."""
+    """Return the characteristic `key` of every sample, as text; a `CohortError` lists the existing keys."""
     if key not in samples.columns:
         known = ", ".join(map(str, samples.columns))
         step = "correct the key in the cohort file"
@@ -343,8 +359,12 @@ def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
 def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
     """Apply `derive`, `keep`, `drop` and `one_per`, in that order, then split patients from controls.
 
-    `samples` is indexed by sample name, with one column of strings per characteristic. A key that the series
-    lacks, a selection without controls or without patients, and a sample in both groups are `CohortError`s.
+    samples : characteristics as text, indexed by sample name
+
+    Raises
+    ------
+    CohortError : a key that the series lacks, no controls or no patients left, a sample in both groups.
+
     """
     where = f"cohort {config.name}"
     steps = [("in the series", len(samples))]
@@ -369,7 +389,7 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
 
 
 def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) -> pd.DataFrame:
-    """Add each derived characteristic: the first group of its pattern, empty where the pattern is not found."""
+    """Add each derived characteristic: the group of its pattern, empty if the pattern does not match."""
     samples = samples.copy()
     for name, rule in derive.items():
         place = f"{where}, key select.derive.{name}"
@@ -386,7 +406,7 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
 
 
 def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
-    """One sample for each value of `rule.key`: best by `prefer`, then least `then`, then first by sample name."""
+    """Return one sample for each value of `rule.key`: best in `prefer`, then smallest `then`, then first by name."""
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)
     _refuse(samples.index[owner.map(is_missing).to_numpy(bool)], place, f"no {rule.key}", "a value for every sample")
@@ -405,7 +425,7 @@ def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
 
 
 def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
-    """Names of the samples in a group, in the order of the series; an empty group is a `CohortError`."""
+    """Return the names of the samples in a group, in the order of the series; an empty group is a `CohortError`."""
     values = column(samples, group.key, where)
     names = tuple(map(str, samples.index[values.isin(group.values).to_numpy(bool)]))
     if not names:
@@ -425,11 +445,22 @@ def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expect
 
 
 def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities: Sequence[str]) -> pd.DataFrame:
-    """Labels `(n_patients, n_rules)`, Int8 in {0, 1, missing}: a column per rule that is on, in bundle order (D4).
+    """Return the patients' labels, one column for each active rule, in the bundle's order of entities (D4).
 
-    `samples` holds the patients' characteristics as strings. A rule for an entity that the bundle lacks does nothing,
-    so that one cohort serves many bundles; `describe_labels` names it. A key that the series lacks, a value that its
-    rule cannot read, and a rule that labels nobody are all reported together as one `CohortError`.
+    A rule for an entity that the bundle lacks is skipped, so that one cohort serves many bundles; `describe_labels`
+    reports the rule.
+
+    samples : the patients' characteristics as text
+
+    Returns
+    -------
+    labels : (n_patients, n_rules) Int8 in {0, 1, missing}
+
+    Raises
+    ------
+    CohortError : a key that the series lacks, a value that the rule cannot read, a rule that gives no label; all
+    together.
+
     """
     faults: list[Fault] = []
     columns: dict[str, list[int | None]] = {}
@@ -443,7 +474,7 @@ def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities:
 
 
 def rule_text(rule: LabelRule) -> str:
-    """A rule in words, such as `pucai >= 35`."""
+    """Return a rule as text, such as `pucai >= 35`."""
     if rule.at_least is not None:
         return f"{rule.key} >= {rule.at_least:g}"
     if rule.above is not None:
@@ -454,7 +485,7 @@ def rule_text(rule: LabelRule) -> str:
 def describe_labels(
     samples: pd.DataFrame, rules: Mapping[str, LabelRule], labels: pd.DataFrame
 ) -> dict[str, dict[str, object]]:
-    """What each rule did: its text, reason and counts of 1, 0 and missing; the quantiles of its key where it is off."""
+    """Return text, reason and counts (1, 0, missing) of each rule; for an inactive rule, quantiles of its key."""
     described: dict[str, dict[str, object]] = {}
     for entity, rule in rules.items():
         entry: dict[str, object] = {"rule": rule_text(rule), "reason": rule.reason}
@@ -474,7 +505,7 @@ def describe_labels(
 
 
 def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | None]:
-    """One rule's label of every sample, in order."""
+    """Return the label of every sample by one rule, in order."""
     values = column(samples, rule.key, where)
     if rule.positive is not None and rule.negative is not None:
         if both := sorted(set(rule.positive) & set(rule.negative)):
@@ -492,9 +523,9 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
 
 
 def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> int | None:
-    """1 where the value passes the rule's threshold, 0 where it does not, None where it is missing.
+    """Return 1 if the value passes the rule's threshold, 0 if not, None if it is missing.
 
-    A bound such as `≥250` counts where every value that it allows gives the same answer.
+    A bound such as `≥250` is used if all values that it allows give the same answer.
     """
     if is_missing(value):
         return None
@@ -503,7 +534,7 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
         number = float(text)
     except ValueError:
         number = math.nan
-    # The least and the largest value that the bound allows: where they differ, it decides nothing.
+    # The smallest and the largest value that the bound allows; the bound decides if both give the same answer.
     low = -math.inf if sign in _BELOW else math.nextafter(number, math.inf) if sign == ">" else number
     high = math.inf if sign in _ABOVE else math.nextafter(number, -math.inf) if sign == "<" else number
     passes = [end >= (rule.at_least or 0.0) if rule.above is None else end > rule.above for end in (low, high)]

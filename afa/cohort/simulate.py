@@ -1,9 +1,9 @@
-"""The demo cohort: RNA-seq counts of simulated biopsies, drawn from a bundle that is right only in part.
+"""The demo cohort: RNA-seq counts of simulated biopsies, sampled from a bundle of which a part is wrong.
 
-Phenotypes follow a Gaussian copula with factors; the factor `inflammation` is also an axis of expression. A gene's log2
-abundance is its baseline plus shares of inflammation, of biopsy composition and of every phenotype that the patient
-has; counts are negative binomial around it at a library size that nothing else depends on. It is written as GEO
-distributes a series, so that it is fetched, parsed and encoded like a real one.
+Phenotypes follow a Gaussian copula with factors; the factor `inflammation` also changes expression. A gene's log2
+abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. Counts
+are negative binomial around the abundance, scaled to an independent library size. The cohort is written in GEO's
+format, so that it is fetched, parsed and encoded like a real series.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = ("agrees", "flipped", "no_effect")
 
 @dataclass(frozen=True)
 class Truth:
-    """What the pipeline must not see, as tables; `people` and `labels` are indexed by sample name."""
+    """The true parameters, which the pipeline must not read; `people` and `labels` are indexed by sample name."""
 
     effects: pd.DataFrame  # entity, feature, potential, kind, effect (log2): one row per non-zero potential
     genes: pd.DataFrame  # index gene; baseline, inflammation, composition (log2), dispersion
@@ -41,7 +41,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class SimulatedCohort:
-    """A simulated cohort as its two files will say it, and the truth behind it."""
+    """A simulated cohort: the content of its two files, and the truth behind it."""
 
     config: SimulationConfig
     counts: pd.DataFrame  # (n_genes, n_people) int64; columns are sample names, not in accession order
@@ -50,10 +50,10 @@ class SimulatedCohort:
 
 
 def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
-    """Draw phenotypes, true effects and counts; the same config and bundle give the same cohort.
+    """Sample phenotypes, true effects and counts; the same config and bundle give the same cohort.
 
-    Every purpose has a random stream of its own, so that a change of one leaves the other draws as they were.
-    Raises `ConfigError` where an entity of the bundle has no prevalence.
+    Every purpose has a separate random stream, so that a change of one leaves the other samples unchanged. A
+    `ConfigError` if an entity of the bundle has no prevalence.
     """
     lacking = [entity for entity in bundle.entities if entity not in config.prevalences]
     if config.default_prevalence is None and lacking:
@@ -62,8 +62,8 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
         raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
     phenotypes = pd.DataFrame(index=people.index)
-    # Phenotypes of the config too, since label rules look for them: a latent normal of factor scores and a part of its
-    # own, cut at the prevalence.
+    # Phenotypes of the config are included because label rules read them. Each is a latent normal, the sum of factor
+    # scores and an independent part, cut at the prevalence.
     for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
         loadings = {INFLAMMATION: config.default_loading}
         if name in config.prevalences:
@@ -78,7 +78,7 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
     rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # processors differ in the last bits of exp2 and gamma, which must not reach the counts
+    # rounded, because processors differ in the last bits of exp2 and gamma, and the counts must not
     counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)
@@ -89,13 +89,13 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
 
 
 def _stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
-    """The random stream of one purpose: a child of the seed that depends on nothing but the purpose's name."""
+    """Return the random stream of one purpose: a child of the seed that depends only on the purpose's name."""
     key = int.from_bytes(hashlib.sha256("/".join(purpose).encode()).digest()[:8])
     return np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(key,)))
 
 
 def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
-    """Who takes part, patients first, by sample name; and each factor's scores (n_people,) of the copula."""
+    """Return the people, patients first, by sample name; and the scores (n_people,) of each factor of the copula."""
     n_people = config.n_patients + config.n_controls
     names = [f"DEMO_{person:04d}_Biopsy_{person}" for person in range(1, n_people + 1)]
     is_patient = np.arange(n_people) < config.n_patients
@@ -115,9 +115,10 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
 
 
 def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
-    """The true log2 effect beside every non-zero potential of the bundle: agreeing, flipped or none.
+    """Return the true log2 effect of every non-zero potential of the bundle: agreeing, flipped or zero.
 
-    The shares are met exactly, up to rounding. A gene named by n entities has each effect divided by sqrt(n).
+    The shares of the three kinds are exact, up to rounding. The effects of a gene that n entities name are divided by
+    sqrt(n).
     """
     entity, feature = np.nonzero(bundle.unary)
     n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))
@@ -144,10 +145,10 @@ def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
 
 
 def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> pd.DataFrame:
-    """Baselines, loadings and dispersions of the bundle's genes, in their order, then of the background genes.
+    """Return baselines, loadings and dispersions of the bundle's genes, in their order, then of the background genes.
 
-    A bundle gene follows inflammation the way its true effects point together: the phenotypes share that cause, and an
-    axis that knew the bundle's signs would undo the stated elicitation error.
+    A bundle gene follows inflammation in the direction of the sum of its true effects: the phenotypes share that cause,
+    and an axis with the bundle's signs would cancel the simulated elicitation errors.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
     net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)
@@ -170,7 +171,7 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
 def _gene_group(
     config: SimulationConfig, group: str, names: Sequence[str], inflamed_share: float, inflamed_sd: float
 ) -> pd.DataFrame:
-    """Genes that share their distributions; `dispersion` is still the standard score about the trend."""
+    """Return genes from common distributions; `dispersion` is still the standard score about the trend."""
 
     def normal(purpose: str) -> Floats:
         return _stream(config, purpose, group).standard_normal(len(names))
@@ -190,14 +191,14 @@ def _gene_group(
 def _mean_counts(
     config: SimulationConfig, genes: pd.DataFrame, people: pd.DataFrame, effects: pd.DataFrame, phenotypes: pd.DataFrame
 ) -> Floats:
-    """Expected counts (n_genes, n_people); each column sums to the person's sequencing depth, whatever is expressed."""
+    """Return expected counts, (n_genes, n_people); each column sums to the person's sequencing depth."""
     log2_abundance = (
         genes["baseline"].to_numpy()[:, None]
         + np.multiply.outer(genes["inflammation"].to_numpy(), people["severity"].to_numpy())
         + np.multiply.outer(genes["composition"].to_numpy(), people["composition"].to_numpy())
     )
     for entity, of_entity in effects.groupby("entity"):
-        # how far the phenotype moves its genes in each person: log-normal with mean 1
+        # size of the phenotype's effects in each person: log-normal with mean 1
         normal = _stream(config, "extent", str(entity)).standard_normal(len(people))
         extent = np.exp(config.extent_spread * normal - config.extent_spread**2 / 2) * phenotypes[entity].to_numpy()
         log2_abundance[genes.index.get_indexer(pd.Index(of_entity["feature"]))] += np.multiply.outer(
@@ -209,7 +210,7 @@ def _mean_counts(
 
 
 def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.DataFrame) -> pd.DataFrame:
-    """The sample table in accession order, which is not the order of people; every value is text."""
+    """Return the table of samples in accession order, which differs from the order of people; all values are text."""
     age = _stream(config, "age").normal(45, 14, len(people)).clip(19, 82).astype(int)
     female = _stream(config, "sex").random(len(people)) < 0.5
     is_patient = people["diagnosis"] == "IBD"
@@ -235,10 +236,10 @@ NOTICE = "Simulated by afa: no patient, no GEO record"
 
 
 def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path) -> None:
-    """Write the samples, the counts and the truth; the same cohort gives the same bytes.
+    """Write samples, counts and truth in GEO's format; the same cohort gives the same bytes.
 
-    The config's `metadata_file` says whether samples are written as a family SOFT file or as a series matrix. A folder
-    with files of another series, or of anything else, is not replaced (`ConfigError`).
+    The config's `metadata_file` decides between a family SOFT file and a series matrix. A folder with other files is
+    not replaced (`ConfigError`).
     """
     files = simulated_files(config)
     of_samples = _family if files[0].endswith(SOFT) else _series_matrix
@@ -253,7 +254,7 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
 
 
 def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Lines of a family SOFT file whose samples have no table, as series with supplementary counts have."""
+    """Yield the lines of a family SOFT file whose samples have no table, as in series with supplementary counts."""
     yield f"^SERIES = {config.series}\n"
     for key, values in _of_series(samples, config):
         yield from (f"!Series_{key} = {value}\n" for value in values)
@@ -263,7 +264,7 @@ def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
 
 
 def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Lines of a GEO series matrix whose table has no row, with the same content."""
+    """Yield the lines of a GEO series matrix with the same content and an empty table."""
     for key, values in _of_series(samples, config):
         yield _line(f"!Series_{key}", ["".join(f"{value} " for value in values) if len(values) > 1 else values[0]])
     yield "\n"
@@ -275,7 +276,7 @@ def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]
 
 
 def _of_series(samples: pd.DataFrame, config: CohortConfig) -> list[tuple[str, list[str]]]:
-    """What GEO says of a series, in its order: keys with their values."""
+    """Return the keys and values that describe a series, in GEO's order."""
     return [
         ("title", [config.title]),
         ("geo_accession", [config.series]),
@@ -288,7 +289,7 @@ def _of_series(samples: pd.DataFrame, config: CohortConfig) -> list[tuple[str, l
 
 
 def _of_samples(samples: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """What GEO says of the samples, in its order: keys with a value for each sample."""
+    """Return the keys that describe samples, in GEO's order, with one value for each sample."""
     same = [("status", NOTICE), ("type", "SRA"), ("channel_count", "1"), ("source_name_ch1", "Biopsy")]
     same += [("organism_ch1", "Homo sapiens")]
     return [
@@ -309,7 +310,7 @@ def _line(key: str, values: Iterable[str]) -> str:
 
 
 def _count_matrix(counts: pd.DataFrame) -> Iterator[str]:
-    """Lines as R's `write.table` leaves them: one space, names in double quotes, no header above the row names."""
+    """Yield lines as R's `write.table` writes them: single spaces, quoted names, no name above the row names."""
     yield " ".join(f'"{name}"' for name in counts.columns) + "\n"
     for gene, row in zip(counts.index, counts.to_numpy().tolist(), strict=True):
         yield f'"{gene}" ' + " ".join(map(str, row)) + "\n"

@@ -1,4 +1,4 @@
-"""A cohort from a plain table: what it is made of, where its files are, and the folder that is made of them."""
+"""A cohort from a plain table: its settings, its files, and the folder written from them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from afa.model.features import features_of, read_features
 from afa.model.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
-"""Files of a field's folder, beside those of its study."""
+"""Files of a field's folder, in addition to the files of its study."""
 
 
 class Controls(Strict):
-    """Rows of the table that are controls: those with `value` in `column`."""
+    """The controls: rows of the table with `value` in `column`."""
 
     column: str = Field(min_length=1)
     value: str = Field(min_length=1)
 
 
 class TableCohort(Strict):
-    """One file of `config/cohorts` with `origin: table`; paths are as seen from the folder of the run."""
+    """One file of `config/cohorts` with `origin: table`; paths are relative to the folder of the run."""
 
     name: str = Field(pattern=NAME)
     title: str
@@ -64,7 +64,7 @@ class TableCohort(Strict):
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The files of a cohort where they lie, with their digests; `labels` may be None."""
+    """The paths of a cohort's files; `labels` may be None."""
 
     table: Path
     features: Path
@@ -72,23 +72,23 @@ class TableFiles:
 
     @property
     def digests(self) -> list[dict[str, str]]:
-        """A row a file: content, file, sha256."""
+        """Return content, file name and SHA-256 of each file."""
         given = (("values", self.table), ("features", self.features), ("labels", self.labels))
         return [{"content": what, "file": path.name, "sha256": sha256_of(path)} for what, path in given if path]
 
     def write(self, path: str | Path) -> None:
-        """Write down where the files lie, and their digests."""
+        """Write the paths and digests of the files as JSON."""
         write_text(path, json.dumps({**asdict(self), "files": self.digests}, indent=2, default=str) + "\n")
 
     @classmethod
     def read(cls, path: str | Path) -> TableFiles:
-        """What `write` wrote."""
+        """Read the file of `write`."""
         step = "give `afa cohort fetch` again"
         return read_listed(cls, path, "what `afa cohort fetch` wrote of a table", step)
 
 
 def load_field(folder: str | Path) -> tuple[Settings, Table]:
-    """`study.yaml` of a field's folder, and where its table is; every fault at once, as a `ConfigError`."""
+    """Return `study.yaml` of a field's folder and its table; all faults are raised as one `ConfigError`."""
     path = Path(folder) / STUDY_FILE
     study = load_model(path, Settings)
     if study.table is None:
@@ -98,7 +98,7 @@ def load_field(folder: str | Path) -> tuple[Settings, Table]:
 
 
 def field_cohort(folder: str | Path) -> TableCohort:
-    """The cohort of a field: its table, cut by its ranges, with its labels if it has any."""
+    """Return the cohort of a field: its table, cut by the field's ranges, and its labels if there are any."""
     root = Path(folder)
     study, table = load_field(root)
     labels = root / LABELS_FILE
@@ -116,7 +116,7 @@ def field_cohort(folder: str | Path) -> TableCohort:
 
 
 def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
-    """Any file of `config/cohorts`, or the `study.yaml` of a field; every fault at once, as a `ConfigError`."""
+    """Read a file of `config/cohorts`, or a field's `study.yaml`; all faults are raised as a `ConfigError`."""
     if Path(path).name == STUDY_FILE:
         return field_cohort(Path(path).parent)
     if read_mapping(path).get("origin") == "table":
@@ -125,11 +125,13 @@ def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
 
 
 def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFiles:
-    """Where the files of a cohort lie; what is not carried is looked for in `<mirror>/<name>/` by its name.
+    """Return the paths of a cohort's files.
+
+    A file that is not bundled with the project is searched for in `<mirror>/<name>/`.
 
     Raises
     ------
-    CohortError : a file is not there, or is not the one of the digest.
+    CohortError : a file is missing or does not match its digest.
 
     """
     faults: list[Fault] = []
@@ -154,7 +156,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Whether no patient has all values. False if the table cannot be read; the job that reads it says why."""
+    """Return True if no patient has all values. False if the table cannot be read; the job that reads it says why."""
     try:
         files = find_table(config, mirror)
         features = read_features(files.features)
@@ -175,8 +177,9 @@ def encode_cohort(
 ) -> Encoded:
     """Encode the table of a cohort.
 
-    `features` are those of a bundle, in its order, and all of the dictionary unless given; `coding` takes the place of
-    the cohort's own. Without `ranges` the reference cuts every feature that is not binary.
+    features : features of a bundle, in its order; by default all features of the dictionary
+    coding : by default the cohort's own `encoding`
+    ranges : False to cut every feature that is not binary by the reference, also features with a range
     """
     dictionary = read_features(files.features)
     if features is not None:
@@ -194,13 +197,15 @@ def encode_cohort(
 
 
 def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str] = ()) -> pd.DataFrame:
-    """(patients, entities) Int8 in {0, 1}, or missing; a patient without a row has no label.
+    """Return the labels of a file, (patients, entities) Int8 in {0, 1}, or missing.
 
-    `others` may stand in the file too, such as controls.
+    A patient without a row has no label.
+
+    others : further names allowed in the file, such as controls
 
     Raises
     ------
-    CohortError : what is wrong with the file, every fault at once; a patient whom the table of values lacks.
+    CohortError : all faults of the file, including patients that the table of values lacks.
 
     """
     entities = read_names(path)[1:]
@@ -222,14 +227,15 @@ def build_table_cohort(
     *,
     complete: bool = False,
 ) -> int:
-    """Write the folder of a cohort, and return how many patients it has.
+    """Write the folder of a cohort, and return its number of patients.
 
-    Labels of entities that the bundle lacks are left out, as `cohort.yaml` says; with `complete` patients with a
-    missing value are too.
+    Labels of entities that the bundle lacks are excluded, which `cohort.yaml` records.
+
+    complete : exclude patients with a missing value
 
     Raises
     ------
-    CohortError : with `complete`, no patient is.
+    CohortError : with `complete`, every patient has a missing value.
 
     """
     gaps = encoded.values.isna().any(axis=1)
@@ -285,9 +291,9 @@ def build_table_cohort(
 def write_table_cohort(
     name: str, folder: Path, *, table: Path, features: Path, labels: Path | None, controls: tuple[str, str] | None
 ) -> tuple[Path, Encoded]:
-    """Write `<folder>/<name>.yaml` for a table that has been read, encoded and labelled without a fault.
+    """Write `<folder>/<name>.yaml` for a table after it was read, encoded and labelled without a fault.
 
-    A feature without a range gets the reference `controls` where controls are named, else `cohort`.
+    Features without a range get the reference `controls` if controls are given, else `cohort`.
     """
     path = folder / f"{name}.yaml"
     if path.exists():

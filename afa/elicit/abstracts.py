@@ -1,7 +1,7 @@
-"""Abstracts as they were retrieved, and on the disk.
+"""Abstracts of publications, as text for prompts and as files on disk.
 
-An abstract is plain text without markup, which cannot pass for the lines around it in a prompt. On the disk it lies
-under the hash of its content, and each search under its words and its date.
+An abstract is plain text without markup, so that it cannot imitate the surrounding lines of a prompt. On disk an
+abstract is named by the hash of its content, and a search by its query and date.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from afa.io.yamlfile import first_error
 from afa.model.study import SHA256, Kind
 
 LONGEST_TITLE, LONGEST_TEXT = 500, 5000
-"""Characters; an abstract is rarely half as long, and what is longer is cut at a blank."""
+"""Longest title and abstract, in characters; few abstracts have half as many. Longer texts are cut at a blank."""
 LONGEST_MARKUP = 20_000
-"""Characters of a text with its markup that are read."""
+"""Number of characters of a text with markup that are read."""
 CUT = " [...]"
 SourceName = Literal["pubmed", "preprint"]
 Stored = TypeVar("Stored")
 LARGEST = 16 << 20
-"""Bytes of one file."""
+"""Largest file, in bytes."""
 
 _INVISIBLE = {"Cc", "Cf", "Cn", "Co", "Cs"}
 _DASH = "[\N{HYPHEN-MINUS}\N{ARMENIAN HYPHEN}\N{HYPHEN}-\N{HORIZONTAL BAR}\N{HYPHEN BULLET}\N{MINUS SIGN}" + (
@@ -39,7 +39,7 @@ _DASH = "[\N{HYPHEN-MINUS}\N{ARMENIAN HYPHEN}\N{HYPHEN}-\N{HORIZONTAL BAR}\N{HYP
     "\N{SMALL EM DASH}\N{SMALL HYPHEN-MINUS}\N{FULLWIDTH HYPHEN-MINUS}]"
 )
 _DASHES = re.compile(rf"{_DASH}(?: ?{_DASH})+")
-# Only names of elements count as markup: "p<0.05 and n>3" is none.
+# Only names of elements count as markup, so that "p<0.05 and n>3" stays.
 _NAMES = "a|abstract|b|bold|br|div|em|h[1-6]|i|inf|italic|li|ol|p|sc|sec|span|strong|sub|sup|title|u|ul"
 _ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*')"""
 _TAG = re.compile(rf"</?(?:{_NAMES}|(?:jats|mml):[\w-]+)(?:{_ATTRIBUTE})*\s*/?>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
@@ -47,7 +47,7 @@ _HEADING = re.compile(
     r"<(h[1-6]|(?:jats:)?title)>\s*(.{0,200}?)\s*:?\s*</\1>\s*(?:<(?:jats:)?p>)?", re.IGNORECASE | re.DOTALL
 )
 _BLOCK = re.compile(r"</?(?:br|div|li|(?:jats:)?p|(?:jats:)?sec)\s*/?>", re.IGNORECASE)
-# As official gene symbols write the letters that publications use.
+# Greek letters in publications, as official gene symbols write them.
 _GREEK = str.maketrans({"α": "a", "β": "b", "γ": "g", "δ": "d", "ε": "e", "κ": "k"})
 _ACCENT = re.compile("[\u0300-\u036f]")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
@@ -55,10 +55,12 @@ _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 @dataclass(frozen=True)
 class Abstract:
-    """One publication; whatever it is made of, its texts are printable, bounded and without runs of dashes.
+    """One publication; its texts are printable, of bounded length and without runs of dashes.
 
-    id : a PMID, the DOI of a preprint, or the number that the service gave a preprint without one. doi : empty where
-    unknown. title, journal : one line. text : one line per section.
+    id : a PMID, the DOI of a preprint, or the service's number of a preprint without a DOI
+    title, journal : one line each
+    text : one line for each section
+    doi : empty if unknown
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -79,58 +81,58 @@ class Abstract:
 
     @property
     def kind(self) -> Kind:
-        """Whether it is a peer-reviewed article or a preprint."""
+        """Return `article` for a peer-reviewed article, or `preprint`."""
         return "article" if self.source == "pubmed" else "preprint"
 
     @property
     def cited_as(self) -> str:
-        """What a reader finds it by, as it stands in a prompt."""
+        """Return the citation that a prompt shows: identifier, journal and year."""
         name = "PMID" if self.source == "pubmed" else "DOI" if self.id == self.doi else "Europe PMC"
         journal = self.journal if self.source == "pubmed" else f"{self.journal} preprint".strip()
         return ", ".join(filter(None, (f"{name} {self.id}", journal, str(self.year or ""))))
 
     @property
     def document(self) -> dict[str, Any]:
-        """Its fields, as they are stored."""
+        """Return the abstract's fields, as they are saved."""
         return asdict(self)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its content."""
+        """Return the SHA-256 of the abstract's content."""
         return hashlib.sha256(written(self.document).encode()).hexdigest()
 
 
 STORED = TypeAdapter(Abstract)
-"""Reads what was stored of an abstract."""
+"""Parser of a saved abstract."""
 
 
 def quoted(abstracts: Iterable[Abstract]) -> list[dict[str, str]]:
-    """Abstracts as a prompt shows them: title, source, text."""
+    """Return title, source and text of each abstract, as a prompt shows them."""
     return [{"title": each.title, "source": each.cited_as, "text": each.text} for each in abstracts]
 
 
 def written(document: Any) -> str:
-    """A document as JSON, the same whatever order its keys came in."""
+    """Return a document as JSON with sorted keys."""
     return json.dumps(document, sort_keys=True, ensure_ascii=False)
 
 
 def without_markup(text: str) -> str:
-    """A text of HTML or JATS as plain lines: headings begin a line and end in a colon, entities are characters."""
+    """Return a text of HTML or JATS as plain lines; a heading begins a line and ends in a colon."""
     text = _HEADING.sub(r"\n\2: ", text[:LONGEST_MARKUP])
-    # Some records hold tags that were escaped once more: those show only after the first pass.
+    # Some records hold tags that were escaped twice: they appear only after the first pass.
     for _ in range(2):
         text = html.unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
     return _TAG.sub("", text)
 
 
 def one_line(text: str) -> str:
-    """A text on one line: invisible characters gone, blanks single, and each run of dashes one dash."""
+    """Return a text on one line, without invisible characters and with single blanks; a run of dashes becomes one."""
     shown = text if text.isprintable() else "".join(map(_shown, text))
     return _DASHES.sub("\N{EM DASH}", " ".join(unicodedata.normalize("NFC", shown).split()))
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in small letters without accents; of a hyphenated word its parts and the whole.
+    """Return the words of a text in lower case without accents; a hyphenated word gives its parts and the whole.
 
     >>> words("Mucosal IL-1β")
     ['mucosal', 'il', '1b', 'il1b']
@@ -144,9 +146,9 @@ def words(text: str) -> list[str]:
 
 
 def names_gene(abstract: Abstract, names: Iterable[str]) -> bool:
-    """Whether the title or the text of an abstract has one of these names of a gene as a word, or as words in a row.
+    """Return True if an abstract's title or text has one of these gene names as a word or sequence of words.
 
-    Names of capital letters alone, such as CAT, count in capitals alone.
+    Names of capital letters only, such as CAT, must occur in capitals.
     """
     text = f"{abstract.title}\n{abstract.text}"
     known = f" {' '.join(words(text))} "
@@ -157,7 +159,7 @@ def _is_in(name: str, text: str, known: str) -> bool:
     if name.isalpha() and name.isupper():
         return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text) is not None
     parts = words(name)
-    # Of a hyphenated name its whole stands last, as it does for such a word of the text.
+    # The whole of a hyphenated name is the last of its words, as in `words` of the text.
     sought = parts[-1:] if "-" in name and " " not in name else parts
     return bool(sought) and f" {' '.join(sought)} " in known
 
@@ -176,9 +178,10 @@ def _shortened(text: str, longest: int) -> str:
 
 @dataclass(frozen=True)
 class Search:
-    """One search: what was asked of a source for at most `most` records, on which day (ISO), and what it found.
+    """One search of a source for at most `most` records, on the day `retrieved` (ISO), with its result.
 
-    total : records that the source holds. left_out : reason -> records that were found and not taken.
+    total : number of records at the source
+    left_out : number of records found and not used, by reason
     """
 
     source: SourceName
@@ -192,7 +195,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _Kept(Search):
-    """A search as it lies on the disk, with the digests of its abstracts."""
+    """A search as it is saved, with the digests of its abstracts."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -200,13 +203,13 @@ class _Kept(Search):
 
 
 class AbstractCache:
-    """A folder of searches and abstracts, which several people or processes may fill at the same time."""
+    """A folder of searches and abstracts; several processes may write to it at the same time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def keep(self, search: Search) -> None:
-        """Write a search and its abstracts; the search last, so that what it names is there."""
+        """Save a search and its abstracts; the search is written last, so that its abstracts exist."""
         for abstract in search.abstracts:
             path = self._abstract_path(abstract.digest)
             if not path.exists():
@@ -217,11 +220,11 @@ class AbstractCache:
         write_text(path, written(document) + "\n")
 
     def latest(self, source: SourceName, query: str, most: int) -> Search | None:
-        """The last search with these words; None where there is none.
+        """Return the last saved search with this query, or None.
 
         Raises
         ------
-        ElicitationError : a file that is no search or abstract, or not the one that belongs in its place.
+        ElicitationError : a file that is not a search or abstract, or does not match its name.
 
         """
         made = sorted(self._folder_of(source, query, most).glob("????-??-??.json"))

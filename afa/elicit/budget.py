@@ -1,8 +1,9 @@
-"""What asking costs: caps on calls, tokens and money that hold for a record, whoever asks and however often.
+"""The cost of asking: caps on calls, tokens and money, which apply to a record as a whole, over all processes and runs.
 
-Each try is a line of the record, written before it is sent, with the most that it can use; a second line says what it
-did use, where the endpoint counted. Between reading these lines and writing the next one a process holds the record's
-lock. A try without a second line, as of a process that was killed, counts as the most that it could use.
+Each call is a line in a `.tries` file of the record, written before the call is made, with the largest use possible. A
+second line, written after the reply, has the tokens that the endpoint counted. A process holds the record's lock while
+it reads these lines and writes the next one. A call without a second line, for example of a process that was killed,
+counts with its largest use.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from afa.elicit.record import RESTORE, TRIES, Lines, Record
 from afa.errors import ElicitationError, Fault
 
 OVERHEAD = 64
-"""Tokens beside those of the text that a call is counted at most: of roles and separators."""
+"""Tokens for roles and separators, added to the tokens of the text in the largest use of a call."""
 LOCK = ".lock"
 POLL = 0.02
-"""Seconds between two looks at whether open calls have left room."""
+"""Seconds between two tests whether open calls have left room under the caps."""
 ACCOUNT_COLUMNS = [
     *("prompt", "run", "model", "outcome"),
     *("attempts", "prompt_tokens", "answer_tokens", "uncounted", "money"),
@@ -39,7 +40,11 @@ ACCOUNT_COLUMNS = [
 
 @dataclass(frozen=True)
 class Caps:
-    """The most that a record may come to; None is no cap. tokens : of prompts and answers. money : of `Prices`."""
+    """Largest use of a record; None is no cap.
+
+    tokens : of prompts and answers together
+    money : at the given `Prices`
+    """
 
     calls: int | None = None
     tokens: int | None = None
@@ -55,13 +60,13 @@ class Prices:
     currency: str = "USD"
 
     def of(self, prompt: int, answer: int) -> float:
-        """Price of so many tokens."""
+        """Return the price of these numbers of tokens."""
         return (prompt * self.prompt + answer * self.answer) / 1e6
 
 
 @dataclass(frozen=True)
 class Used:
-    """What calls have used, or use at most."""
+    """The use of calls: actual, or the largest possible."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -76,7 +81,7 @@ NO_CAPS, NO_PRICES = Caps(), Prices()
 
 
 class CapError(ElicitationError):
-    """A cap would be passed by the next call, which was not made."""
+    """The next call would exceed a cap, so it was not made."""
 
 
 @dataclass
@@ -89,9 +94,9 @@ class _Try:
 
 
 class Budget:
-    """Caps and prices of a record, and what it has used; safe from several threads and processes.
+    """Caps and prices of a record, and its use so far; safe from several threads and processes.
 
-    As no token is shorter than a byte, an endpoint that counts as it says passes no cap.
+    No token is shorter than a byte, so the caps hold for any endpoint that counts tokens correctly.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
@@ -104,32 +109,34 @@ class Budget:
 
     @property
     def used(self) -> Used:
-        """What the tries of the record have used, those of other processes too; an open one as the most it can use."""
+        """Return the use of all calls of the record, including other processes; an open call has its largest use."""
         with self._mutex:
             self._read()
             return self._sum(each.tokens for each in self._tries.values()) + self._untried()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Used:
-        """The most that a call uses with this prompt, all that is sent as text."""
+        """Return the largest use of a call with this prompt, which includes all text that is sent."""
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
         return Used(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
     def begin(self, key: str, expected: Used, attempts: int = 0) -> str | None:
-        """Write down a try before it is sent, and give its name, by which it is ended.
+        """Record a call before it is made, and return its name, which `end` takes.
 
-        attempts : at the request so far, as the caller knows. None where another process has added one since, or has a
-        try of this request open. While open calls may still turn out to use less, room is waited for.
+        While open calls may still turn out to use less than their largest use, the function waits for room. It returns
+        None if another process has added an attempt at this request, or has a call for it open.
+
+        attempts : number of attempts at the request known to the caller
 
         Raises
         ------
-        CapError : the cap that the call would pass.
+        CapError : the call would exceed a cap.
 
         """
         self.record.folder.mkdir(parents=True, exist_ok=True)
         while True:
             with self._mutex, FileLock(self.record.folder / LOCK, poll_interval=POLL / 2):
                 self._read()
-                # After the tries: an attempt is written down before its try ends, so that none that ended is missed.
+                # Read after the calls: an attempt is recorded before its call ends, so that no ended call is missed.
                 self.record.refresh()
                 others = [each for each in self._tries.values() if each.key == key and self._is_going_on(each)]
                 if others or len(self.record.attempts(key)) != attempts:
@@ -138,24 +145,24 @@ class Budget:
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
-                # A call that was made stays one, but those that are open may turn out to use no tokens.
+                # The number of calls cannot shrink, but open calls may turn out to use no tokens.
                 least = ((0, 0) if self._is_going_on(each) else each.tokens for each in self._tries.values())
                 if self._passed(self._sum(least) + self._untried() + expected):
                     raise CapError(fault)
             time.sleep(POLL)
 
     def is_busy(self, key: str) -> bool:
-        """Whether another process has a try of this request open."""
+        """Return True if another process has a call for this request open."""
         with self._mutex:
             self._read()
             return any(each.key == key and self._is_going_on(each) for each in self._tries.values())
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
-        """Write down what a try has used; None where nobody counted, so that it stays at the most it could use."""
+        """Record the tokens of a call; None, if the endpoint did not count, leaves the largest use."""
         with self._mutex:
             given = self._tries[name]
             given.is_open, given.tokens = False, tokens or given.tokens
-            # Losing this line to a loss of power makes a try cost more, never less.
+            # If a power failure loses this line, the call counts as more, never as less.
             self._lines.append({"try": name, "used": tokens}, durable=False)
 
     def _write(self, key: str, expected: Used) -> str:
@@ -163,7 +170,7 @@ class Budget:
         tokens = expected.prompt_tokens, expected.answer_tokens
         path = self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
         if path != self._claimed:
-            # A lock on one's own file of tries ends with the process: its open tries are going on.
+            # The lock on this process's file is released when the process ends; until then its open calls are running.
             descriptor = os.open(path, os.O_RDONLY)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             weakref.finalize(self, os.close, descriptor)
@@ -196,14 +203,14 @@ class Budget:
         return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
     def _untried(self) -> Used:
-        """What entries have used that were recorded before tries were; of one without a count, its longest answer."""
+        """Return the use of entries recorded before calls were; the largest use where tokens were not counted."""
         if self._before is None:
             first: dict[str, str] = {}
             for each in self._tries.values():
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
-                # An unknown time is after every other one.
+                # An unknown time sorts after all others.
                 if entry.time < first.get(entry.key, "9"):
                     asked = {} if isinstance(entry.parameters, str) else entry.parameters
                     spent.append((0, asked.get("most_tokens", 0)) if isinstance(entry.tokens, str) else entry.tokens)
@@ -211,7 +218,7 @@ class Budget:
         return self._before
 
     def _passed(self, after: Used) -> Fault | None:
-        """The cap that is passed where so much has been used."""
+        """Return the fault for the first cap that the use `after` exceeds, or None."""
         caps = (
             ("calls", self.caps.calls, after.calls),
             ("tokens", self.caps.tokens, after.prompt_tokens + after.answer_tokens),
@@ -225,7 +232,7 @@ class Budget:
         return None
 
     def _is_going_on(self, given: _Try) -> bool:
-        """Whether a try is open and its process lives; of a dead one it stays open for ever."""
+        """Return True if a call is open and its process lives; calls of dead processes stay open."""
         if not given.is_open or given.file == self._claimed:
             return given.is_open
         with suppress(FileNotFoundError):
@@ -240,10 +247,12 @@ class Budget:
 
 
 def account_table(record: Record, prices: Prices) -> pd.DataFrame:
-    """What a record has used, a row per prompt, run, model and outcome, with the columns of `ACCOUNT_COLUMNS`.
+    """Return the use of a record, one row for each prompt, run, model and outcome, with the columns `ACCOUNT_COLUMNS`.
 
-    uncounted : attempts of which the endpoint reported no tokens. The last row, `tries`, is what caps count: every try
-    that was sent, those that failed too, at what it used or else at the most that it can have used.
+    The last row, `tries`, is the use that caps count: all calls, failed ones included, at the counted or else the
+    largest use.
+
+    uncounted : number of attempts without a token count from the endpoint
     """
     rows = []
     for entry in record.entries():

@@ -1,6 +1,6 @@
-"""One call to a chat endpoint by the `openai` client, within bounds, and its reply read as endpoints really send it.
+"""One bounded call to a chat endpoint by the `openai` client, and a parser for the replies that endpoints send.
 
-The client is imported here alone; `pip install 'afa[elicitation]'` brings it.
+Only this module imports the client, which `pip install 'afa[elicitation]'` installs.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ except ModuleNotFoundError as error:
 KEPT = ("content-type", "retry-after")
 """Headers of a reply that are read."""
 THOUGHTS = ("reasoning", "thinking")
-"""Types of the parts of a message that are no answer."""
+"""Types of message parts that are not part of the answer."""
 FIRST, LONGEST_PAGE = 200, 10_000
-"""Characters that are shown of a reply in an unknown form, and of a page that are looked at for its words."""
+"""Number of characters shown of a reply in an unknown form (FIRST), and searched in a page (LONGEST_PAGE)."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back of one call.
+    """The parsed reply of one call.
 
-    finish : the endpoint's word, None where it gave none. tokens : of prompt and answer, None without a count. model :
-    the one that has answered by the endpoint's account. error, code : why there is no answer, by the endpoint's own
-    words and as its codes; empty where nothing went wrong.
+    finish : the endpoint's reason for the end of the answer, None if it gave none
+    tokens : of prompt and answer, None without a count
+    model : the model that the endpoint names
+    error, code : the endpoint's words and codes for a missing answer; empty otherwise
     """
 
     text: str = ""
@@ -55,8 +56,8 @@ class Reply:
 class Chat:
     """Makes calls to one endpoint; safe from threads.
 
-    A call is made once, and redirects are not followed. The environment variables of the `openai` client are ignored,
-    so that no key, account or header but ours is sent.
+    Calls are not repeated, and redirects are not followed. The environment variables of the `openai` client are
+    ignored, so that only the given key, and no other account or header, is sent.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
@@ -77,7 +78,7 @@ class Chat:
             raise ElicitationError(Fault(endpoint.base_url, found, "an address to ask", step)) from None
 
     def called(self, document: Mapping[str, Any]) -> HttpReply:
-        """The reply to one call, of whatever status; a `ReplyError` where none came whole within the bounds."""
+        """Return the reply to one call, of any status; a `ReplyError` if no complete reply came within the bounds."""
         late = _late(self._bounds)
         return within(self._bounds.deadline, lambda: self._called(document, late), late)
 
@@ -98,7 +99,7 @@ class Chat:
 
 
 class _Bounded(openai.DefaultHttpxClient):
-    """Sends the address, the body and headers of our own, and reads a reply no further than the bounds allow."""
+    """A client that sends only our own headers, and reads a reply up to the bounds."""
 
     def __init__(self, key: str, bounds: Bounds) -> None:
         super().__init__(follow_redirects=False)
@@ -109,7 +110,7 @@ class _Bounded(openai.DefaultHttpxClient):
             "Content-Type": "application/json",
             # A compressed reply could unpack to more bytes than the limit allows.
             "Accept-Encoding": "identity",
-            # On a connection of its own, no call is lost because the endpoint has closed an idle one.
+            # A new connection for each call: an endpoint may have closed an idle one.
             "Connection": "close",
             "User-Agent": "afa",
             "Authorization": f"Bearer {self.key}",
@@ -140,9 +141,9 @@ def _late(bounds: Bounds) -> ReplyError:
 
 
 def read_reply(text: str) -> Reply:
-    """The reply that the body of a call holds: whole or in pieces (server-sent events), an answer or an error.
+    """Return the parsed body of a call: complete or as server-sent events, an answer or an error.
 
-    Of a body that is neither, `error` has its words, or what it is and its first characters.
+    If the body is neither, `error` has its message, or its kind and first characters.
     """
     text = text.removeprefix("\ufeff").strip()
     reply, arguments, is_completion = Reply(), "", False
@@ -169,13 +170,13 @@ def read_reply(text: str) -> Reply:
         if is_completion:
             return reply if reply.text.strip() or not arguments else replace(reply, text=arguments)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        pass  # another form than that of a completion, which is told
+        pass  # not a completion, which the error below says
     error, code = reason_of(text)
     return replace(reply, error=f"no chat completion ({error})", code=code)
 
 
 def reason_of(text: str) -> tuple[str, str]:
-    """Why there is no answer, and its code, by the body of an error; of an unknown form, what and how it begins."""
+    """Return message and code of an error body; for an unknown form, its kind and first characters."""
     what, start = "JSON without a message", text.strip()[:FIRST]
     try:
         error, code = _reason(json.loads(text))
@@ -191,7 +192,7 @@ def reason_of(text: str) -> tuple[str, str]:
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """The one document of a body, or one for each event; comments, names of events and empty events say nothing."""
+    """Yield the JSON document of a body, or one for each event; comments and empty events are skipped."""
     if text.startswith(("{", "[")):
         yield json.loads(text)
         return
@@ -202,7 +203,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _words(content: Any) -> str:
-    """The text of a message: a text, or the parts of a list that are no thoughts."""
+    """Return the text of a message: a text, or the parts of a list that are not thoughts."""
     if isinstance(content, list):
         parts = [{"text": part} if isinstance(part, str) else part for part in content]
         return "".join(part.get("text") or "" for part in parts if part.get("type") not in THOUGHTS)
@@ -212,14 +213,14 @@ def _words(content: Any) -> str:
 
 
 def _arguments(message: Mapping[str, Any]) -> str:
-    """What the first tool of a message is called with, which is the answer where there is no text."""
+    """Return the arguments of the first tool call of a message, which are the answer if there is no text."""
     calls = [call["function"] for call in message.get("tool_calls") or () if not call.get("index")][:1]
     given = (calls[0] if calls else message.get("function_call") or {}).get("arguments") or ""
     return given if isinstance(given, str) else json.dumps(given)
 
 
 def _reason(document: Any) -> tuple[str, str]:
-    """The words and the code of an error in any of the forms that endpoints have; empty without any."""
+    """Return message and code of an error in any form that endpoints use; empty texts without an error."""
     if isinstance(document, list):
         document = document[0] if document else None
     if not isinstance(document, dict):
@@ -234,7 +235,7 @@ def _reason(document: Any) -> tuple[str, str]:
 
 
 def _tokens(usage: Any) -> tuple[int, int] | None:
-    """Tokens of prompt and answer, where both were counted."""
+    """Return the tokens of prompt and answer, or None if they were not both counted."""
     try:
         tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
     except (KeyError, TypeError, ValueError, OverflowError):

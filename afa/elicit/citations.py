@@ -1,8 +1,8 @@
-"""Checking what an answer cites against what was retrieved for its question.
+"""Comparison of the citations in an answer with the abstracts retrieved for its question.
 
-An answer may cite by the number of an abstract in the prompt, by PMID, or by DOI. What was not among the abstracts of
-the prompt is flagged, whether or not it exists elsewhere. Whole numbers in square brackets are taken for numbers of
-abstracts, as the prompt writes those.
+An answer may cite by the number of an abstract in the prompt, by PMID, or by DOI. A citation of anything that is not
+among the abstracts of the prompt is flagged, even if the publication exists. Integers in square brackets count as
+numbers of abstracts, because the prompt writes them so.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _MOST_IN_RANGE = 50
 
 @dataclass(frozen=True)
 class Checked:
-    """What one gene of an answer, or the answer as a whole (`item` empty), cites by number and in its texts.
+    """The citations of one gene of an answer, or of the whole answer (`item` empty).
 
-    citations : of each its kind, its own name (a number, a PMID, a DOI in small letters, or what stood there), and
-    whether it was retrieved.
+    citations : for each citation its kind, its identifier (a number, a PMID, a DOI in lower case, or a title), and
+    whether it was retrieved
     """
 
     question: Question
@@ -59,25 +59,27 @@ class Checked:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """What a row begins with: the first columns of `CITATION_COLUMNS`."""
+        """Return the first columns of a row, as in `CITATION_COLUMNS`."""
         prompt, *others = self.question.asked
         return prompt, self.question.run, *others, self.item
 
     @property
     def retrieved(self) -> int:
-        """How many of the citations were retrieved."""
+        """Return the number of citations that were retrieved."""
         return sum(was_retrieved for _, _, was_retrieved in self.citations)
 
     @property
     def flagged(self) -> bool:
-        """Whether it cites something that was not retrieved, or claims literature and cites nothing retrieved."""
+        """Return True if a citation was not retrieved, or if literature is claimed without a retrieved citation."""
         return self.retrieved < len(self.citations) or (self.claims_literature and not self.retrieved)
 
 
 def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -> list[Checked]:
-    """The citations of an answer, one entry per gene or one in all; abstracts : of the prompt, in its order.
+    """Return the citations of an answer, one entry for each gene or one for the answer.
 
-    A turn of a plan and a ranking cite nothing that is checked.
+    Turns of a plan and rankings have no citations to compare.
+
+    abstracts : those of the prompt, in its order
     """
 
     def part(item: str, given: GeneAnswer | PairAnswer | ConditionalAnswer, *texts: str) -> Checked:
@@ -98,11 +100,11 @@ def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -
 def reference_table(
     entries: Iterable[Entry | None], abstracts: Iterable[Sequence[Abstract]], study: Study
 ) -> pd.DataFrame:
-    """What each gene of unary answers rests on, a row per gene and abstract that is cited by number.
+    """Return the citations of the genes of unary answers, one row for each gene and abstract cited by number.
 
-    The columns are `REFERENCE_COLUMNS`: `number`, empty in the one row of a gene that cites none; `kind` and `id` of
-    the abstract, empty where none was retrieved under the number; `names_gene`, whether the abstract names the gene by
-    its symbol or an alias of the study.
+    The columns are `REFERENCE_COLUMNS`. `number` is empty in the single row of a gene without citations. `kind` and
+    `id` of the abstract are empty if no abstract with the number was retrieved. `names_gene` is yes if the abstract
+    names the gene by its symbol or an alias of the study.
     """
     rows = []
     for entry, own in zip(entries, abstracts, strict=True):
@@ -123,14 +125,14 @@ def reference_table(
 
 
 def retrieved_references(references: str, shown: int) -> str:
-    """Of numbers with blanks between, those of the `shown` abstracts of the prompt; `UNKNOWN` stays as it is."""
+    """Return, of numbers separated by blanks, those of the `shown` abstracts; `UNKNOWN` is returned as is."""
     if references == UNKNOWN:
         return references
     return " ".join(number for number in references.split() if 1 <= int(number) <= shown)
 
 
 def citation_table(answers: Iterable[Checked]) -> pd.DataFrame:
-    """One row per citation, with the columns of `CITATION_COLUMNS`."""
+    """Return one row for each citation, with the columns `CITATION_COLUMNS`."""
     rows = [
         (*each.place, kind, name, "retrieved" if was_retrieved else "not retrieved")
         for each in answers
@@ -140,7 +142,7 @@ def citation_table(answers: Iterable[Checked]) -> pd.DataFrame:
 
 
 def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
-    """One row per answer, or gene of one, with the columns of `COUNT_COLUMNS`; those that cite nothing too."""
+    """Return one row for each answer or gene, with or without citations, with the columns `COUNT_COLUMNS`."""
     rows = []
     for each in answers:
         cited, retrieved = len(each.citations), each.retrieved
@@ -149,7 +151,7 @@ def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
 
 
 def cited(text: str) -> Iterator[tuple[Kind, str]]:
-    """What a text cites, in its order by kind: numbers in brackets, PMIDs, DOIs, other identifiers.
+    """Yield the citations in a text, by kind: numbers in brackets, PMIDs, DOIs, other identifiers.
 
     >>> list(cited("[UC] down in [1, 3-4]; PMID 123456; doi:10.1136/GUT.1."))
     [('number', '1'), ('number', '3'), ('number', '4'), ('pmid', '123456'), ('doi', '10.1136/gut.1')]
@@ -178,7 +180,7 @@ def _judged(
 
 
 def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> tuple[Kind, str, bool]:
-    """A reference of an answer: retrieved where one abstract has its PMID, its DOI and its title, as far as given."""
+    """Return a reference as a citation; retrieved if one abstract matches its title and any given PMID and DOI."""
     pmid, doi = (reference.pmid or "").strip(), _without_end((reference.doi or "").strip()).lower()
     named: list[tuple[Kind, str]] = [("pmid", pmid), ("doi", doi), ("title", plain(reference.title)[:500])]
     kind, name = next((kind, name) for kind, name in named if name or kind == "title")
@@ -192,17 +194,17 @@ def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> tuple[Kin
 
 
 def _in_brackets(brackets: str) -> Iterator[int]:
-    """The numbers of [1, 3-5]; a year in brackets is none."""
+    """Yield the numbers of [1, 3-5]; a year in brackets is skipped."""
     for first, last in _RANGE.findall(brackets):
         if _YEAR.fullmatch(first):
             continue
         start, end = int(first), int(last or first)
-        # A range that is no list of abstracts stands for its ends.
+        # A range too long for a list of abstracts gives its two ends.
         yield from range(start, end + 1) if start <= end < start + _MOST_IN_RANGE else (start, end)
 
 
 def _without_end(doi: str) -> str:
-    """A DOI without the punctuation of the sentence that it ends; its own brackets stay."""
+    """Return a DOI without the punctuation of the sentence around it; brackets of the DOI stay."""
     while doi and (doi[-1] in ".:" or (doi[-1] == ")" and doi.count("(") < doi.count(")"))):
         doi = doi[:-1]
     return doi

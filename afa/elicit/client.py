@@ -1,4 +1,4 @@
-"""A language model behind any OpenAI-compatible endpoint, asked within bounds; every attempt is recorded as it went."""
+"""A client of one language model behind an OpenAI-compatible endpoint; every attempt is recorded."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from afa.elicit.chat import Chat, Reply
 
 LARGEST = 4 << 20
-"""Bytes of one reply."""
+"""Largest reply, in bytes."""
 OK, REDIRECTS, REFUSALS, TIMED_OUT, INTERNAL = 200, 300, 400, 408, 500
-"""Statuses of HTTP, the first of a hundred or one of them."""
+"""HTTP statuses: the first of a class, or a single one."""
 AGAIN = frozenset({TIMED_OUT, 409, 425, 429})
-"""Statuses where another try may succeed, beside all from `INTERNAL` on."""
+"""Statuses after which another call may succeed, in addition to all from `INTERNAL` on."""
 REFUSED = re.compile(
     "content_filter|content_policy_violation|invalid_prompt"
     "|context_length_exceeded|ContextWindowExceeded|exceed_context_size|context (?:length|size|window)"
     "|(?:prompt|input) is too long|input token count",
     re.IGNORECASE,
 )
-"""Words of errors that refuse one question alone: filters, and a prompt that the model's context cannot hold."""
+"""Words of errors that concern one question only: content filters, and prompts too long for the model's context."""
 OF_A_QUESTION = frozenset({400, 413, 422})
-"""Statuses of such errors, beside those below `REDIRECTS`."""
+"""Statuses of such errors, in addition to those below `REDIRECTS`."""
 EXHAUSTED = "insufficient_quota"
-"""Code of a 429 that waiting does not help."""
+"""Code of a 429 that does not pass with time."""
 LONGEST_DETAIL = 500
-"""Characters of a reason."""
+"""Longest reason, in characters."""
 BUSY = 0.1
-"""Seconds between two looks at a question that another process has open."""
+"""Seconds between two looks at a question that another process is asking."""
 
 
 class Client:
-    """Asks one model, and writes every attempt, its wording and its tries to the record; safe from threads."""
+    """Asks one model, and records every attempt, prompt and call; safe from threads."""
 
     def __init__(self, endpoint: Endpoint, budget: Budget, manner: Manner) -> None:
         self.endpoint, self.budget, self.record, self.manner = endpoint, budget, budget.record, manner
@@ -57,42 +57,43 @@ class Client:
 
     @cached_property
     def _chat(self) -> Chat:
-        """Made at the first question: the `openai` client is slow to import, and estimates need none."""
+        """Return the chat, created at the first question: importing `openai` is slow, and estimates need no chat."""
         from afa.elicit.chat import Chat  # noqa: PLC0415
 
         bounds = Bounds(timeout=self.manner.timeout, deadline=self.manner.deadline, largest=LARGEST)
         return Chat(self.endpoint, bounds)
 
     def key(self, request: Request) -> str:
-        """Key of the request in the record."""
+        """Return the key of the request in the record."""
         return key_of(request, self.endpoint.model, self.manner)
 
     def recorded(self, request: Request) -> Entry | None:
-        """What `ask` gives without a call: the answer, or the last attempt where no more are to be made; else None."""
+        """Return the result of `ask` if it needs no call: the answer, or the last allowed attempt; else None."""
         return self.record.settled(self.key(request), self.manner.answers)
 
     def expected(self, request: Request) -> Used:
-        """The most that one call for the request uses."""
+        """Return the largest use of one call for the request."""
         messages = request.messages
         text = messages.system + messages.user + json.dumps(answer_schema(request.question.prompt))
         return self.budget.expected(text, self.manner.most_tokens)
 
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
-        """The answer to a request, from the record or else from the model; without one, the last attempt.
+        """Return the answer to a request, from the record or from the model; without an answer, the last attempt.
 
-        Attempts of earlier runs count towards `Manner.answers`, but not those where the endpoint failed. Once `stop`
-        is set, no other call follows the one that is open; None where none was made before.
+        Attempts of earlier runs count towards `Manner.answers`, except those where the endpoint failed. After `stop` is
+        set, no new call begins; the result is None if there was no earlier attempt.
 
         Raises
         ------
-        CapError : the next call would pass a cap. ElicitationError : the endpoint refuses the key or the request, has
-        failed `Manner.failures` times in a row, or asks for a longer wait than `Manner.patience`.
+        CapError : the next call would exceed a cap.
+        ElicitationError : the endpoint refuses the key or the request, has failed `Manner.failures` times in a row, or
+        asks for a longer wait than `Manner.patience`.
 
         """
         stop, last = stop or threading.Event(), None
         self.record.keep(request.messages)
         while True:
-            # Counted before the look: what another process adds after it is seen when a try is written down.
+            # Counted before the record is read: `Budget.begin` notices attempts that another process adds later.
             attempts = len(self.record.attempts(self.key(request)))
             if (known := self.recorded(request)) is not None:
                 return known
@@ -104,9 +105,11 @@ class Client:
                 return last
 
     def _attempt(self, request: Request, attempts: int, stop: threading.Event) -> Entry | None:
-        """One more attempt, written down, which carries the fault of the one before; None where another makes it.
+        """Make and record one more attempt, whose prompt has the fault of the last; None if another process makes it.
 
-        Calls are made until one has a reply, `Manner.calls` of them at most. attempts : at the request so far.
+        Calls are made until one has a reply, but at most `Manner.calls`.
+
+        attempts : number of attempts at the request so far
         """
         chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
@@ -136,24 +139,24 @@ class Client:
                 continue
             try:
                 self._failures = 0
-                # The text is judged as it is written down, so that what counts as answered can be read again.
+                # The text is judged in its recorded form, so that every recorded answer can be parsed again.
                 reply = replace(reply, text=self._writable(reply.text))
                 outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
                 said = reply.text or reply.refusal or ""
                 return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
             finally:
-                # Only now: a try that has ended without an entry would be made again by another process.
+                # After the entry is recorded: otherwise another process would repeat the call.
                 self.budget.end(name, reply.tokens)
         if failure is None:
             return None
         return self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
 
     def _count(self, failure: ReplyError) -> None:
-        """Close the endpoint for all threads as long as it asks for, or stop where it is of no use to go on.
+        """Make all threads wait as long as the endpoint asks, or raise if further calls are useless.
 
         Raises
         ------
-        ElicitationError : the state of the endpoint, and when to come back.
+        ElicitationError : the state of the endpoint, and when to run again.
 
         """
         with self._lock:
@@ -174,7 +177,7 @@ class Client:
             raise ElicitationError(Fault(self.endpoint.base_url, found, "an answer", step))
 
     def _wait_for_endpoint(self, stop: threading.Event) -> None:
-        """Wait as long as the endpoint has asked any thread to."""
+        """Wait as long as the endpoint has asked any thread to wait."""
         with self._lock:
             until = self._closed_until
         if (wait := until - time.monotonic()) > 0:
@@ -183,11 +186,11 @@ class Client:
                 self._closed_until = 0.0 if self._closed_until == until else self._closed_until
 
     def _reply(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
-        """The reply to one call; a `ReplyError` where the endpoint has failed, with its own words."""
+        """Return the reply to one call; a `ReplyError` with the endpoint's own words if the endpoint failed."""
         from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
 
         came = chat.called(self._document(prompt, messages))
-        # Without the key before anything is cut out of it: half of a key would not be found.
+        # Remove the key before the text is shortened: a part of a key would not be recognised.
         body = self._writable(came.body.decode(errors="replace"))
         reply, is_sound = read_reply(body), OK <= came.status < REDIRECTS
         if is_sound and not reply.error:
@@ -198,10 +201,10 @@ class Client:
         return self._failed(came, reply, body)
 
     def _failed(self, came: HttpReply, reply: Reply, body: str) -> Reply:
-        """The reply of an endpoint that refuses the question; a `ReplyError` of one that fails or refuses the client.
+        """Return the reply of an endpoint that refuses the question; raise a `ReplyError` for any other failure.
 
-        Nothing was computed where a status says that the request was refused. A gateway that has waited too long, or
-        failed afterwards, may have had the model work.
+        A status below 500 means that the request was refused and nothing was computed. After a gateway's time-out or
+        other failure the model may have used tokens.
         """
         status, detail = came.status, self._shown(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
@@ -215,7 +218,7 @@ class Client:
         raise ReplyError(detail, again=not fatal, wait=wait, fatal=fatal, used=reply.tokens, body=reply.text or body)
 
     def _document(self, prompt: str, messages: Messages) -> dict[str, Any]:
-        """The body of a request."""
+        """Return the body of a request."""
         manner, bounds = self.manner, self.manner.structured != "bare_schema"
         schema = answer_schema(prompt, bounds=bounds)
         document: dict[str, Any] = {"model": self.endpoint.model, manner.limit: manner.most_tokens}
@@ -240,7 +243,10 @@ class Client:
     def _recorded(
         self, request: Request, attempt: int, outcome: Outcome, detail: str, said: str, reply: Reply | None = None
     ) -> Entry:
-        """Write an attempt down. said : the model's whole text; without any, what came in its place."""
+        """Record an attempt and return its entry.
+
+        said : the model's whole text; without one, the reply in its place
+        """
         entry = Entry(
             question=request.question,
             model=self.endpoint.model,
@@ -260,16 +266,16 @@ class Client:
         return entry
 
     def _shown(self, text: str) -> str:
-        """A reason as it is recorded: one line of at most so many characters."""
+        """Return a reason on one line of at most `LONGEST_DETAIL` characters."""
         return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
 
     def _writable(self, text: str) -> str:
-        """The text as it can be written down: without the key, and a question mark for half of a character."""
+        """Return the text without the key, and with a question mark for each lone surrogate."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Whether a reply is an answer of the schema to the question of `values`; why not, or what was set aside."""
+    """Return the outcome of a reply to the question of `values`, and why it is not an answer or what was set aside."""
     if reply.refusal or reply.finish == "content_filter":
         return "refused", reply.refusal or "stopped by the endpoint's filter"
     if reply.finish == "length":
@@ -277,12 +283,12 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
     try:
         answer, notes = read_wrapped(schema, reply.text)
     except ValueError as error:
-        # Some endpoints never say why an answer ended: one that is whole has not broken off.
+        # Some endpoints give no reason for the end of an answer; an answer that parses is complete.
         return ("incomplete", "the answer broke off") if reply.finish is None else ("unparsable", str(error))
     other = beside_the_question(answer, values)
     return ("unparsable", other) if other else ("answered", "; ".join(notes))
 
 
 def _back_off(turn: int) -> float:
-    """Seconds before the next try, doubled each time, and spread so that many clients do not come back at once."""
-    return float(2**turn * random.uniform(0.5, 1.0))  # noqa: S311 (no secret hangs on it)
+    """Return the seconds before the next call, doubled each time, and random so that clients do not synchronise."""
+    return float(2**turn * random.uniform(0.5, 1.0))  # noqa: S311 (not used for secrets)

@@ -1,4 +1,4 @@
-"""What several voters say as one: genes that a phenotype keeps, by agreement and literature; numbers, pooled (F7)."""
+"""The consensus of several voters: the genes of a phenotype, by agreement and literature, and pooled numbers (F7)."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ SAME_MODEL = "The voters are runs of one model, so that their agreement is weak 
 def consensus(
     answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Keep a gene for a phenotype where at least `min_agree` runs name it and all that name it agree on direction.
+    """Return the genes that at least `min_agree` runs name with one direction, and the genes that are dropped.
 
-    The potential is +1 for Upregulated and -1 for Downregulated, the confidence the mean `lit_prob` of the naming runs.
+    A gene is kept for a phenotype if no run that names it gives the other direction. Its potential is +1 for
+    Upregulated and -1 for Downregulated; its confidence is the mean `lit_prob` of the runs that name it.
 
     Parameters
     ----------
     answers
-        One row per named gene with the columns run, phenotype, gene, direction (Upregulated or Downregulated) and
-        lit_prob in [0, 1]; other columns are ignored. Row order does not matter, except that phenotypes come out in
-        the order of their first appearance.
+        One row for each named gene with the columns run, phenotype, gene, direction (Upregulated or Downregulated) and
+        lit_prob in [0, 1]; other columns are ignored. Phenotypes are returned in the order of their first appearance.
     min_agree
         Number of runs that must name a gene, from 1 to the number of runs.
     runs
-        All runs that were asked; those in `answers` where not given.
+        All runs that were asked; by default the runs in `answers`.
 
     Returns
     -------
-    DataFrame : what is kept: phenotype, gene, potential (+1 or -1), confidence in [0, 1], n_runs
-    DataFrame : what is dropped: phenotype, gene, reason
+    DataFrame : genes that are kept: phenotype, gene, potential (+1 or -1), confidence in [0, 1], n_runs
+    DataFrame : genes that are dropped: phenotype, gene, reason
 
     Raises
     ------
-    ElicitationError : a direction is unknown, a run names a gene twice for a phenotype, `min_agree` is out of range.
+    ElicitationError : an unknown direction, a gene named twice by a run for one phenotype, or `min_agree` out of range.
 
     """
     n_runs = int(answers["run"].nunique()) if runs is None else len(runs)
@@ -72,9 +72,9 @@ def consensus(
 
 
 def check_voters(models: Mapping[str, str], study: Study) -> None:
-    """Refuse voters that are one and the same model, unless the study says `same_model`.
+    """Raise an `ElicitationError` if voters are the same model, unless the study sets `same_model`.
 
-    models : voter -> model and address; `UNKNOWN` is no model to compare.
+    models : model and address of each voter; voters with an `UNKNOWN` model are not compared
     """
     voters: dict[str, list[str]] = {}
     for voter, model in models.items():
@@ -90,11 +90,13 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 
 
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """How far voters agree, with the columns of `AGREEMENT_COLUMNS`; a row per phenotype and for all of them.
+    """Return the agreement of voters, with the columns `AGREEMENT_COLUMNS`; one row for each phenotype and one for all.
 
-    voters : all of them, then each pair. genes : that one of them names. agreed : that all of them name with one
-    direction; `share` of `genes`. kappa : Fleiss' kappa of *up*, *down* and *not named* over all genes that the study's
-    answers name anywhere, so that a voter who names genes at random gets 0; empty where all say the same of everything.
+    voters : all voters, then each pair of voters
+    genes : number of genes that at least one of them names
+    agreed : number of genes that all of them name with one direction; `share` is its share of `genes`
+    kappa : Fleiss' kappa of *up*, *down* and *not named*, over all genes in the study's answers, so that a voter who
+    names genes at random gets 0; empty if all voters give one category to all genes
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -111,7 +113,9 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 
 def fleiss_kappa(signs: NDArray[np.int64]) -> float:
-    """Fleiss' kappa of the categories -1, 0, +1 for signs (n_items, n_raters); NaN where one category is all there is.
+    """Return Fleiss' kappa of the categories -1, 0, +1; NaN if only one category occurs.
+
+    signs : (n_items, n_raters) int64 in {-1, 0, +1}
 
     >>> fleiss_kappa(np.array([[1, 1], [0, 0], [1, 0], [0, 1]]))
     0.0
@@ -128,14 +132,22 @@ def fleiss_kappa(signs: NDArray[np.int64]) -> float:
 def evidence_filter(
     kept: pd.DataFrame, named: pd.DataFrame, references: pd.DataFrame, *, kinds: Sequence[Kind]
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """What of `kept` rests on literature (paragraph "Consensus-and-evidence filtering").
+    """Return the genes of `kept` that literature supports (paragraph "Consensus-and-evidence filtering").
 
-    A gene stays where an answer that names it says `literature` and cites an abstract that was retrieved, is of one of
-    the `kinds`, and has the gene's symbol or an alias in its title or text.
+    A gene is supported if an answer that names it gives `literature` as its source and cites a retrieved abstract of
+    one of the `kinds` that has the gene's symbol or an alias in its title or text.
 
-    kept, named : of `consensus` and `afa.elicit.tables.genes_named`. references : of
-    `afa.elicit.citations.reference_table`. Returns `kept`, `dropped` (phenotype, gene, reason), and `references` of the
-    genes of `kept` with a `verdict` each.
+    Parameters
+    ----------
+    kept, named : tables of `consensus` and of `afa.elicit.tables.genes_named`
+    references : table of `afa.elicit.citations.reference_table`
+    kinds : kinds of publication that count
+
+    Returns
+    -------
+    DataFrame : the genes that are kept, with the columns of `kept`
+    DataFrame : the genes that are dropped: phenotype, gene, reason
+    DataFrame : the references of the genes of `kept`, with a `verdict` each
 
     Raises
     ------
@@ -160,7 +172,7 @@ def evidence_filter(
 
 
 def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
-    """Whether a reference supports its gene, or what it lacks first."""
+    """Return `SUPPORTS` if a reference supports its gene, else the first condition that it fails."""
     if row.evidence_source != "literature":
         return f"the answer says {row.evidence_source}"
     if not row.number:
@@ -173,14 +185,17 @@ def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
 
 
 def _among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which rows have a phenotype and gene of another table."""
+    """Return (n_rows,) bool, True for rows whose phenotype and gene occur in another table."""
     names = ["phenotype", "gene"]
     found: NDArray[np.bool_] = pd.MultiIndex.from_frame(table[names]).isin(pd.MultiIndex.from_frame(others[names]))
     return found
 
 
 def _agreed(signs: NDArray[np.int64]) -> Iterator[float]:
-    """Genes, agreed, share and kappa of signs (E, R, G)."""
+    """Yield genes, agreed, share and kappa of `AGREEMENT_COLUMNS`.
+
+    signs : (E, R, G) int64 in {-1, 0, +1}, by phenotype, voter and gene
+    """
     raters = signs.shape[1]
     total, times = np.abs(signs.sum(axis=1)), np.abs(signs).sum(axis=1)
     genes, agreed = int((times > 0).sum()), int((total == raters).sum())
@@ -206,19 +221,19 @@ SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 
 
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
-    """The cut points of each feature: the median over the voters who give that side, where more than half of them do.
+    """Return the median cut points of each feature; a side needs cut points from more than half of the voters.
 
     Parameters
     ----------
     cuts
-        Columns voter, feature, low, high; missing where a voter says that side does not exist.
+        Columns voter, feature, low, high; missing if the voter gives no cut point on that side.
     names, kinds
         (n_features,) The features; a binary one has no cut points.
 
     Returns
     -------
-    DataFrame : (n_features,) indexed by feature; low, high, NaN where there is none; and how far apart voters' own cut
-        points are, for which they gave probabilities: low_least, low_most, high_least, high_most
+    DataFrame : (n_features,) indexed by feature; low and high, NaN without a cut point, and the range of the voters'
+    own cut points, which their probabilities refer to: low_least, low_most, high_least, high_most
 
     """
     by_feature = cuts.groupby("feature")[["low", "high"]]
@@ -232,7 +247,7 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def cuts_apart(cuts: pd.DataFrame) -> list[str]:
-    """One sentence on how far apart voters' own cut points are, of a table of `pool_cuts`; none where all agree."""
+    """Return a sentence on the ranges of voters' own cut points in a table of `pool_cuts`; none if all agree."""
     found = [
         f"{feature} {side} {row[f'{side}_least']:g} to {row[f'{side}_most']:g}"
         for feature, row in cuts.iterrows()
@@ -243,9 +258,9 @@ def cuts_apart(cuts: pd.DataFrame) -> list[str]:
 
 
 def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Sequence[str]) -> list[str]:
-    """A sentence on what nobody answered, and one on directions that their own probabilities contradict.
+    """Return a sentence on unanswered questions, and one on directions that the answer's own probabilities contradict.
 
-    unary : the answers as given, a row for each voter, entity and feature.
+    unary : the answers as given, one row for each voter, entity and feature
     """
     answered = set(zip(unary["entity"], unary["feature"], strict=True))
     silent = [f"{entity} {name}" for entity in entities for name in features if (entity, name) not in answered]
@@ -262,23 +277,23 @@ def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Seq
 
 
 def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
-    """What voters say of how often, each in a CSV file of its own.
+    """Read the probabilities of several voters, one CSV file for each.
 
     Parameters
     ----------
     folder
-        Files with the columns `phenotype`, `gene`, `SHARES` and, if there is one, `confidence`; a voter's name is that
-        of its file.
+        Files with the columns `phenotype`, `gene`, `SHARES` and optionally `confidence`; the name of a file is the name
+        of its voter.
     unary
-        Columns entity, feature: the pairs that may be spoken of. Each voter speaks of a pair once, or not at all.
+        Columns entity, feature: the allowed pairs. A voter has at most one row for each pair.
 
     Returns
     -------
-    DataFrame : columns voter, entity, feature, `SHARES` and confidence, NaN where there is none
+    DataFrame : columns voter, entity, feature, `SHARES` and confidence, NaN if there is none
 
     Raises
     ------
-    ElicitationError : every fault of every file by line and column
+    ElicitationError : every fault of every file, by line and column.
 
     """
     known = {pair: i for i, pair in enumerate(zip(unary["entity"], unary["feature"], strict=True))}
@@ -308,14 +323,14 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: NDArray[np.bool_]) -> pd.DataFrame:
-    """The `SHARES` of pairs of entity and feature, pooled over voters; NaN where no voter speaks (F7).
+    """Return the `SHARES` of pairs of entity and feature, pooled over voters; NaN for pairs without an answer (F7).
 
     Parameters
     ----------
     voters
-        Columns voter, entity, feature and `SHARES`, as `read_voters` gives them.
+        Columns voter, entity, feature and `SHARES`, as in `read_voters`.
     possible
-        (n_pairs, 3) or (3,) Which values can occur.
+        (n_pairs, 3) or (3,) bool, True for values (-1, 0, +1) that can occur.
 
     """
     said = [rows.set_index(["entity", "feature"]).reindex(pairs) for _, rows in voters.groupby("voter", sort=False)]
@@ -328,19 +343,19 @@ def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: NDArray[
 
 
 def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
-    """One row for each entity and feature of several voters' rows, in the columns of a bundle's `unary.csv`.
+    """Return one row for each entity and feature, pooled over voters, in the columns of a bundle's `unary.csv`.
 
     Parameters
     ----------
     answers
         Columns voter, entity, feature, direction (-1, 0, 1), `SHARES` and confidence in [0, 1].
     features
-        Of the table; they say which values can occur.
+        The table's features, which define the values that can occur.
 
     Returns
     -------
-    DataFrame : entity, feature, potential (the mean over voters of direction times confidence), confidence (the mean),
-        and the pooled `SHARES`; entities in the order of their first row, features in that of `features`
+    DataFrame : entity, feature, potential (mean over voters of direction times confidence), confidence (mean), and the
+    pooled `SHARES`; entities in the order of their first row, features in the order of `features`
 
     """
     entities = list(dict.fromkeys(answers["entity"]))

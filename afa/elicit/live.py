@@ -1,4 +1,4 @@
-"""Models as a source of answers: many questions at once, and what a study still costs."""
+"""Live models as a source of answers: many questions at once, and the estimated cost of a study."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from afa.model.features import Features
 from afa.model.study import CUTS, PAIR_PROMPTS, PAIR_RUN, RATES, UNARY, Endpoint, PairMode, Study
 
 PATIENCE = 10.0
-"""Seconds that calls which are open may take to end after an interrupt."""
+"""Seconds that open calls may take to end after an interrupt."""
 LOOK = 1.0
-"""Seconds between two looks for an interrupt: one that comes as a wait begins does not end that wait."""
+"""Seconds between two tests for an interrupt: an interrupt at the start of a wait does not end the wait."""
 OUTLOOK_COLUMNS = ["prompt", "pairs", "questions", "calls", "prompt_tokens", "answer_tokens", "money", "how"]
 EXACT, MOST = "as counted", "at most: the {} are not known yet"
 MOST_KINDS, LONGEST_REASON = 5, 200
-"""Kinds of failures that are told, and characters of a reason."""
+"""Largest number of kinds of failures that are listed, and longest reason, in characters."""
 LONGEST_NUMBER = -1.2345678901234567e-300
-"""No number has more digits: a cut point before it is known."""
+"""The number with the most digits, which stands for a cut point before it is known."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a live run may cost, and how many calls are open at once.
+    """Limits of a live run: its cost, and the number of open calls.
 
-    caps : of all that the record holds when the run ends, earlier runs included, so that a rerun does not begin at
-    nothing. unlimited : says on purpose that there is no cap.
+    caps : limits of the whole record when the run ends, earlier runs included, so that a rerun does not start from zero
+    unlimited : True to allow a run without caps
     """
 
     caps: Caps = NO_CAPS
@@ -62,15 +62,15 @@ class Terms:
 
 
 class Live:
-    """The models of a study's voters, which share a record and a budget, as a source of answers.
+    """The models of a study's voters, with a common record and budget, as a source of answers.
 
-    They are those of `models` of study.yaml and the environment; `endpoint` stands in for all addresses. say : hears
-    the estimate before a voter is asked, and what the record has used after.
+    endpoint : replaces the addresses of `models` in study.yaml and of the environment
+    say : function that prints the estimate before a voter is asked, and the record's use afterwards
 
     Raises
     ------
-    ElicitationError : an environment without address, model or key; voters that are one model, which the study does
-    not say; a record with answers of an unknown model, which live ones must not lie among.
+    ElicitationError : no address, model or key in the environment; voters that are the same model without `same_model`;
+    a record with answers of an unknown model, which must not be mixed with live answers.
 
     """
 
@@ -107,7 +107,7 @@ class Live:
         return str(self.budget.record.folder)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """What comes of each question, voter by voter; as the record has it in the end, other processes' share too."""
+        """Ask all questions, voter by voter, and return their entries, other processes' answers included."""
         for run in dict.fromkeys(question.run for question in questions):
             client, requests = self.clients[run], self._requests(questions, run)
             at_most = shown(estimate(requests, client), self.budget.prices)
@@ -123,11 +123,13 @@ class Live:
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
     def outlook(self, *, min_agree: int) -> pd.DataFrame:
-        """What asking for the study still uses at most, a row per prompt, with the columns of `OUTLOOK_COLUMNS`.
+        """Return the largest use of the questions that are left, one row for each prompt.
 
-        pairs : the setting that a row is for, with `*` for the study's own. calls : one for each question without an
-        answer; those that must be repeated come on top. Before all genes are named, the number of pairs is the largest
-        that the study allows. A study of features, not genes, has a row for cut points and one for probabilities.
+        The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest that the study
+        allows. A study of features instead of genes has one row for cut points and one for probabilities.
+
+        pairs : the setting of `pairs` for the row, marked `*` if it is the study's own
+        calls : one for each question without an answer; repeated calls are not included
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
@@ -160,19 +162,19 @@ class Live:
     def _row(
         self, prompt: str, questions: Sequence[Question], pairs: str = "", how: str = EXACT, times: int = 1
     ) -> tuple[object, ...]:
-        """The row of a prompt, whose questions are asked so many times."""
+        """Return the row of a prompt, with the questions counted `times` times."""
         runs = dict.fromkeys(question.run for question in questions)
         left = [estimate(self._requests(questions, run), self.clients[run]) for run in runs]
         return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Used())), how
 
     def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
-        """The recorded answers, or None where one is missing."""
+        """Return the recorded answers, or None if one is missing."""
         found = [self.clients[each.question.run].recorded(each) for each in self._requests(questions)]
         known = [entry for entry in found if entry is not None and entry.outcome == "answered"]
         return known if len(known) == len(found) else None
 
     def _most_kept(self, min_agree: int) -> pd.DataFrame:
-        """For one phenotype, the longest, as many genes as can be kept: each named by no more than must agree."""
+        """Return the largest possible table of kept genes, for the phenotype with the longest text."""
         settings = self.study.settings
         longest = max(self.study.names, key=lambda name: len(name) + len(self.study.definition(name)))
         genes = [f"GENE{place:06d}" for place in range(len(settings.voters) * settings.most_genes // min_agree)]
@@ -183,16 +185,18 @@ class Live:
 
 
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
-    """What comes of every request, in their order: the answer, or the last attempt where there is none.
+    """Return the result of every request, in their order: the answer, or the last attempt without one.
 
-    Requests that the record knows are not asked again, and equal ones are asked once. What was answered is in the
-    record whenever this ends, so that a rerun asks the rest. concurrency : calls that are open at once, at most; from
-    1. progress : show a bar on a terminal; elsewhere there is none.
+    Requests answered in the record are not asked again, and equal requests are asked once. All answers are recorded
+    whenever the function ends, so that a rerun asks only the rest.
+
+    concurrency : largest number of open calls, at least 1
+    progress : show a bar if the output is a terminal
 
     Raises
     ------
-    CapError, ElicitationError : as of `Client.ask`, after the calls that were open have ended.
-    KeyboardInterrupt, SystemExit : after they have ended or `PATIENCE` seconds have passed; a second one does not wait.
+    CapError, ElicitationError : as in `Client.ask`, after the open calls have ended.
+    KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a second one does not wait.
 
     """
     if concurrency < 1:
@@ -212,23 +216,24 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
 
 
 def estimate(requests: Iterable[Request], client: Client) -> Used:
-    """The most that is left to ask uses, with one call for each request; calls that must be repeated come on top."""
+    """Return the largest use of the unanswered requests, with one call each; repeated calls are not included."""
     _, waiting = _split(((client.key(request), request) for request in requests), client)
     return sum((client.expected(request) for request in waiting.values()), Used())
 
 
 def shown(used: Used, prices: Prices) -> str:
-    """What calls use, in a line."""
+    """Return the use of calls as one line of text."""
     tokens = f"{used.prompt_tokens:,} + {used.answer_tokens:,} tokens of prompts and answers"
     money = f", {used.money:,.2f} {prices.currency}" if prices.of(1, 1) > 0 else ""
     return f"{used.calls:,} calls, {tokens}{money}"
 
 
 def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
-    """Why questions have no answer: a line for each kind of failure, with its count and an example.
+    """Yield a line for each kind of failure, with its count and an example.
 
-    attempts : at each question. Failures are of one kind where their reasons differ in numbers alone; the commonest
-    kind comes first.
+    Failures are of one kind if their reasons differ only in numbers; the most frequent kind comes first.
+
+    attempts : attempts at each question
     """
     kinds: dict[tuple[str, str], list[Entry]] = {}
     for entry in filter(None, map(first_answer, attempts)):
@@ -243,14 +248,14 @@ def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
 
 
 def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[str, Entry], dict[str, Request]]:
-    """What the record knows, and what is left to ask, both by key."""
+    """Return recorded results and requests still to ask, both by key."""
     requests = dict(keyed)
     known = {key: entry for key, each in requests.items() if (entry := client.recorded(each)) is not None}
     return known, {key: each for key, each in requests.items() if key not in known}
 
 
 def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Generator[tuple[str, Entry], None, None]:
-    """Each request with what came of it, in the order in which they end; the first error stops the others."""
+    """Yield each request's key and result, in the order of completion; the first error stops the other requests."""
     work: queue.SimpleQueue[tuple[str, Request]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[str, Entry] | BaseException] = queue.SimpleQueue()
     stop = threading.Event()
@@ -262,7 +267,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             while not stop.is_set():
                 key, each = work.get_nowait()
                 if client.budget.is_busy(key) and not work.empty():
-                    # Another process asks it: first the others.
+                    # Another process is asking it: ask the other requests first.
                     work.put((key, each))
                     stop.wait(0.05)
                 elif (entry := client.ask(each, stop=stop)) is not None:
@@ -275,7 +280,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             stop.set()
             done.put(error)
 
-    # Threads that do not keep the interpreter alive: after a second interrupt nothing waits for a slow endpoint.
+    # Daemon threads, so that after a second interrupt the interpreter does not wait for a slow endpoint.
     count = min(concurrency, len(waiting))
     threads = [threading.Thread(target=ask_or_stop, daemon=True) for _ in range(count)]
     patience = float("inf")

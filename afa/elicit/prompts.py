@@ -1,6 +1,6 @@
-"""The questions of a study and their wording: templates under version control, each with its schema and digest.
+"""The prompts of a study: templates under version control, each with the schema of its answer and a digest.
 
-All words that a question is rendered with come together in `request`.
+`request` is the only place where a template and the words of a study are combined.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from afa.errors import ElicitationError, Fault
 from afa.model.study import Manner, Study
 
 BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"})
-"""Keywords that some endpoints refuse in a strict schema; every answer is checked against them."""
+"""Keywords that some endpoints refuse in a strict schema; every answer is validated with them nevertheless."""
 OF_A_STUDY = {"disease", "tissue", "most_genes", "bibliography", "exactly", "snippet_length"}
-"""The settings that prompts call by their own names."""
+"""Settings that templates use under their own names."""
 Abstracts = Callable[[Question], Sequence[Mapping[str, Any]]]
-"""The abstracts of a question: title, source and text of each, the best first."""
+"""Function that returns title, source and text of the abstracts of a question, best first."""
 _LINE_BREAK = re.compile("[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\\s\x1c-\x1e]*")
 
 
 def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
-    """A question of a study, rendered."""
+    """Return a question of a study with its rendered prompt."""
     settings, phenotype = study.settings, question.values.get("phenotype", "")
     values = {
         **settings.model_dump(include=OF_A_STUDY),
@@ -52,7 +52,7 @@ def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
 
 
 def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]) -> list[dict[str, str]]:
-    """What a prompt says of each feature that it asks about, with a voter's cut points where there are any."""
+    """Return the text on each feature that a prompt asks about, with a voter's cut points if there are any."""
     if study.features is None:
         return []
     table = study.features.to_frame().set_index("feature").loc[list(ends)]
@@ -72,13 +72,13 @@ def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]
 
 
 def no_abstracts(question: Question) -> Sequence[Mapping[str, Any]]:
-    """Asking without retrieval."""
+    """Return no abstracts, to ask without retrieval."""
     del question
     return ()
 
 
 def with_fault(messages: Messages, detail: str) -> Messages:
-    """A prompt asked again, with what was wrong with the last answer; unchanged without such a fault."""
+    """Return the prompt with the fault of the last answer added; unchanged if `detail` is empty."""
     if not detail:
         return messages
     said = _on_one_line(detail[:300]).rstrip(".")
@@ -86,11 +86,11 @@ def with_fault(messages: Messages, detail: str) -> Messages:
 
 
 def render(name: str, values: Mapping[str, Any]) -> Messages:
-    """The prompt `name` with its values filled in, each on one line, so that none can pass for a part of the prompt.
+    """Return the prompt `name` with its values filled in, each on one line, so that a value cannot imitate the prompt.
 
     Raises
     ------
-    ElicitationError : no such prompt, or a value that its template needs and that is not given.
+    ElicitationError : an unknown prompt, or a missing value that its template needs.
 
     """
     parts = {}
@@ -105,7 +105,7 @@ def render(name: str, values: Mapping[str, Any]) -> Messages:
 
 @cache
 def prompt_digest(name: str) -> str:
-    """SHA-256 over a prompt's template, what that includes, and the schema of its answer."""
+    """Return the SHA-256 of a prompt's template, its included templates and the schema of its answer."""
     sources, pending = {}, [f"{name}.md"]
     while pending:
         template = pending.pop()
@@ -117,13 +117,13 @@ def prompt_digest(name: str) -> str:
 
 
 def key_of(request: Request, model: str, manner: Manner) -> str:
-    """Key, in a record, of what a model is asked in a manner."""
+    """Return the key, in a record, of a request to a model with these settings of asking."""
     digest = prompt_digest(request.question.prompt)
     return request_key(request.question, model, manner.parameters, digest, request.messages.digest)
 
 
 def answer_schema(name: str, *, bounds: bool = True) -> dict[str, Any]:
-    """The JSON schema of the answer to a prompt, every key required; with or without `BOUNDS`."""
+    """Return the JSON schema of the answer to a prompt, with all keys required, and with or without `BOUNDS`."""
     return dict(json.loads(_schema_text(name, bounds)))
 
 

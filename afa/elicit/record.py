@@ -1,8 +1,8 @@
-"""The record of an elicitation: what was asked and what came back, as JSON lines that are only ever appended.
+"""The record of an elicitation: questions and replies as JSON lines that are only appended.
 
-A folder holds entries (`*.jsonl`), the rendered prompts that they were asked with (`*.wordings`) and the tries
-(`*.tries`, `afa.elicit.budget`). Each writer has files of its own, and all are read: records of several people lie
-side by side in one folder, and an interrupted run goes on where it stopped.
+A folder holds entries (`*.jsonl`), the rendered prompts (`*.wordings`) and the calls (`*.tries`, see
+`afa.elicit.budget`). Each process writes its own files and reads all of them: records of several people can be put into
+one folder, and an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ RESTORE = "restore the file, or take it out of the folder"
 
 
 class Lines:
-    """The files of one suffix in a folder: one file to append to, and all of them to read.
+    """The files of one suffix in a folder: one to append to, and all of them to read.
 
-    An unfinished last line, which a killed writer left, is passed over.
+    An incomplete last line, as a killed process leaves it, is skipped.
     """
 
     def __init__(self, folder: Path, suffix: str) -> None:
@@ -40,13 +40,13 @@ class Lines:
         self._read: dict[Path, tuple[int, int]] = {}
 
     def append(self, document: Mapping[str, Any], *, durable: bool = True) -> Path:
-        """Write one line and return its file; with `durable` it is on the disk by then. Safe from several threads."""
+        """Append one line and return its file; with `durable` the line is on disk. Safe from several threads."""
         line = json.dumps(document, sort_keys=True).encode() + b"\n"
         with self._lock:
             process, path = self._mine or (os.getpid(), self._new())
             if process != os.getpid():
                 path = self._new()
-            # A failure in between may leave half a line, which must stay the last one of its file.
+            # A failure may leave half a line, which must remain the last of its file: the next line goes to a new file.
             self._mine = None
             with path.open("ab") as stream:
                 stream.write(line)
@@ -57,7 +57,7 @@ class Lines:
         return path
 
     def new(self, faults: list[Fault]) -> Iterator[tuple[Path, str, bytes]]:
-        """Every line of JSON since the last call, with its file and place; what is no JSON is added to `faults`."""
+        """Yield every new JSON line since the last call, with file and place; other lines are added to `faults`."""
         if self.folder.exists() and not self.folder.is_dir():
             faults.append(Fault(str(self.folder), "a file", "a folder of the record", "name another folder"))
         for path in sorted(self.folder.glob(f"*{self.suffix}")):
@@ -80,7 +80,7 @@ class Lines:
                 yield path, f"{path}, line {number + 1}", tail
 
     def forget(self) -> None:
-        """Read everything again the next time."""
+        """Make the next call of `new` read everything again."""
         self._read.clear()
 
     def _new(self) -> Path:
@@ -97,7 +97,7 @@ def _bytes_from(path: Path, start: int) -> bytes:
 
 
 def _trouble(line: bytes) -> str:
-    """Why a line is no JSON; empty for a blank one."""
+    """Return why a line is not JSON; empty for a blank or valid line."""
     try:
         if line.strip():
             json.loads(line.decode())
@@ -107,11 +107,11 @@ def _trouble(line: bytes) -> str:
 
 
 UNKNOWN: Final = "unknown"
-"""Value of a field that a record made elsewhere does not have; it is never filled in."""
+"""Value of a field that an imported record lacks; it is never filled in."""
 Outcome = Literal["answered", "refused", "unparsable", "incomplete", "failed"]
 ENTRIES, WORDINGS, TRIES = ".jsonl", ".wordings", ".tries"
 RETRIEVED = "retrieved"
-"""Folder of a record with the searches and abstracts behind its prompts (`afa.elicit.abstracts.AbstractCache`)."""
+"""Folder of a record with the searches and abstracts of its prompts (`afa.elicit.abstracts.AbstractCache`)."""
 MERGED = "merged"
 TIME = rf"^\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$|^{UNKNOWN}$"
 Count = Annotated[int, Field(ge=0)]
@@ -120,10 +120,10 @@ ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question apart from its wording: the prompt's name, the values that identify it, and the run (the voter).
+    """A question without its wording: the name of the prompt, the identifying values, and the run (the voter).
 
-    directions : which way each gene of a pair shifts, as the prompt says; it is no part of the question's identity, and
-    is not written down.
+    directions : direction of shift of each gene of a pair, for the prompt; not part of the question's identity, and not
+    recorded
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -135,20 +135,20 @@ class Question:
 
     @property
     def name(self) -> tuple[object, ...]:
-        """Identity of the question; the two genes of a pair in either order are one question."""
+        """Return the identity of the question; a pair is the same question in either order of its genes."""
         genes = frozenset(self.values[key] for key in ("gene1", "gene2") if key in self.values)
         others = tuple(sorted((key, value) for key, value in self.values.items() if key not in ("gene1", "gene2")))
         return self.prompt, self.run, others, genes
 
     @property
     def asked(self) -> tuple[str, str, str, str]:
-        """Its prompt, its phenotype and its two genes, empty where it has none; columns `ASKED` of a table."""
+        """Return prompt, phenotype and the two genes, empty if it has none, as the columns `ASKED`."""
         phenotype, gene1, gene2 = (self.values.get(key, "") for key in ASKED[1:])
         return self.prompt, phenotype, gene1, gene2
 
     @property
     def document(self) -> dict[str, Any]:
-        """Its fields as they are written."""
+        """Return the question's fields as they are recorded."""
         return {"prompt": self.prompt, "values": self.values, "run": self.run}
 
     def __str__(self) -> str:
@@ -164,7 +164,7 @@ class Messages:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of both parts, as `Entry.messages` has it."""
+        """Return the SHA-256 of both parts, as in `Entry.messages`."""
         return _sha256(json.dumps([self.system, self.user]))
 
 
@@ -180,10 +180,15 @@ class Request:
 class Entry:
     """One attempt at a question.
 
-    model, parameters, prompt_digest : as asked, or `UNKNOWN`. messages : SHA-256 of the rendered prompt, which depends
-    on the abstracts in it. outcome : `answered` where `raw`, the model's whole text, holds an answer of the prompt's
-    schema. detail : why there is no answer, or what was set aside to read it. time : UTC, ISO 8601. tokens : of prompt
-    and answer, as the endpoint counted them. served_model : the model that the endpoint names. endpoint : its address.
+    model, parameters, prompt_digest : those asked, or `UNKNOWN`
+    messages : SHA-256 of the rendered prompt, including its abstracts
+    outcome : `answered` if `raw` has an answer in the prompt's schema
+    raw : the model's whole text
+    detail : why there is no answer, or what was set aside to parse it
+    time : UTC, ISO 8601
+    tokens : of prompt and answer, as the endpoint counted them
+    served_model : the model that the endpoint names
+    endpoint : the endpoint's address
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -204,18 +209,18 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """SHA-256 of the question, model, parameters, template and rendered prompt."""
+        """Return the SHA-256 of question, model, parameters, template and rendered prompt."""
         return request_key(self.question, self.model, self.parameters, self.prompt_digest, self.messages)
 
     @property
     def document(self) -> dict[str, Any]:
-        """Its fields as they are written, an endpoint only where it is known: earlier records have none."""
+        """Return the entry's fields as they are recorded; an unknown endpoint is omitted, as in earlier records."""
         document = {**vars(self), "question": self.question.document}
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was asked, of which model, how, and the answer: the same whenever and wherever it was."""
+        """Return the SHA-256 of request and answer, which does not depend on time, attempt and endpoint."""
         passing = {"attempt", "time", "tokens", "served_model", "endpoint"}
         lasting = {name: value for name, value in self.document.items() if name not in passing}
         return _sha256(json.dumps(lasting, sort_keys=True, ensure_ascii=False))
@@ -224,22 +229,22 @@ class Entry:
 def request_key(
     question: Question, model: str, parameters: Mapping[str, Any] | str, prompt_digest: str, messages: str
 ) -> str:
-    """SHA-256 over everything that an answer may depend on."""
+    """Return the SHA-256 of everything that an answer may depend on."""
     parts = [question.document, model, parameters, prompt_digest, messages]
     return _sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False))
 
 
 def first_answer(entries: Sequence[Entry]) -> Entry | None:
-    """The first answer, which later ones never replace, else the last attempt; None without any."""
+    """Return the first answer, which later answers never replace, else the last attempt, or None."""
     answered = (entry for entry in entries if entry.outcome == "answered")
     return next(answered, entries[-1] if entries else None)
 
 
 class Record:
-    """Entries and prompts in a folder, read when first needed; safe from several threads and processes.
+    """Entries and prompts of a folder, read when first needed; safe from several threads and processes.
 
-    An entry that stands in several files is one entry. A line that is no entry is an `ElicitationError`, which names
-    all of them; an unfinished last line is passed over.
+    An entry in several files counts once. Lines that are not entries are one `ElicitationError`; an incomplete last
+    line is skipped.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -250,39 +255,39 @@ class Record:
         self._lock = threading.RLock()
 
     def append(self, entry: Entry) -> None:
-        """Write one entry; it is on the disk when this returns."""
+        """Write one entry; it is on disk when this returns."""
         with self._lock:
             entries = self._known()
             self._entries.append(entry.document)
             _insert(entries, entry)
 
     def refresh(self) -> None:
-        """Read what other writers have added."""
+        """Read the entries that other processes have added."""
         with self._lock:
             self._known(again=True)
 
     def attempts(self, key: str) -> list[Entry]:
-        """Every attempt at a request, in the order of time."""
+        """Return all attempts at a request, in the order of time."""
         with self._lock:
             return list(self._known().get(key, ()))
 
     def replies(self, key: str) -> list[Entry]:
-        """Replies of a model to a request; failures of the endpoint are no attempts."""
+        """Return the model's replies to a request; failures of the endpoint are excluded."""
         return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
 
     def settled(self, key: str, most: int) -> Entry | None:
-        """The answer to a request, or the last reply where no more than `most` are asked for; else None."""
+        """Return the answer to a request, or its last reply if it already has `most` replies; else None."""
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
         return next(answered, replies[-1] if len(replies) >= most else None)
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, by key and time, the same whatever files they lie in."""
+        """Yield all entries, by key and time, independent of the files they are in."""
         with self._lock:
             return iter([entry for _, entries in sorted(self._known().items()) for entry in entries])
 
     def keep(self, messages: Messages) -> None:
-        """Write a rendered prompt, each of its texts once: `text` by its `sha256`, and the digests of both."""
+        """Save a rendered prompt, each text once: `text` by its `sha256`, and the digests of both parts."""
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
         with self._lock:

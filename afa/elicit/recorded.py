@@ -1,4 +1,4 @@
-"""Recorded answers: as files of a folder, read strictly; as a source that finds each by its question; and merged."""
+"""Recorded answers: read from a folder of files, looked up by question, and merged."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source"
 
 
 def imported(folder: str | Path) -> list[Entry]:
-    """The entries of a folder with `phenotypes.csv` and `raw/`: each unary file, and each row of a pairwise file.
+    """Return the entries of a folder with `phenotypes.csv` and `raw/`.
 
-    raw : a unary answer is the file's text; a pair's is its row as JSON, by the columns of the file.
+    A unary file is one entry, whose `raw` is the file's text; each row of a pairwise file is one, with the row as JSON.
 
     Raises
     ------
-    ElicitationError : every fault of the files.
+    ElicitationError : all faults of the files.
 
     """
     root, faults = Path(folder), list[Fault]()
@@ -72,7 +72,7 @@ def _a_name(text: str) -> str:
 
 
 class _Gene(RecordedGene):
-    """A gene of a file: its symbol can name something, and a table can hold its texts."""
+    """A gene of a file: its symbol is a valid name, and its texts can be written to a table."""
 
     gene_symbol: Annotated[str, AfterValidator(_a_name)]
 
@@ -85,7 +85,7 @@ class _Gene(RecordedGene):
 
 
 class _Unary(RecordedUnary):
-    """The answer of a file: some genes, each once."""
+    """The answer in a file: at least one gene, and each gene once."""
 
     genes: Annotated[list[_Gene], Field(min_length=1)]  # type: ignore[assignment]
 
@@ -99,7 +99,7 @@ class _Unary(RecordedUnary):
 
 
 def _unary(path: Path, phenotype: str, run: str, faults: list[Fault]) -> Entry:
-    """The entry of one answer file; what is wrong with it is added to `faults`."""
+    """Return the entry of one answer file; faults of the file are added to `faults`."""
     text = ""
     try:
         text = read_unpacked(path).decode("utf-8-sig").replace("\r\n", "\n")
@@ -118,7 +118,7 @@ def _unary(path: Path, phenotype: str, run: str, faults: list[Fault]) -> Entry:
 
 
 def _pairs(path: Path, phenotype: str, faults: list[Fault]) -> Iterator[Entry]:
-    """The entries of one file of pairs; what is wrong with it is added to `faults`."""
+    """Yield the entries of one file of pairs; faults of the file are added to `faults`."""
     table = read_table(path, required=PAIR_COLUMNS)
     genes = table.columns["gene1"], table.columns["gene2"]
     known = {name: index for index, name in enumerate(dict.fromkeys((*genes[0], *genes[1])))}
@@ -146,9 +146,10 @@ def _entry(question: Question, raw: str) -> Entry:
 
 
 class Recorded:
-    """A record: found by question, whatever model and wording it had, as long as it is one.
+    """Entries of a record, looked up by question for any model and wording, provided there is only one.
 
-    models : voter -> model; of a voter that is named only answers of that model count. place : its folder.
+    models : model of each voter; for a voter listed here, only answers of this model count
+    place : the record's folder
     """
 
     def __init__(self, entries: Iterable[Entry], models: Mapping[str, str] | None = None, place: str = "") -> None:
@@ -159,7 +160,7 @@ class Recorded:
                 self._entries.setdefault(entry.question.name, []).append(entry)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """The recorded entry of each question; of a pair in either order of its genes.
+        """Return the recorded entry of each question; a pair is found in either order of its genes.
 
         Raises
         ------
@@ -185,11 +186,11 @@ class Recorded:
 
 
 def write_record(entries: Iterable[Entry], folder: str | Path, name: str) -> int:
-    """Write entries as `<name>.jsonl` into a folder, each once, sorted by question; the number of them.
+    """Write entries as `<name>.jsonl` into a folder, each once and sorted by question; return their number.
 
     Raises
     ------
-    ElicitationError : the folder holds other entries already, which this would lie among.
+    ElicitationError : the folder already holds other entries.
 
     """
     path = Path(folder) / f"{name}{ENTRIES}"
@@ -202,15 +203,17 @@ def write_record(entries: Iterable[Entry], folder: str | Path, name: str) -> int
 
 
 def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
-    """Write what several records hold into one folder, the same for any order of them; the number of entries.
+    """Write the entries of several records into one folder, for any order of the records; return their number.
 
-    model : only answers of this model. prompt : only those to the template whose digest begins so. Tries are merged
-    whole: what was spent stays spent.
+    Calls are merged completely, whatever entries are selected, so that all use still counts.
+
+    model : select only answers of this model
+    prompt : select only answers to the template whose digest begins so
 
     Raises
     ------
-    ElicitationError : a folder that holds no record, or a fault of one; no such answer in any.
-    ConfigError : a destination with other files than a merged record.
+    ElicitationError : a folder without a record, a fault in a record, or no selected answer.
+    ConfigError : the destination has files other than those of a merged record.
 
     """
     ours = [*(f"{MERGED}{suffix}" for suffix in (ENTRIES, WORDINGS, TRIES)), f"{RETRIEVED}/*"]

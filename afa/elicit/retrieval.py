@@ -1,7 +1,7 @@
-"""Retrieval for a question (paragraph "Retrieval-grounded prompting"): searched in every source, kept, and ranked.
+"""Retrieval for a question (paragraph "Retrieval-grounded prompting"): search in every source, cache, and rank.
 
-What was retrieved once is read again from the disk, without a network. Abstracts are ranked by BM25, the usual
-weighting of sparse word vectors.
+Cached searches are read from disk without a network. Abstracts are ranked by BM25, a standard weighting of sparse word
+vectors.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from afa.model.study import KEYWORDS_FILE, Study
 ABSTRACT_COLUMNS = [*ASKED, "number", "source", "id", "year", "journal", "title", "score"]
 SEARCH_COLUMNS = [*ASKED, "source", "query", "retrieved", "total", "taken", "left_out"]
 K1, B = 1.5, 0.75
-"""The usual saturation of a word's count, and how much a text's length counts."""
+"""BM25 parameters: saturation of a word's count (K1), and weight of a text's length (B)."""
 DECIMALS = 9
-"""Scores that agree so far are a tie: their last digits depend on the machine."""
+"""Decimals at which scores are tied: further digits depend on the machine."""
 
 Ranking = tuple[tuple[Abstract, float], ...]
 log = logging.getLogger(__name__)
@@ -35,9 +35,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What was retrieved for a question: abstracts in the order of their numbers in the prompt, from 1.
+    """The result of retrieval for a question: abstracts in the order of their numbers in the prompt, from 1.
 
-    ranking : each with its BM25 score, above 0. searches : every search that was made, with its date.
+    ranking : each abstract with its BM25 score, above 0
+    searches : all searches that were made, with their dates
     """
 
     question: Question
@@ -46,16 +47,18 @@ class Retrieved:
 
     @property
     def abstracts(self) -> tuple[Abstract, ...]:
-        """The abstracts, the best first."""
+        """Return the abstracts, best first."""
         return tuple(abstract for abstract, _ in self.ranking)
 
 
 @dataclass(frozen=True)
 class Literature:
-    """Abstracts for questions, `most` for each out of `candidates` from each source; kept in memory once retrieved.
+    """Retrieval of `most` abstracts for a question, from up to `candidates` of each source.
 
-    online : whether a search that the cache lacks is made; by default it is an error. A search that the cache has is
-    not made again. today : the date that a search made now gets.
+    Results are cached in memory.
+
+    online : make searches that the cache lacks; otherwise a missing search is an error
+    today : date of a search made now
     """
 
     sources: Sequence[Source]
@@ -70,11 +73,11 @@ class Literature:
     _known: dict[tuple[tuple[str, str], ...], Retrieved] = field(default_factory=dict, repr=False, compare=False)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """What there is for a question; the same for every voter.
+        """Return the abstracts for a question; the same for every voter.
 
         Raises
         ------
-        ElicitationError : a source fails, or without a network the cache lacks a search.
+        ElicitationError : a source fails, or the cache lacks a search and `online` is off.
 
         """
         name = tuple(sorted(question.values.items()))
@@ -83,11 +86,11 @@ class Literature:
         return self._known[name]
 
     def shown(self, question: Question) -> list[dict[str, str]]:
-        """What the prompt of a question shows."""
+        """Return the abstracts that the prompt of a question shows."""
         return quoted(self.retrieved(question).abstracts)
 
     def expected(self, question: Question) -> list[dict[str, str]]:
-        """What the prompt of a question shows, or where it was not retrieved yet, as much as it may show at most."""
+        """Return the abstracts that a prompt shows, or before retrieval the longest that it could show."""
         try:
             return self.shown(question)
         except ElicitationError:
@@ -95,9 +98,9 @@ class Literature:
             return [longest] * self.most
 
     def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
-        """Refuse answers to other abstracts than these: their numbers would mean other publications.
+        """Raise an `ElicitationError` for an answer to other abstracts: its numbers would mean other publications.
 
-        An answer to an earlier template, which cannot be rendered any more, is passed over.
+        Answers to an earlier template, which can no longer be rendered, are not compared.
         """
         for question, entry in zip(questions, entries, strict=True):
             is_rendered = entry.prompt_digest == prompt_digest(question.prompt)
@@ -108,15 +111,15 @@ class Literature:
                 raise ElicitationError(Fault(f"the record, {question}", found, expected, step))
 
     def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
-        """`abstracts` and `searches` behind retrieved questions, each question of several voters once."""
+        """Return the tables `abstracts` and `searches` of retrieved questions, each question once."""
         once = list({id(each): each for each in retrieved}.values())
         return {"abstracts": abstract_table(once), "searches": search_table(once)}
 
     def _found(self, question: Question) -> Retrieved:
-        """On the phenotype of a question, or on its genes, by all their names, beside the phenotype.
+        """Return the search results on a question's phenotype, or on its two genes (with aliases) and the phenotype.
 
-        Where the sources have fewer publications than are shown on two genes and the phenotype, those on the genes and
-        the disease are ranked with them.
+        If a search on two genes and the phenotype finds fewer publications than are shown, publications on the genes
+        and the disease are ranked too.
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
@@ -148,7 +151,7 @@ class Literature:
 
 
 def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
-    """Each publication once; a preprint gives way to the article of PubMed with its DOI or its title."""
+    """Return each publication once; a PubMed article replaces a preprint with its DOI or title."""
     by_name = {(each.source, each.id): each for each in abstracts}
     articles = [each for each in by_name.values() if each.source == "pubmed"]
     dois, titles = {each.doi for each in articles if each.doi}, {tuple(words(each.title)) for each in articles}
@@ -160,13 +163,13 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
 
 
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
-    """The literature of a study: its `keywords.csv` where it has one, and the cache in the folder of its record.
+    """Return the literature of a study, with its `keywords.csv` if there is one and the cache in the record's folder.
 
-    online : searches that the cache lacks are made, of PubMed and, for preprints, of Europe PMC.
+    online : search PubMed and, for preprints, Europe PMC if the cache lacks a search
     """
     path = folder / KEYWORDS_FILE
     return Literature(
-        # Offline the address that NCBI asks for is not sent.
+        # NCBI requires an e-mail address; offline it is not sent.
         (PubMed.from_environment() if online else PubMed(""), EuropePmc()),
         AbstractCache(record / RETRIEVED),
         read_keywords(path) if path.exists() else Keywords({}),
@@ -178,9 +181,10 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
 
 
 def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> Ranking:
-    """The `most` abstracts that best match the words of the phrases, the best first; without any of them none.
+    """Return the `most` abstracts that best match the words of the phrases, best first.
 
-    The same for any order of abstracts or phrases; ties go by source and number.
+    Abstracts without a match are excluded. The result does not depend on the order of abstracts or phrases; ties are
+    sorted by source and number.
     """
     texts = sorted(abstracts, key=lambda each: (each.source, each.id))
     asked = sorted({word for phrase in phrases for word in words(phrase)})
@@ -191,7 +195,7 @@ def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> 
 
 
 def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float]:
-    """The BM25 score of each document (its words) for the words asked, in the form of Lucene, to `DECIMALS` places."""
+    """Return the BM25 score (in Lucene's form, rounded to `DECIMALS`) of each document for the words `asked`."""
     known = set().union(*documents)
     asked = [word for word in asked if word in known]
     if not asked:
@@ -202,7 +206,7 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
-    """One row per abstract shown, with the columns of `ABSTRACT_COLUMNS`; number : as the prompt counts them."""
+    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number` is that of the prompt."""
     rows = [
         (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)
         for each in retrievals
@@ -212,7 +216,10 @@ def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
 
 
 def search_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
-    """One row per search, with the columns of `SEARCH_COLUMNS`; total : of the source, taken : with an abstract."""
+    """Return one row for each search, with the columns `SEARCH_COLUMNS`.
+
+    `total` is the number of records at the source, `taken` the number of records with an abstract.
+    """
     rows = []
     for each in retrievals:
         for search in each.searches:

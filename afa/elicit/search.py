@@ -1,9 +1,9 @@
-"""What is searched for, a phenotype in its several names, the disease and genes; and the services that are searched.
+"""Queries on a phenotype, a disease and genes by all their names, and the services that are searched.
 
-PubMed is asked through NCBI's E-utilities: `esearch` gives the numbers of records, `efetch` the records. Preprints are
-those of Europe PMC's REST service, which has bioRxiv, medRxiv and others: bioRxiv's own finds a preprint by its DOI,
-not by words. Both were out of reach when this was written: it was tested against a local server that answers in the
-documented forms and misbehaves, not against the services.
+PubMed is searched through NCBI's E-utilities: `esearch` returns PMIDs, `efetch` the records. Preprints of bioRxiv,
+medRxiv and others are searched in Europe PMC's REST service, because bioRxiv's own service finds preprints only by DOI.
+Neither service could be reached when this was written: the module was tested with a local server that answers in the
+documented forms, and fails, but not with the services.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from afa.errors import ElicitationError, Fault
 from afa.io.csvfile import read_table
 from afa.io.web import TRANSIENT, USUAL, Bounds, Clock, ReplyError, Web, json_object, unreadable
 
-# In a quoted phrase these have no meaning to either service.
+# Characters that neither service interprets in a quoted phrase.
 _PLAIN = re.compile(r"[^\w\-/.+' ]|_")
 
 
 @dataclass(frozen=True)
 class Query:
-    """Groups of phrases: of each group one must occur."""
+    """A conjunction of groups of phrases: one phrase of each group must occur."""
 
     groups: tuple[tuple[str, ...], ...]
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """All phrases, each once."""
+        """Return all phrases, each once."""
         return tuple(dict.fromkeys(phrase for group in self.groups for phrase in group))
 
     def written(self, form: str) -> str:
-        """In the syntax of a service, which has a phrase in this form."""
+        """Return the query in a service's syntax; `form` is the service's template of a phrase."""
         groups = (" OR ".join(form.format(phrase) for phrase in group) for group in self.groups)
         return " AND ".join(f"({group})" for group in groups)
 
 
 class Keywords:
-    """Phenotypes and diseases in the several names that publications use."""
+    """The names that publications use for phenotypes and diseases."""
 
     def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
         self._names = {plain(name).casefold(): tuple(map(plain, phrases)) for name, phrases in names.items()}
 
     def phrases(self, name: str) -> tuple[str, ...]:
-        """The phrases of a name; where it is unknown, the name itself."""
+        """Return the phrases for a name; an unknown name is its own phrase."""
         own = plain(name)
         return self._names.get(own.casefold(), (own,))
 
 
 def read_keywords(path: str | Path) -> Keywords:
-    """Read a CSV file with the columns name, keyword, one row per phrase; an `ElicitationError` lists its faults."""
+    """Read a CSV with the columns name, keyword, one row for each phrase; an `ElicitationError` lists its faults."""
     table = read_table(path, required=("name", "keyword"))
     for column, texts in table.columns.items():
         blank = [row for row, text in enumerate(texts) if not _PLAIN.sub(" ", text).strip()]
@@ -70,16 +70,16 @@ def read_keywords(path: str | Path) -> Keywords:
 
 
 def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
-    """Publications that name all genes, if any, beside a phenotype of a disease; no phenotype, no such condition.
+    """Return a query for publications on all genes, the phenotype and the disease; genes and phenotype may be empty.
 
-    genes : the names of each, its symbol and its aliases.
+    genes : names of each gene, its symbol and its aliases
     """
     groups = [tuple(map(plain, names)) for names in genes]
     return Query((*groups, *([tuple(phenotype)] if phenotype else []), tuple(disease)))
 
 
 def plain(name: str) -> str:
-    """A name as words that may stand in quotes in a search; an `ElicitationError` where nothing of it is left."""
+    """Return a name as words for a quoted phrase; an `ElicitationError` if no word remains."""
     words = " ".join(_PLAIN.sub(" ", name).split())
     if not any(map(str.isalnum, words)):
         raise ElicitationError(Fault("a search", repr(name), "a name with letters or digits", "correct the name"))
@@ -91,7 +91,12 @@ RETRACTED = "retracted or withdrawn"
 
 
 class Found(NamedTuple):
-    """total : records that the source holds. abstracts : in the source's order. left_out : reason -> records."""
+    """The result of a search.
+
+    total : number of records at the source
+    abstracts : in the source's order
+    left_out : number of records without a usable abstract, by reason
+    """
 
     total: int
     abstracts: tuple[Abstract, ...]
@@ -102,7 +107,7 @@ PUBMED_URL, EMAIL, KEY = "AFA_PUBMED_URL", "NCBI_EMAIL", "NCBI_API_KEY"
 PUBMED = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 TOOL = "afa"
 PER_SECOND, PER_SECOND_WITH_KEY = 3.0, 10.0
-"""Of PubMed; Europe PMC publishes no limit, and is asked as often as PubMed without a key."""
+"""Limits of PubMed; Europe PMC publishes none, and is searched at PubMed's rate without a key."""
 AT_ONCE = 200
 """Records fetched by one request."""
 RETRACTIONS = frozenset({"Retracted Publication", "Retraction of Publication", "Retraction Notice"})
@@ -111,7 +116,7 @@ _YEAR = re.compile(r"\b(?:1[89]|2\d)\d\d\b", re.ASCII)
 
 
 class PubMed:
-    """PubMed as a source of abstracts; the key raises the limit from 3 requests a second to 10, and is never shown."""
+    """PubMed as a source of abstracts; a key, never shown, raises the limit from 3 requests a second to 10."""
 
     name: SourceName = "pubmed"
 
@@ -121,24 +126,24 @@ class PubMed:
         self._url, self._told = url.rstrip("/"), {"db": "pubmed", "tool": TOOL, "email": email}
         if key:
             self._told["api_key"] = key
-        # E-utilities report failures of the servers behind them as bad requests too, and no number asked for is ours.
+        # E-utilities also report failures of their servers as status 400; all PMIDs sent come from them.
         transient = TRANSIENT | {400}
         self._web = Web(PER_SECOND_WITH_KEY if key else PER_SECOND, bounds, transient=transient, clock=clock)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> PubMed:
-        """By `NCBI_EMAIL`, which NCBI asks of every user, and `NCBI_API_KEY` and `AFA_PUBMED_URL`, where set."""
+        """Return a client with `NCBI_EMAIL`, which NCBI requires, and `NCBI_API_KEY` and `AFA_PUBMED_URL`."""
         if not environment.get(EMAIL):
             step = "export it; NCBI writes to it before it blocks a user"
             raise ElicitationError(Fault(f"the environment, {EMAIL}", "nothing", "an e-mail address", step))
         return cls(environment[EMAIL], environment.get(KEY, ""), environment.get(PUBMED_URL, "") or PUBMED)
 
     def written(self, query: Query) -> str:
-        """The query in PubMed's syntax, over titles and abstracts."""
+        """Return the query in PubMed's syntax, on titles and abstracts."""
         return query.written('"{}"[tiab]')
 
     def search(self, query: Query, most: int) -> Found:
-        """The `most` records of highest relevance by PubMed's own account, or an `ElicitationError`."""
+        """Return the `most` records that PubMed ranks highest; an `ElicitationError` if the search fails."""
         asked = {**self._told, "term": self.written(query), "retmax": str(most), "retmode": "json", "sort": "relevance"}
         total, numbers = self._web.asked("POST", f"{self._url}/esearch.fcgi", asked, _numbers)
         numbers = numbers[:most]
@@ -157,7 +162,7 @@ class PubMed:
 
 
 def tree(body: bytes) -> Element:
-    """The root of an XML reply, read without its DTD; a `ReplyError` where it cannot be read or declares an entity."""
+    """Return the root of an XML reply, read without its DTD; a `ReplyError` if it is invalid or declares an entity."""
     try:
         if b"<!ENTITY" not in body:
             return fromstring(body)  # noqa: S314 (no entity is declared, and expat fetches none)
@@ -168,7 +173,7 @@ def tree(body: bytes) -> Element:
 
 
 def _numbers(body: bytes) -> tuple[int, list[str]]:
-    """How many records there are, and the PMIDs of those listed."""
+    """Return the number of records, and the PMIDs that are listed."""
     result = json_object(body).get("esearchresult")
     if not isinstance(result, dict) or "ERROR" in result:
         raise ReplyError("a failed search", "numbers of records", again=True)
@@ -181,7 +186,7 @@ def _numbers(body: bytes) -> tuple[int, list[str]]:
 
 
 def _records(body: bytes) -> Sequence[Abstract | str]:
-    """Of each record the abstract, or why it is left out."""
+    """Return the abstract of each record, or the reason why it is excluded."""
     root = tree(body)
     if root.tag != "PubmedArticleSet":
         found = "an HTML page" if root.tag.lower() == "html" else f"XML of {root.tag[:40]}"
@@ -205,7 +210,7 @@ def _article(record: Element) -> Abstract | str:
 
 
 def _sections(article: Element) -> Iterator[str]:
-    """The parts of an abstract, each one line, with its label before it where it has one."""
+    """Yield the sections of an abstract, one line each, with their labels if they have any."""
     for part in article.iterfind("Abstract/AbstractText"):
         label, text = one_line(part.get("Label") or ""), _said(part)
         if text:
@@ -219,7 +224,7 @@ def _year(article: Element) -> int | None:
 
 
 def _doi(record: Element, article: Element) -> str:
-    # Not iterfind from the root: the list of references has numbers of other publications.
+    # A fixed path: the list of references has DOIs of other publications.
     own = record.find("PubmedData/ArticleIdList/ArticleId[@IdType='doi']")
     if own is None:
         own = article.find("ELocationID[@EIdType='doi'][@ValidYN='Y']")
@@ -227,7 +232,7 @@ def _doi(record: Element, article: Element) -> str:
 
 
 def _said(element: Any) -> str:
-    """What an element says, with the text of what lies in it (italics, formulas)."""
+    """Return the text of an element and of the elements inside it (italics, formulas)."""
     return "" if element is None else one_line(without_markup("".join(element.itertext())))
 
 
@@ -240,7 +245,7 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+", re.ASCII)
 
 
 class EuropePmc:
-    """Europe PMC as a source of preprints, at `AFA_EUROPEPMC_URL` where that is set and no other address is given."""
+    """Europe PMC as a source of preprints; the address is `url`, else `AFA_EUROPEPMC_URL`, else the public one."""
 
     name: SourceName = "preprint"
 
@@ -249,11 +254,11 @@ class EuropePmc:
         self._web = Web(PER_SECOND, bounds, clock=clock)
 
     def written(self, query: Query) -> str:
-        """The query in Europe PMC's syntax, over titles and abstracts of preprints."""
+        """Return the query in Europe PMC's syntax, on titles and abstracts of preprints."""
         return query.written('TITLE_ABS:"{}"') + " AND (SRC:PPR)"
 
     def search(self, query: Query, most: int) -> Found:
-        """The `most` preprints of highest relevance by the service's account, or an `ElicitationError`."""
+        """Return the `most` preprints that the service ranks highest; an `ElicitationError` if the search fails."""
         asked = {"query": self.written(query), "format": "json", "resultType": "core", "synonym": "false"}
         abstracts: list[Abstract] = []
         left_out: Counter[str] = Counter()
@@ -275,7 +280,7 @@ class EuropePmc:
 
 
 def _page(body: bytes) -> tuple[int, list[Any], str]:
-    """How many preprints there are, those of this page, and the mark of the next one, empty where there is none."""
+    """Return the number of preprints, those of this page, and the mark of the next page, empty on the last one."""
     document = json_object(body)
     total, results = document.get("hitCount"), document.get("resultList")
     records = results.get("result") if isinstance(results, dict) else None
@@ -286,7 +291,7 @@ def _page(body: bytes) -> tuple[int, list[Any], str]:
 
 
 def _preprint(record: Any) -> Abstract | str:
-    """The abstract of a record, or why it is left out."""
+    """Return the abstract of a record, or the reason why it is excluded."""
     if not isinstance(record, dict) or record.get("source") != "PPR":
         return OTHER_FORM
     number, doi = _field(record, "id"), _field(record, "doi").lower()
@@ -315,4 +320,4 @@ def _field(record: Mapping[str, Any], name: str) -> str:
 
 
 Source = PubMed | EuropePmc
-"""A service that is searched: `written` is a query in its syntax, which finds the search again."""
+"""A service that can be searched; `written` returns a query in its syntax, which identifies the search."""

@@ -1,7 +1,7 @@
-"""The stages from questions to a bundle (app. `supp:llm-elicitation`): each takes tables and gives tables by name.
+"""The stages from questions to a bundle (app. `supp:llm-elicitation`): each takes and returns tables by name.
 
-`unary` and `pairwise` ask, or look up what was recorded; `consensus` and `evidence` filter what `unary` named; the last
-one writes the bundle that kept genes and judged pairs make, with where its answers come from.
+`unary` and `pairwise` ask, or look up recorded answers; `consensus` and `evidence` filter the genes that `unary` found;
+the last stage writes the bundle of the kept genes and judged pairs, with its provenance.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Tables = Mapping[str, pd.DataFrame]
 RATE_COLUMNS = ("direction", "p_high_with", "p_high_without", "p_low_with", "p_low_without", "confidence", "reason")
 IN_A_BUNDLE = {"phenotype": "entity", "gene": "feature", "gene_a": "feature_a", "gene_b": "feature_b"}
 IN_A_BUNDLE |= {"lit_prob": "confidence", "text": "evidence"}
-"""What the columns of a stage are called in a bundle."""
+"""Names in a bundle of the columns of a stage."""
 UNCLEAR = "unclear: no coupling, which equals a zero"
 SIGNS = "same +1, opposite -1; unclear pairs are left out, which equals a zero"
 COUPLINGS: Mapping[PairMode, str] = {
@@ -69,12 +69,15 @@ COUPLINGS: Mapping[PairMode, str] = {
 def unary_stage(study: Study, source: Source, literature: Literature | None) -> Tables:
     """Ask every voter for the genes of every phenotype.
 
-    Returns `asked` (a row per question), `named` (genes that count, a row per voter and gene), `dropped`, `references`
-    (what each gene rests on), and where there are citations `citations`, `citation_counts`, `abstracts`, `searches`.
+    Returns
+    -------
+    tables : `asked` (one row for each question), `named` (genes that count, one row for each voter and gene),
+    `dropped`, `references` (the citations of each gene), and `citations`, `citation_counts`, `abstracts` and `searches`
+    if answers have citations
 
     Raises
     ------
-    ElicitationError : questions without an answer, counted; voters that are one model, which the study does not say.
+    ElicitationError : questions without an answer, counted; voters that are the same model without `same_model`.
 
     """
     questions = unary_questions(study)
@@ -90,11 +93,13 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
 
 
 def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
-    """Ask every voter, or look up what was recorded, and write `cuts_<voter>.csv` and `unary_<voter>.csv` into `out`.
+    """Ask every voter for cut points and probabilities, and write the answers into `out`.
+
+    The files are `cuts_<voter>.csv` and `unary_<voter>.csv`.
 
     Returns
     -------
-    DataFrame : what came of every question, a row each, as `afa.elicit.tables.outcomes` has it
+    DataFrame : the outcome of every question, one row each, as in `afa.elicit.tables.outcomes`
 
     Raises
     ------
@@ -127,7 +132,7 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
 
 
 def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tables:
-    """`kept` and `dropped` by the agreement of voters, and `agreement` of all of them and of each two.
+    """Return `kept` and `dropped` by the agreement of voters, and `agreement` of all voters and of each pair.
 
     Raises
     ------
@@ -140,9 +145,9 @@ def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tab
 
 
 def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, references: pd.DataFrame) -> Tables:
-    """`kept` and `dropped` by what the literature says, and `references` with a verdict each.
+    """Return `kept` and `dropped` by the cited literature, and `references` with a verdict each.
 
-    All genes are kept where the study does not filter by references.
+    All genes are kept if the study does not filter by references.
 
     Raises
     ------
@@ -160,8 +165,10 @@ def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, refere
 def pairwise_stage(study: Study, source: Source, literature: Literature | None, kept: pd.DataFrame) -> Tables:
     """Ask for every pair of kept genes of a phenotype.
 
-    Returns `asked`, `pairs` (a row per pair), `dropped` (the pairs that give no coupling), and tables of citations as
-    `unary_stage` does.
+    Returns
+    -------
+    tables : `asked`, `pairs` (one row for each pair), `dropped` (pairs without a coupling), and the tables of citations
+    of `unary_stage`
 
     Raises
     ------
@@ -184,13 +191,19 @@ def bundle_stage(
     min_agree: int,
     probabilities: str | Path | None = None,
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle that the tables of the stages `unary`, `consensus`, `evidence` and `pairwise` make.
+    """Write the bundle of the stages `unary`, `consensus`, `evidence` and `pairwise`.
 
-    The same answers give the same bytes. Potentials are +1 and -1; of pairs that were asked for conditionally,
-    logarithms of a ratio. A pair that is `unclear` is left out, which equals a zero, and counted. probabilities : a
-    folder of voters who say how often (`afa.elicit.consensus.read_voters`); their answers stand beside the potentials,
-    for the encoding by controls. Returns the bundle and the genes left out (phenotype, gene, reason) by any of the
-    stages.
+    The same answers give the same bytes. Unary potentials are +1 and -1. Pairwise potentials are signs, or log ratios
+    if pairs were asked conditionally; an `unclear` pair is excluded, which equals a zero, and counted.
+
+    probabilities : folder with the probabilities of voters (`afa.elicit.consensus.read_voters`), written beside the
+    potentials for the encoding by controls
+
+    Returns
+    -------
+    Bundle : the bundle
+    DataFrame : the genes dropped by any stage: phenotype, gene, reason
+
     """
     voters, kept, pairs = len(study.settings.voters), stages["evidence"]["kept"], stages["pairwise"]["pairs"]
     asked = _joined([stages["unary"]["asked"], stages["pairwise"]["asked"]])
@@ -226,7 +239,7 @@ def bundle_stage(
 
 
 def all_stages(study: Study, source: Source, literature: Literature | None, *, min_agree: int) -> dict[str, Tables]:
-    """The tables of every stage but the bundle, one after the other."""
+    """Run every stage but the last, in order, and return their tables."""
     unary = unary_stage(study, source, literature)
     agreed = consensus_stage(study, unary["named"], min_agree=min_agree)
     supported = evidence_stage(study, unary["named"], agreed["kept"], unary["references"])
@@ -237,12 +250,18 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 def build_recorded_bundle(
     folder: str | Path, destination: str | Path, *, min_agree: int, probabilities: str | Path | None = None
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle that a consensus of `min_agree` runs makes of a record; the same record gives the same bytes.
+    """Write the bundle of a record by the consensus of `min_agree` runs; the same record gives the same bytes.
 
-    folder : with `study.yaml`, `phenotypes.csv` and `raw/`. The bundle's name is `recorded-2of3` or the like.
-    probabilities : a folder of voters who say how often, or None. Returns the bundle and the table of dropped genes
-    (phenotype, gene, reason). An `ElicitationError` lists what is wrong with the files, or counts the pairs of
-    kept genes that the record does not hold.
+    folder : folder with `study.yaml`, `phenotypes.csv` and `raw/`
+    probabilities : as in `bundle_stage`
+
+    The bundle is named `recorded-2of3` or similar. Returns the bundle and the table of dropped genes (phenotype, gene,
+    reason).
+
+    Raises
+    ------
+    ElicitationError : all faults of the files, or the number of pairs of kept genes that the record lacks.
+
     """
     study = load_study(folder)
     stages = all_stages(study, Recorded(imported(folder), place=str(folder)), None, min_agree=min_agree)
@@ -255,7 +274,7 @@ def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
 
 
 def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], pd.DataFrame]:
-    """The answer to each question, and a row each of what came of it; an error counts those without an answer."""
+    """Return the answer to each question, and the outcomes, one row each; an error counts unanswered questions."""
     entries = source.answers(questions)
     asked = outcomes(questions, entries)
     check_answered(asked, source.place)
@@ -265,9 +284,9 @@ def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], 
 def _cited(
     literature: Literature | None, questions: Sequence[Question], entries: Sequence[Entry], study: Study
 ) -> tuple[list[Sequence[Abstract]], Tables]:
-    """The abstracts of each question, to which its answer must belong, and tables of what answers cite.
+    """Return the abstracts of each question, and tables of the citations in answers.
 
-    Without literature there are no abstracts; a record made elsewhere has no citations by number, and no tables.
+    Without literature there are no abstracts. An imported record has no citations by number, and gives no tables.
     """
     retrieved, abstracts = [], list[Sequence[Abstract]]([()] * len(questions))
     if literature is not None:
@@ -287,14 +306,14 @@ def _cited(
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
-    """For each kept gene how many runs named it, and the mechanism that the first of them gave."""
+    """Return, for each kept gene, how many runs named it and the mechanism that the first of them gave."""
     first = named.drop_duplicates(["phenotype", "gene"])
     told = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
     return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in told.itertuples()]
 
 
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
-    """What is known of the answers: by the study of a record made elsewhere, else by the answers themselves."""
+    """Return the provenance of the answers: from the study of an imported record, else from the answers."""
     settings = study.settings
     days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})
     known = {
@@ -318,6 +337,6 @@ def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], mi
 
 
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables below one another; empty ones, whose columns have no type, are passed over."""
+    """Return the tables concatenated; empty tables, whose columns have no type, are skipped."""
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if filled else tables[0]

@@ -1,10 +1,10 @@
-"""Answers as tables: what came of every question, genes named, pairs judged; and these tables as CSV files.
+"""Answers as tables: outcomes of questions, named genes, judged pairs; and these tables as CSV files.
 
-Which of the genes that answers name can be used follows rules that do not depend on what anybody hopes to find:
+Fixed rules, which do not depend on the results, decide which named genes count:
 1. A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter (`C9orf72` keeps
-   its small letters). Blanks around it are taken off; nothing else is changed, no alias is looked up.
-2. Of the genes of one answer only as many count as were asked for, the first ones.
-3. A gene that one answer names twice counts once; with two directions it is dropped for its phenotype, in every run.
+  its lower-case letters). Surrounding blanks are removed; nothing else is changed, and aliases are not looked up.
+2. Of the genes of one answer, at most the requested number count, the first ones.
+3. A gene named twice in one answer counts once; with two directions it is dropped for its phenotype, in every run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "pairs": PAIR_COLUMNS,
     "references": REFERENCE_COLUMNS,
 }
-"""The tables that a later stage reads."""
+"""Columns of the tables that a later stage reads."""
 FOR_READERS = ("agreement", "citations", "citation_counts", "abstracts", "searches")
 STAGE_FILES = [f"{name}.csv" for name in (*COLUMNS, *FOR_READERS)]
 NUMBERS = {
@@ -57,21 +57,21 @@ NUMBERS = {
     "coupling": (-10.0, 10.0, float),
     "n_runs": (1.0, 1e9, int),
 }
-"""Range and type of the columns that are no text."""
+"""Range and type of the numeric columns."""
 NEVER_ASKED, RECORD = "never asked", "the record"
 HGNC_FORM = re.compile(r"[A-Z](?:[A-Z0-9-]|orf(?=\d))*", re.ASCII)
 LONGEST_SHOWN = 60
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings that a spreadsheet takes for a formula."""
+"""First characters of texts that a spreadsheet would run as a formula."""
 RAREST = 0.01
-"""A conditional probability counts as at least this, and at most 1 less this."""
+"""Smallest conditional probability, and distance of the largest from 1."""
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> pd.DataFrame:
-    """What came of every question, one row each, with the columns of `OUTCOME_COLUMNS`.
+    """Return the outcome of every question, one row each, with the columns `OUTCOME_COLUMNS`.
 
-    answer : `Entry.digest`, empty where nothing was asked.
+    answer : `Entry.digest`, empty if the question was not asked
     """
     rows = []
     for question, entry in zip(questions, entries, strict=True):
@@ -85,7 +85,7 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
 
 
 def check_answered(table: pd.DataFrame, place: str) -> None:
-    """An `ElicitationError` that counts and names the questions without an answer, which no number stands in for."""
+    """Raise an `ElicitationError` that counts and names the unanswered questions, which get no default value."""
     lacking = table[table["outcome"] != "answered"]
     if lacking.empty:
         return
@@ -99,10 +99,11 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
 
 
 def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
-    """One row per gene that an answer names, with the columns of `GENE_COLUMNS`, in the order of entries and answers.
+    """Return one row for each gene in the answers, with the columns `GENE_COLUMNS`.
 
-    references : numbers of the abstracts relied on, as text with blanks between; `UNKNOWN` where the record has none.
-    All are here; `usable_genes` says which count.
+    Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects those that count.
+
+    references : numbers of the cited abstracts, separated by blanks; `UNKNOWN` if the record has none
     """
     rows = []
     for entry in _answered(entries):
@@ -114,10 +115,10 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
 
 
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
-    """One row per pair with an answer, with the columns of `PAIR_COLUMNS`, the same from every way of asking.
+    """Return one row for each pair with an answer, with the columns `PAIR_COLUMNS`, for every way of asking.
 
-    sign : +1 (same), -1 (opposite), 0. coupling : the sign; of conditional probabilities ln(p_with / p_without), each
-    within `RAREST` of 0 and 1, and `sign` is its sign.
+    sign : +1 (same), -1 (opposite) or 0; the sign of `coupling`
+    coupling : the sign; for conditional probabilities ln(p_with / p_without), each at least `RAREST` from 0 and 1
     """
     rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_COLUMNS)
@@ -126,11 +127,20 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
 def usable_genes(
     named: pd.DataFrame, *, most_genes: int, vocabulary: Collection[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What of `named` counts, and what is dropped with the reason, both in the order of `named`.
+    """Return the named genes that count, and the dropped ones with a reason, both in the order of `named`.
 
-    named : of `genes_named`. vocabulary : the names that count; where there are none, symbols in
-    the form of HGNC. The second table has the columns of `DROPPED_COLUMNS`, a row per gene
-    of an answer; the reason names the run.
+    Parameters
+    ----------
+    named : table of `genes_named`
+    most_genes : number of genes of an answer that count
+    vocabulary : allowed names; by default, symbols in the form of HGNC
+
+    Returns
+    -------
+    DataFrame : the genes that count, with the columns of `named`
+    DataFrame : the dropped genes, one row for each gene of an answer, with the columns `DROPPED_COLUMNS`; the reason
+    names the run
+
     """
     answer = ["run", "phenotype"]
     reasons = pd.Series("", index=named.index, dtype=object)
@@ -156,16 +166,16 @@ def usable_genes(
 
 
 def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write each table as `<name>.csv`; whole or not at all, and in place of no folder but a stage's."""
+    """Write each table as `<name>.csv`, all or none; only an earlier stage's folder is replaced."""
     with atomic_folder(folder, STAGE_FILES) as temporary:
         for name, table in tables.items():
-            # All texts are quoted: a lone carriage return in one would end the row otherwise.
+            # All texts are quoted: an unquoted carriage return would end the row.
             path = temporary / f"{name}.csv"
             table.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
 def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
-    """The named tables of a stage as it had them; an `ElicitationError` lists what is wrong with their files."""
+    """Return the named tables of a stage; an `ElicitationError` lists the faults of their files."""
     faults: list[Fault] = []
     tables = {}
     for name in names:
@@ -183,7 +193,7 @@ def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
 def cut_points(
     features: Features, voter: str, entries: Iterable[Entry], place: str
 ) -> dict[str, tuple[float | None, float | None]]:
-    """A voter's cut points of all features; a binary one is high where it is there."""
+    """Return a voter's cut points of all features; a binary feature is high if it is present."""
     given: dict[str, tuple[float | None, float | None]] = dict.fromkeys(features.names, (None, 0.5))
     for entry in entries:
         if entry.question.run == voter:
@@ -192,11 +202,11 @@ def cut_points(
 
 
 def answer_of(entry: Entry, place: str = RECORD) -> Any:
-    """An answer by the schema it was asked for; one of a record made elsewhere by what such a record has.
+    """Return an answer parsed by the schema of its prompt, or by the schema of imported records.
 
     Raises
     ------
-    ElicitationError : the record calls something an answer that is none, or that is one to another question.
+    ElicitationError : a recorded answer that does not fit its schema or belongs to another question.
 
     """
     question, elsewhere = entry.question, entry.prompt_digest == UNKNOWN
@@ -211,7 +221,7 @@ def answer_of(entry: Entry, place: str = RECORD) -> Any:
 
 
 def plain(text: str) -> str:
-    """A text that a table can hold and a spreadsheet shows: no NUL, no half of a character, no formula."""
+    """Return a text that tables and spreadsheets can show: without NUL, lone surrogates and formulas."""
     text = "".join(REPLACED if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
     return f"'{text}" if text.startswith(FORMULA) else text
 
@@ -244,6 +254,6 @@ def _references(answer: Any) -> str:
 
 
 def _shown(gene: str) -> str:
-    """A name that is no symbol, as a table can show it."""
+    """Return an invalid symbol in a form that a table can show."""
     shown = gene[:LONGEST_SHOWN].encode("ascii", "backslashreplace").decode() if not gene.isprintable() else gene
     return plain(shown)

@@ -1,4 +1,4 @@
-"""CSV files read strictly: every row keeps its line number, and every fault is collected before any is raised."""
+"""Strict reading of CSV files: every row keeps its line number, and all faults are collected before any is raised."""
 
 from __future__ import annotations
 
@@ -29,26 +29,36 @@ ROWS_PER_BLOCK = 500  # larger blocks outlive the young generation of the garbag
 SHOWN_PER_KIND = 50
 SHOWN_TOGETHER = 20
 MOST_TEXTS = 5
-"""Rows, and different texts in them, that the one line of a brief list of faults shows at most."""
+"""Largest number of rows (SHOWN_TOGETHER), and of different texts (MOST_TEXTS), named in the one line of a brief list
+of faults.
+"""
 MOST_CELLS = 100_000_000
-"""Cells of a table, which are texts in memory: 8 bytes each where they repeat, and about 60 where they do not."""
+"""Largest number of cells of a table. Cells are texts in memory: 8 bytes for a repeated text, about 60 for a new one.
+"""
 LONGEST_NAME = 200
 MOST_FAULTS = 1_000
 LARGEST = 1e100
-"""Of larger numbers neither sums nor squares are sure to be finite."""
+"""Largest number accepted in size: sums and squares of larger numbers may not be finite."""
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that steer a terminal, or turn the direction of what is written around them."""
+"""Characters that steer a terminal or reverse the direction of the surrounding text."""
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _LONGEST_SHOWN = 60
-_MOST_COMPARED = 5_000  # names that a wrong one is compared with: more would take seconds for each
+_MOST_COMPARED = 5_000  # names compared with a wrong one: more would take seconds for each wrong name
 
 
 class RowFaults:
     """The faults of one file, in line order.
 
-    Of the rows with the same fault in the same column the first `SHOWN_PER_KIND` have a line each and the rest are
-    counted in one, so that a wrong column of a million rows stays readable. brief : they have one line together.
-    names : what each row is called, in place of its line.
+    Faults with the same column and the same expectation are one kind. The first `SHOWN_PER_KIND` rows of a kind have a
+    line each and the others are counted in one line, so that the list for a wrong column of a million rows stays
+    readable.
+
+    Parameters
+    ----------
+    path : the file, as faults name it
+    brief : put all rows of a kind into one line
+    names : (n_rows,) name of each row in faults; empty to use line numbers
+
     """
 
     def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
@@ -63,11 +73,11 @@ class RowFaults:
             self._shown.setdefault((column, expected), []).append((line, found, next_step))
 
     def place(self, line: int) -> str:
-        """What the row at a line is called."""
+        """Return the name of the row at a line: the given name, else `line N`."""
         return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:
-        """All faults in line order, followed by one for each kind that was cut short."""
+        """Return all faults in line order, followed by one for each kind that has more rows than are shown."""
         numbered, unshown = list[tuple[int, Fault]](), list[Fault]()
         for (column, expected), rows in self._shown.items():
             at, count = f", column {column}" if column else "", self._count[column, expected]
@@ -85,7 +95,7 @@ class RowFaults:
         return [fault for _, fault in sorted(numbered, key=itemgetter(0))] + unshown
 
     def _together(self, rows: Sequence[tuple[int, str, str]], count: int) -> str:
-        """What there is, with the rows on which each stands: `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
+        """Return the wrong texts with the rows where each was found: `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
         lines: dict[str, list[int]] = {}
         for line, found, _ in rows:
             if found in lines or len(lines) < MOST_TEXTS:
@@ -100,16 +110,18 @@ class RowFaults:
 
 
 def first_of(faults: list[Fault], where: object, again: str = "try again") -> list[Fault]:
-    """The first `MOST_FAULTS` of many faults, and a line that counts the others."""
+    """Return the first `MOST_FAULTS` of the faults, and one more that counts the others."""
     more, step = f"{len(faults) - MOST_FAULTS} more faults", f"correct those named above and {again}"
     return [*faults[:MOST_FAULTS], *([Fault(str(where), more, "none", step)] if len(faults) > MOST_FAULTS else [])]
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The rows of a CSV file by column; `lines` (n_rows,) is the 1-based line on which each row begins.
+    """The rows of a CSV file, by column.
 
-    A column of the format that the file does not have is all empty texts. faults : what is wrong with the file so far.
+    lines : (n_rows,) int64, the 1-based line on which each row begins
+    columns : the texts (n_rows,) of each column; all are empty if the file lacks an optional column
+    faults : the faults found in the file so far
     """
 
     lines: NDArray[np.int64]
@@ -120,20 +132,27 @@ class CsvTable:
         return len(self.lines)
 
     def empty(self, column: str) -> NDArray[np.bool_]:
-        """(n_rows,) where a column says nothing."""
+        """Return (n_rows,) bool, True where the cell of a column is empty."""
         return ~np.fromiter(map(bool, self.columns[column]), dtype=bool, count=len(self))
 
     def wrong(
         self, rows: ArrayLike, column: str, expected: str, step: str, found: str | Callable[[int], str] | None = None
     ) -> None:
-        """Note a fault of some rows (indices, or truth values of all): what the column holds, or what `found` says."""
+        """Note a fault for some rows of a column.
+
+        rows : (n,) indices of rows, or (n_rows,) bool
+        found : the text found, for all rows or by the index of the row; by default the text of the cell
+        """
         chosen = np.asarray(rows)
         for row in (np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen).tolist():
             said = quoted(self.columns[column][row]) if found is None else found
             self.faults.add(int(self.lines[row]), column, said if isinstance(said, str) else said(row), expected, step)
 
     def once(self, keys: ArrayLike, expected: str, column: str = "") -> None:
-        """Note a fault of each row whose key (n_rows,) an earlier row has; a negative key is none."""
+        """Note a fault for each row that repeats the key of an earlier row.
+
+        keys : (n_rows,) int64; rows with a negative key are not compared
+        """
         earlier = earlier_row(np.asarray(keys, dtype=np.int64))
 
         def found(row: int) -> str:
@@ -143,18 +162,18 @@ class CsvTable:
         self.wrong(earlier >= 0, column, expected, "remove one of the two rows", found)
 
     def words(self, column: str, known: Sequence[str]) -> None:
-        """Note a fault of each row whose word is not among those known; an empty text may be one of them."""
+        """Note a fault for each row whose word is not among the known words, which may include the empty text."""
         wrong = [row for row, word in enumerate(self.columns[column]) if word not in known]
         self.wrong(wrong, column, f"one of {', '.join(word or 'nothing' for word in known)}", "choose one of them")
 
 
 def separator_of(path: str | Path) -> str:
-    """A tab for `.tsv`, else a comma; `.gz` behind it does not matter."""
+    """Return the separator of a file: a tab for `.tsv` and `.tsv.gz`, else a comma."""
     return "\t" if str(path).removesuffix(".gz").endswith(".tsv") else ","
 
 
 def read_header(path: str | Path) -> list[str]:
-    """The names of the columns; none where `read_table` will say why there are none."""
+    """Return the names of the columns; an empty list if the file has no readable header, which `read_table` reports."""
     text = _text_of(Path(path), RowFaults(path))
     with suppress(csv.Error):
         return next(csv.reader(_lines(text or ""), delimiter=separator_of(path), strict=True), [])
@@ -171,12 +190,19 @@ def read_table(
     brief: bool = False,
     shown: bool = False,
 ) -> CsvTable:
-    """Read a UTF-8 CSV file (`.tsv`: tabs; `.gz`: packed) with a header; what is wrong with it is in its `faults`.
+    """Read a UTF-8 CSV file with a header (`.tsv`: tabs; `.gz`: compressed); its faults are in `CsvTable.faults`.
 
-    Columns in `unread` are allowed but not kept. Blank lines are skipped, a row shorter than the header is filled
-    with empty texts, or with `whole_rows` a fault, and a row longer than the header is a fault and left out. A file
-    that cannot be read, or lacks a required column, gives a table without rows. brief : of `RowFaults`. shown : its
-    texts are shown on a terminal: a control character anywhere in the file is a fault.
+    Blank lines are skipped. A row longer than the header is a fault and is skipped. A file that cannot be read, or that
+    lacks a required column, gives a table without rows.
+
+    Parameters
+    ----------
+    required, optional : names of the columns that the file must and may have
+    unread : columns that are allowed but not returned
+    whole_rows : a row shorter than the header is a fault; by default the missing cells are empty texts
+    brief : as in `RowFaults`
+    shown : the texts of the file are shown on a terminal, so a control character anywhere in the file is a fault
+
     """
     faults = RowFaults(path, brief)
     columns: dict[str, list[str]] = {column: [] for column in (*required, *optional) if column not in unread}
@@ -216,9 +242,11 @@ def table_of_frame(
     names: Sequence[str] = (),
     brief: bool = False,
 ) -> CsvTable:
-    """A table in memory as the CSV file that it would be; truth values are 0 and 1.
+    """Return a DataFrame as the `CsvTable` of the CSV file with its content; truth values become 0 and 1.
 
-    where, names : what it and each row is called in faults. brief : of `RowFaults`.
+    where : name of the table in faults
+    names : (n_rows,) name of each row in faults
+    brief : as in `RowFaults`
     """
     header, faults = list(map(str, frame.columns)), RowFaults(where, brief, names)
     rows = len(frame) if _header_is_usable(header, required, optional, faults, ",") else 0
@@ -233,9 +261,10 @@ def table_of_frame(
 def number_column(
     table: CsvTable, column: str, *, low: float = -math.inf, high: float = math.inf, empty: float | None = None
 ) -> NDArray[np.float64]:
-    """The numbers (n_rows,) of a column within [low, high] and of at most `LARGEST`; NaN where faulty.
+    """Return the numbers of a column, (n_rows,) float64, NaN where a cell is faulty.
 
-    An empty text counts as `empty` where that is given, and as a fault otherwise.
+    A number must be finite, in [low, high] and at most `LARGEST` in size. An empty cell counts as `empty` if that is
+    given, and is a fault otherwise.
     """
     texts = table.columns[column]
     parsed = {text: number(text) for text in set(texts)}
@@ -258,11 +287,12 @@ def number_column(
 def name_column(
     table: CsvTable, column: str, known: Mapping[str, int] | None = None, known_from: str = ""
 ) -> NDArray[np.int64]:
-    """The indices (n_rows,) in `known` of a column of names; -1 where faulty.
+    """Return the index in `known` of each name of a column, (n_rows,) int64, -1 where the name is faulty.
 
-    A name must not be empty, longer than `LONGEST_NAME`, have spaces around it or hold invisible characters. With
-    `known` it must be one of its keys; `known_from` says in a fault where those are listed. Without `known` every
-    sound name gets index 0.
+    A name must not be empty, longer than `LONGEST_NAME`, surrounded by spaces or contain invisible characters.
+
+    known : index by name; a name that is not a key is a fault. Without `known` every valid name gets index 0
+    known_from : where the known names are listed, for the text of a fault
     """
     texts, unknown = table.columns[column], 0
     steps: dict[str, tuple[str, str]] = {}
@@ -277,7 +307,7 @@ def name_column(
             steps[text] = (f"a name of at most {LONGEST_NAME} characters", "shorten it everywhere")
         elif known is not None and text not in known:
             unknown += 1
-            near = known if unknown <= SHOWN_PER_KIND else ()  # no more of them are shown
+            near = known if unknown <= SHOWN_PER_KIND else ()  # no more faults are shown
             steps[text] = (f"a name {known_from}", suggestion(text, near, "correct the name or remove the row"))
         else:
             indices[text] = 0 if known is None else known[text]
@@ -288,18 +318,23 @@ def name_column(
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can name something: printable, not empty, not too long, without spaces around it."""
+    """Return True if a text is a valid name: printable, not empty, not too long, without spaces around it."""
     return bool(text) and text == text.strip() and text.isprintable() and len(text) <= LONGEST_NAME
 
 
 def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each key (n_rows,), the first row with the same key; -1 for that row itself and for negative keys."""
+    """Return the first row with the same key as each row, (n_rows,) int64.
+
+    The result is -1 for the first row of each key and for rows with a negative key.
+
+    keys : (n_rows,) int64
+    """
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     return np.where((first[group] == np.arange(len(keys))) | (keys < 0), -1, first[group]).astype(np.int64)
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "correct the name") -> str:
-    """The next step for a name that is not among the known ones: the nearest, or where none is near another step."""
+    """Return the next step for an unknown name: the most similar known name, or `otherwise` if none is similar."""
     near = islice(known, _MOST_COMPARED) if len(name) <= LONGEST_NAME else ()
     folded = {other.casefold(): other for other in near}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
@@ -307,19 +342,19 @@ def suggestion(name: str, known: Iterable[str], otherwise: str = "correct the na
 
 
 def visible(text: str) -> str:
-    """A text without its invisible characters and the spaces around it, cut where it is long."""
+    """Return a text without invisible characters and surrounding spaces, shortened if it is long."""
     shown = "".join(filter(str.isprintable, text)).strip()
     return shown if len(shown) <= _LONGEST_SHOWN else shown[: _LONGEST_SHOWN - 3] + "..."
 
 
 def few(names: Iterable[str]) -> str:
-    """The first names of many, for a sentence."""
+    """Return the first five names as one text, with "..." if there are more."""
     listed = list(names)
     return ", ".join(map(visible, listed[:5])) + (", ..." if len(listed) > 5 else "")
 
 
 def quoted(text: str) -> str:
-    """A short rendering of a text for a fault; an empty one reads "nothing"."""
+    """Return a text in quotes and shortened, for a fault; "nothing" for the empty text."""
     short = repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3]) + "..."
     return short if text else "nothing"
 
@@ -388,7 +423,7 @@ def _header_is_usable(
 def _rows(
     reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults, whole: bool
 ) -> Iterator[list[str]]:
-    """Rows of exactly `width` fields, up to one that is not CSV; appends the line on which each begins to `lines`."""
+    """Yield the rows of `width` fields, up to a text that is not CSV; append the first line of each row to `lines`."""
     begin = reader.line_num + 1  # type: ignore[attr-defined]
     try:
         for row in reader:
@@ -402,7 +437,7 @@ def _rows(
                 yield row if len(row) == width else row + [""] * (width - len(row))
             begin = reader.line_num + 1  # type: ignore[attr-defined]
     except csv.Error as error:
-        # By the line on which the row begins: an open quote is noticed at the end of the file.
+        # Report the line on which the row begins: the parser notices an open quote only at the end of the file.
         faults.add(begin, "", *_no_csv(error))
 
 
@@ -411,7 +446,7 @@ def _no_csv(error: csv.Error) -> tuple[str, str, str]:
 
 
 def number(text: str) -> float:
-    """The number that a cell holds, NaN where it holds none; digits of other scripts and `1_000` are none."""
+    """Return the number in a cell, or NaN; digits of other scripts and forms such as `1_000` are not numbers."""
     try:
         return math.nan if "_" in text or not text.isascii() else float(text)
     except ValueError:

@@ -1,8 +1,9 @@
-"""Writing files so that a killed run leaves nothing that looks complete, and reading one whole.
+"""Reading whole files, and writing files and folders so that a killed run leaves nothing that looks complete.
 
-A temporary lies beside its target as `.<stem>.afa-<8 characters><suffix>`. Its writer holds a lock on it that the
-kernel lets go when the process ends in whatever way, so that the next writer of the target can tell what a dead one
-left, and removes that. A folder takes the place of nothing but an empty one or an earlier result of its kind.
+A temporary file lies beside its target as `.<stem>.afa-<8 characters><suffix>`. Its writer locks the file, and the
+kernel releases the lock when the process ends for any reason. The next writer of the same target can therefore
+recognise and remove the temporary files of dead processes. A new folder replaces only an empty folder or an earlier
+result of the same kind.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LARGEST_UNPACKED = "AFA_LARGEST_UNPACKED_GB"
-"""The environment variable that says how much a compressed file may unpack to, in GB, if not `DEFAULT_GB`."""
+"""Environment variable: the size in GB that a compressed file may unpack to, `DEFAULT_GB` if unset."""
 DEFAULT_GB = 2.0
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _BLOCK = 1 << 20
@@ -46,11 +47,12 @@ _STAMP = ".snakemake_timestamp"  # what Snakemake leaves in a folder that a job 
 
 @contextmanager
 def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it into place on success, remove it on any error.
+    """Yield a temporary path beside `path`; rename it to `path` on success, remove it on any error.
 
-    The temporary name keeps the suffix of `path`, so that writers which look at it choose the same format. An
-    `OSError` for want of room on the disk names `path`.
-    private : a new file is for its owner alone; one that is there keeps its owner and mode, and is found through links.
+    The temporary name has the suffix of `path`, because some writers choose the format by suffix. If the disk is full,
+    the `OSError` names `path`.
+
+    private : give a new file to its owner alone; an existing file keeps its owner and mode, and links are followed
     """
     target = Path(path).resolve() if private else Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,10 +70,11 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; on success it takes the place of `path`, on any error it is removed.
+    """Yield a temporary folder beside `path`; rename it to `path` on success, remove it on any error.
 
-    What was at `path` is there whole, or not at all. An `OSError` for want of room on the disk names `path`.
-    ours, card : what may be replaced, as in `check_place`; without them an empty folder alone.
+    The earlier folder at `path` is never left half removed. If the disk is full, the `OSError` names `path`.
+
+    ours, card : which folder may be replaced, as in `check_place`; by default only an empty folder
     """
     check_place(path, ours, card)
     target = Path(path).resolve() if Path(path).is_symlink() else Path(path)
@@ -83,8 +86,8 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
-                check_place(target, ours, card)  # again: to make the new one may have taken hours
-                # Set aside by one rename: a kill while it was being removed would leave half of it at `path`.
+                check_place(target, ours, card)  # again: writing the new folder may have taken hours
+                # Rename the earlier folder first: a kill while it is being removed would leave half of it at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
         finally:
@@ -96,10 +99,10 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
 
 
 def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") -> None:
-    """A `ConfigError` where a new folder would replace anything but an empty folder or an earlier result of its kind.
+    """Raise a `ConfigError` unless `path` is free, an empty folder or an earlier result of the same kind.
 
-    ours : names of the files that such a result may have, as paths inside it; they may be patterns. card : the one
-    that each has.
+    ours : names or patterns of the files that an earlier result may have, as paths inside its folder
+    card : the file that every earlier result has
     """
     folder, found = Path(path).resolve(), ""
     if Path.cwd().is_relative_to(folder):
@@ -118,9 +121,15 @@ def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") ->
 
 
 def read_text(path: str | Path, largest: float = math.inf) -> str:
-    """The text of a UTF-8 file, without a mark of the byte order and with one kind of line ends.
+    """Return the text of a UTF-8 file, without a byte order mark and with line feeds as line ends.
 
-    largest : as of `read_whole`, and so are errors of the system. A `ConfigError` tells of other bytes.
+    largest : largest size in bytes, as in `read_whole`
+
+    Raises
+    ------
+    ConfigError : bytes that are not UTF-8.
+    OSError : as in `read_whole`.
+
     """
     try:
         return read_whole(Path(path), largest).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
@@ -136,9 +145,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
-    """Write a table without its index; a `ConfigError` where there is a file that does not begin with its columns.
+    """Write a table without its index; a `ConfigError` if `path` is an existing file with other columns.
 
-    form : as `DataFrame.to_csv` has it.
+    form : further arguments of `DataFrame.to_csv`
     """
     form |= {"index": False, "lineterminator": "\n"}
     head = table.head(0).to_csv(**form)
@@ -153,7 +162,7 @@ def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
 
 
 def _held(folder: Path) -> Iterator[str]:
-    """What is in a folder at any depth, but folders that hold something themselves, as paths inside it."""
+    """Yield the paths of all files and empty folders below a folder, relative to the folder."""
     for path in sorted(folder.iterdir()):
         within = _held(path) if path.is_dir() and not path.is_symlink() else iter(())
         empty = not (first := next(within, ""))
@@ -166,13 +175,17 @@ def _matches(name: str, patterns: Collection[str]) -> bool:
 
 
 def sha256_of(path: str | Path) -> str:
-    """Hexadecimal SHA-256 of a file's bytes, read in blocks."""
+    """Return the SHA-256 of a file in hexadecimal; the file is read in blocks."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], step: str) -> Iterator[Fault]:
-    """What is wrong with the SHA-256 that a card gives of files beside it, of which those are `known`."""
+    """Yield a fault for each SHA-256 in a card that does not match the file beside the card.
+
+    digests : SHA-256 by name of file
+    known : names of the files that may have a digest
+    """
     for name, digest in digests.items():
         where, path = f"{card}, key digests.{name}", card.parent / str(name)
         if name not in known:
@@ -186,7 +199,7 @@ def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], 
 
 
 def _give_as(target: Path, temporary: Path) -> None:
-    """Give a new file the owner and the mode of the one whose place it takes; without one, it is its owner's alone."""
+    """Give a temporary file the owner and mode of the file that it replaces; a new file keeps mode 600."""
     with suppress(FileNotFoundError):
         status, own = target.stat(), temporary.stat()
         if (status.st_uid, status.st_gid) != (own.st_uid, own.st_gid):
@@ -196,17 +209,17 @@ def _give_as(target: Path, temporary: Path) -> None:
 
 @contextmanager
 def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, str], Path]) -> Iterator[Path]:
-    """Remove what dead writers left under these names, and yield a new one, locked for as long as this writer lives."""
+    """Remove the temporaries of dead writers, and yield a new one that stays locked while this process lives."""
     _remove_leftovers(folder, prefix, suffix)
     while True:
         temporary = make(folder, prefix, suffix)
         claim = None
         with suppress(FileNotFoundError):
             claim = os.open(temporary, os.O_RDONLY)
-            with suppress(OSError):  # a file system without locks: what is left there then stays
+            with suppress(OSError):  # a file system without locks: temporaries of dead writers stay
                 fcntl.flock(claim, fcntl.LOCK_SH)
         try:
-            # Another writer may have taken it for a dead one's before the lock was there.
+            # Another writer may have removed the file as a leftover before it was locked.
             if claim is not None and temporary.exists():
                 yield temporary
                 return
@@ -216,7 +229,7 @@ def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, 
 
 
 def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
-    """Remove the temporaries of these names that no living process has locked."""
+    """Remove the temporaries with this prefix and suffix that no living process has locked."""
     for path in folder.glob(f"{escape(prefix)}{_RANDOM_PART}{escape(suffix)}"):
         with suppress(OSError):
             is_folder = path.is_dir()
@@ -230,7 +243,7 @@ def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
 
 @contextmanager
 def _naming(target: Path) -> Iterator[None]:
-    """Have an error for want of room say which file there was no room for; a library's own often does not."""
+    """Set the file name of an error for a full disk to `target`; libraries often omit the name."""
     try:
         yield
     except OSError as error:
@@ -256,9 +269,14 @@ def _umask() -> int:
 
 
 def read_whole(path: Path, largest: float = math.inf) -> bytes:
-    """The bytes of a regular file; an `OSError` whose `strerror` says what is there instead, or that it is too large.
+    """Return the bytes of a regular file.
 
-    `largest` is in bytes.
+    largest : largest size in bytes
+
+    Raises
+    ------
+    OSError : the file is too large or not a regular file; `strerror` says what was found.
+
     """
     try:
         status = path.stat()
@@ -272,9 +290,15 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
 
 
 def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
-    """The bytes of a regular file, unpacked where its name ends in `.gz`; errors are those of `read_whole` and of gzip.
+    """Return the bytes of a regular file, unpacked if its name ends in `.gz`.
 
-    An `OSError` too where it unpacks to more than `largest_unpacked`, of which no more is read.
+    largest : largest size on disk in bytes
+
+    Raises
+    ------
+    OSError : as in `read_whole`, or the file unpacks to more than `largest_unpacked`; reading stops there.
+    EOFError, gzip.BadGzipFile, zlib.error : the file is not a valid gzip file.
+
     """
     data = read_whole(path, largest)
     if path.suffix != ".gz":
@@ -289,7 +313,7 @@ def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
 
 
 def largest_unpacked() -> float:
-    """How many GB a compressed file may unpack to; a `ConfigError` where `LARGEST_UNPACKED` is no such number."""
+    """Return how many GB a compressed file may unpack to; a `ConfigError` if the variable is not such a number."""
     text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
     try:
         gigabytes = float(text)

@@ -1,7 +1,7 @@
-"""Tables that people open in spreadsheet programs, which run a cell of text that looks like a formula.
+"""Escaping of texts that spreadsheet programs would run as formulas.
 
-Such a text gets an apostrophe in front, so that it is shown and not run. Numbers stay as they are, also those that a
-table holds as text. A bundle's own files are not touched: there a name is exact.
+Such a text gets an apostrophe in front, so that a spreadsheet shows it and does not run it. Numbers are unchanged, also
+numbers saved as text. Files of a bundle are not escaped, because names must match exactly there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NUMBER = re.compile(rf"{_MARK}*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-
 
 
 def marked(text: str) -> str:
-    """The text as a spreadsheet shows it.
+    """Return a text with an apostrophe in front if a spreadsheet would run it as a formula.
 
     >>> marked("=HYPERLINK(1)"), marked("-0.5"), marked("MUC2")
     ("'=HYPERLINK(1)", '-0.5', 'MUC2')
@@ -28,7 +28,7 @@ def marked(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """The text that `marked` was given.
+    """Return the text from which `marked` made this one.
 
     >>> unmarked(marked("=1")), unmarked(marked("'=1")), unmarked("'s")
     ('=1', "'=1", "'s")
@@ -37,9 +37,9 @@ def unmarked(text: str) -> str:
 
 
 def marked_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with every text marked, also those of its header; what needs no mark is not copied.
+    """Return the table with all texts escaped, including column names; columns without such texts are not copied.
 
-    A carriage return becomes a line feed: pandas puts no quotes round it, so that a reader would begin a row there.
+    A carriage return becomes a line feed, because pandas does not quote it and readers would begin a new row there.
     """
     return _mapped(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
         columns=lambda name: marked(name) if isinstance(name, str) else name
@@ -47,7 +47,7 @@ def marked_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def unmarked_table(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """The table with the texts of these columns as they were before `marked_table`."""
+    """Return the table with the texts of the given columns as they were before `marked_table`."""
     return _mapped(table, columns, unmarked)
 
 

@@ -1,6 +1,6 @@
-"""HTTP within bounds: one call with a deadline and a largest reply; and a public service, paced and tried again.
+"""HTTP with a deadline and a largest reply for each call, and a rate limit and retries for a public service.
 
-No redirect is followed: it would carry what is sent to another host, or drop it.
+Redirects are not followed: a redirect would send the request to another host, or drop its body.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ import urllib3
 from afa.errors import ElicitationError, Fault
 
 LONGEST_WAIT = 60.0
-"""Seconds between two attempts at most, whatever the service asks for."""
+"""Longest wait between two attempts, in seconds, also if the service asks for more."""
 SLACK = 1.1
-"""The service counts requests as they arrive: these are sent further apart by this factor than its limit has it."""
+"""Factor by which the interval between requests exceeds the service's limit: the service counts arrivals, which may
+bunch.
+"""
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CHUNK = 1 << 16
 _MOST_ASKED = 1e9
@@ -38,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
-    """What is asked of a clock; the module `time` is one."""
+    """The functions of a clock that this module calls; the module `time` has them."""
 
     def monotonic(self) -> float: ...
     def time(self) -> float: ...
@@ -47,9 +49,13 @@ class Clock(Protocol):
 
 @dataclass(frozen=True)
 class Bounds:
-    """How long a service is asked: `retries` after the first attempt, `backoff` seconds before the first of them.
+    """Limits of the requests to one service.
 
-    timeout : seconds of silence. deadline : seconds for the body of one reply. largest : bytes of one reply.
+    retries : attempts after the first
+    backoff : seconds before the second attempt, doubled before each further one
+    timeout : longest silence, in seconds
+    deadline : longest time for one reply, in seconds
+    largest : largest reply, in bytes
     """
 
     retries: int = 4
@@ -64,10 +70,14 @@ USUAL = Bounds()
 
 @dataclass(eq=False)
 class ReplyError(Exception):
-    """A reply that is not what was asked for.
+    """A reply that is not usable.
 
-    again : another attempt may succeed. wait : seconds asked for. step : what a reader may do. fatal : no other
-    question will be answered either. used : tokens of prompt and answer, None without a count. body : what came.
+    found, expected, step : texts of the fault: what came, what should have come, what the user may do
+    again : another attempt may succeed
+    wait : seconds that the service asks to wait, None if it names none
+    fatal : further questions will fail as well
+    used : tokens of prompt and answer, None if the service did not count
+    body : the text of the reply
     """
 
     found: str
@@ -82,7 +92,7 @@ class ReplyError(Exception):
 
 @dataclass(frozen=True)
 class HttpReply:
-    """A whole reply, of whatever status; names of headers in any case."""
+    """A complete reply of any status; names of headers are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -90,13 +100,13 @@ class HttpReply:
 
 
 def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str], **sent: Any) -> HttpReply:
-    """One call, within `bounds.deadline` seconds from its begin to the end of its reply.
+    """Make one call, within `bounds.deadline` seconds from its start to the end of the reply.
 
-    sent : `params` or `data`, as `requests.request` has them.
+    sent : `params` or `data`, as in `requests.request`
 
     Raises
     ------
-    ReplyError : there is no whole reply, or it is larger than `bounds.largest` bytes.
+    ReplyError : there is no complete reply, or it is larger than `bounds.largest` bytes.
 
     """
     late = ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
@@ -104,9 +114,9 @@ def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str],
 
 
 def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
-    """What `call` gives, or `late` after `seconds`, whatever it waits for: a name, a header, one byte after another.
+    """Return the result of `call`, or raise `late` after `seconds`, whatever step of the call hangs.
 
-    The thread that is given up goes on until its call ends by itself.
+    The thread of an abandoned call runs on until the call returns.
     """
     done: futures.Future[Parsed] = futures.Future()
 
@@ -130,7 +140,7 @@ def _called(
         with requests.request(
             method,
             url,
-            # Compressed, a small reply could hold a large one.
+            # A small compressed reply could unpack to a very large one.
             headers={"Accept-Encoding": "identity", **headers},
             auth=_as_given,
             timeout=min(bounds.timeout, bounds.deadline),
@@ -161,7 +171,7 @@ def _called(
 
 
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Authorization as the headers have it: without this, requests would look for another one in ~/.netrc."""
+    """Keep the Authorization header as given: without this, requests would look for credentials in ~/.netrc."""
     return request
 
 
@@ -181,14 +191,14 @@ def tried(
     clock: Clock,
     deadline: float = math.inf,
 ) -> Parsed:
-    """What `once(seconds left)` returns. Where its error can be retried it is called again, up to `retries` times.
+    """Return the result of `once(seconds left)`; call it again up to `retries` times if its error allows a retry.
 
-    Before another attempt are `backoff` seconds, doubled each time, or those that the service asks for, but at most
-    `longest`; each wait is logged as a warning. All attempts and waits take at most `deadline` seconds.
+    The wait before another attempt is `backoff` seconds, doubled each time, or the seconds that the service asks for,
+    but at most `longest`; each wait is logged as a warning. All attempts and waits take at most `deadline` seconds.
 
     Raises
     ------
-    ReplyError : of the last attempt.
+    ReplyError : the error of the last attempt.
 
     """
     end = clock.monotonic() + deadline
@@ -213,9 +223,9 @@ def tried(
 
 
 class Web:
-    """One service: what is asked of it, and what is said of it where that fails.
+    """A client for one service, with a rate limit shared by all threads.
 
-    What identifies the user belongs in the body of a request, never in its address: errors and logs show addresses.
+    Data that identify the user belong in the body of a request, never in its address: errors and logs show addresses.
     """
 
     def __init__(
@@ -225,7 +235,7 @@ class Web:
         self._lock, self._next = threading.Lock(), -math.inf
 
     def wait(self) -> None:
-        """Return when the next request may be sent: all threads share one pace."""
+        """Return when the next request may be sent; all threads share one rate."""
         with self._lock:
             now = self._clock.monotonic()
             start = max(now, self._next)
@@ -236,13 +246,13 @@ class Web:
     def asked(
         self, method: Literal["GET", "POST"], url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]
     ) -> Parsed:
-        """What `parse` makes of the reply to a GET with `fields` in the address, or a POST with them in the body.
+        """Return `parse(body)` of the reply to a GET with `fields` in the address, or to a POST with them in the body.
 
-        Attempts are made until one succeeds; `parse` may raise a `ReplyError` of its own.
+        `parse` may raise a `ReplyError`; attempts are repeated within the bounds.
 
         Raises
         ------
-        ElicitationError : the last attempt failed; it names the address, without the fields of a POST.
+        ElicitationError : the last attempt failed; the message has the address, without the fields of a POST.
 
         """
         bounds = self._bounds
@@ -253,7 +263,7 @@ class Web:
             reply = called(method, url, bounds, headers={"User-Agent": "afa"}, **sent)
             if reply.status == requests.codes.ok:
                 return parse(reply.body)
-            # The body of a refusal is not shown: one of PubMed repeats the key or the caller's address.
+            # The body of a refusal is not shown: PubMed repeats the key or the caller's address there.
             wait = seconds_asked_for(reply.headers, self._clock.time())
             raise ReplyError(f"HTTP status {reply.status}", again=reply.status in self._transient, wait=wait)
 
@@ -268,9 +278,9 @@ class Web:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The object that a reply holds; a `ReplyError` where it is none, which another attempt may mend."""
+    """Return the JSON object in a reply; a `ReplyError` that allows a retry if there is none."""
     try:
-        # Not strict: control characters of a question come back unescaped.
+        # Not strict: services return control characters of the question unescaped.
         document = json.loads(body, strict=False)
     except (ValueError, RecursionError):
         raise ReplyError(unreadable(body, "JSON"), "JSON", again=True) from None
@@ -280,7 +290,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def unreadable(body: bytes, form: str) -> str:
-    """What a reply is that cannot be read."""
+    """Return a short description of a reply that cannot be parsed."""
     start = body[:1000].lstrip().lower()
     if not start:
         return "an empty reply"
@@ -288,7 +298,7 @@ def unreadable(body: bytes, form: str) -> str:
 
 
 def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or a date; None where it asks for none, or too many."""
+    """Return the seconds of a Retry-After header (a number or a date); None without one, or if it is too large."""
     retry_after = headers.get("Retry-After", "")
     try:
         seconds = float(retry_after)

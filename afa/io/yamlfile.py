@@ -1,4 +1,4 @@
-"""YAML files checked against a pydantic model, with every fault named by file and key."""
+"""YAML files validated by a pydantic model; every fault names the file and the key."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _PLAINLY = (
         "indent it as those, or put a text with ': ' in quotes, all of it",
     ),
 )
-"""What PyYAML may say, and what there is, what should be and what to do in plain words."""
+"""Pattern of a PyYAML message, and the plain words for it: found, expected, next step."""
 
 _BOOLEAN = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORSE_THAN_YAML = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What PyYAML raises where a value is not what its tag says."""
+"""Exceptions that PyYAML raises if a value does not fit its tag."""
 
 
 _OF_KIND = {
@@ -60,30 +60,30 @@ _OF_KIND = {
     **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
     "string_type": "text",
 }
-"""What is expected, by the kind of an error of pydantic's; its own words of all others."""
+"""Expected value, by the type of a pydantic error; pydantic's own words are used for all other types."""
 
 
 class Strict(BaseModel):
-    """A model without other keys than its own, that nothing changes once it is read, and of finite numbers."""
+    """A frozen pydantic model that forbids unknown keys and numbers that are not finite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class _Refused(yaml.MarkedYAMLError):
-    """What this loader takes for no YAML, in its own words."""
+    """A text that this loader refuses, with a message in our own words."""
 
     def __init__(self, found: str, mark: Any) -> None:
         super().__init__(problem=found, problem_mark=mark)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice, and reads only true and false as truth values.
+    """A safe loader that refuses a repeated key, and reads only true and false as truth values.
 
-    Plain YAML lets the last of two equal keys win in silence, and takes the words yes, no, on and off for booleans.
-    A document of more than `DEEPEST` levels or `MOST_NODES` values is refused where it becomes too large.
+    Plain YAML silently takes the last of two equal keys, and reads yes, no, on and off as booleans. A document is
+    refused as soon as it exceeds `DEEPEST` levels or `MOST_NODES` values.
     """
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 (how PyYAML is told)
+    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML reads this attribute)
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -138,7 +138,7 @@ _UniqueKeyLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list(
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds; a `ConfigError` says what is there instead."""
+    """Return the mapping in a YAML file; a `ConfigError` if the file holds anything else."""
     path = Path(path)
     try:
         text = read_text(path, LARGEST_FILE)
@@ -159,7 +159,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
 
 
 def _is_endless(document: Any) -> bool:
-    """Whether aliases of aliases stand for more values than any memory holds; each counts as often as it is used."""
+    """Return True if nested aliases expand to more than `MOST_NODES` values; a value counts once for each use."""
     waiting, values = [(document, 1)], 1
     while waiting:
         value, level = waiting.pop()
@@ -172,7 +172,7 @@ def _is_endless(document: Any) -> bool:
 
 
 def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
-    """Where a text is no YAML, with the line itself, and what should be there."""
+    """Return the fault for a text that is not YAML: its line, and what the line should be."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position)
         found, expected, step = f"the character {chr(error.character)!r}", "text that can be printed", "remove it"
@@ -197,7 +197,7 @@ def load_model(path: str | Path, model: type[Model]) -> Model:
 
 
 def check_model(document: Any, model: type[Model], where: str) -> Model:
-    """Validate a mapping as `model`; `where` names it in the faults."""
+    """Return a mapping validated as `model`; `where` is the name of the mapping in faults."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -205,7 +205,7 @@ def check_model(document: Any, model: type[Model], where: str) -> Model:
 
 
 def first_error(error: ValidationError, whole: str) -> str:
-    """The first error in a line: where it is in a document, which is called `whole`, and what is wrong there."""
+    """Return the first error in one line: its place in the document (`whole` for all of it) and the message."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
 
@@ -241,7 +241,7 @@ def _short(value: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys that `model` knows at a location inside it; none where the location is not a model of its own."""
+    """Return the keys that `model` allows at a location inside it; empty if the location is not a model."""
     for part in location:
         field = model.model_fields.get(str(part))
         kinds = [field.annotation, *get_args(field.annotation)] if field else []

@@ -1,13 +1,14 @@
-"""Which code a job runs: a digest over its functions and everything of afa that they can reach.
+"""The code that a job runs, as a digest over its functions and all code of afa that they reach.
 
-Snakemake sees a changed rule, not a changed import. Each rule therefore carries, as a parameter, the digest of the
-functions that its command calls, and the versions of the packages that the numbers depend on (`versions`). A digest
-covers a function, the names of its module that the function uses, and every module that is imported on the way, whole.
+Snakemake notices a changed rule, but not a changed import. Each rule therefore has two parameters: the digest of the
+functions that its command calls, and the versions of the packages on which the numbers depend (`versions`). A digest
+covers a function, the names of its module that the function uses, and the whole of every module that is imported on the
+way.
 
-Text for people does not enter a digest: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
-`_words_of_errors`). Two things are not followed: imports under `if TYPE_CHECKING:`, which do not run, and
-`importlib.import_module` in `afa` itself, by which `afa.cli.stage` takes the models of the settings: what a job reads
-of the settings is in the parameters of its rule.
+Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
+`_words_of_errors`). Two kinds of imports are not followed: imports under `if TYPE_CHECKING:`, which do not run, and
+`importlib.import_module` in `afa` itself, by which `afa.cli.stage` imports the models of the settings, because the
+parameters of a rule contain the settings that its job reads.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from afa.io.files import atomic_file
 
 PACKAGE = Path(__file__).parents[1]
 DIGEST_LENGTH = 16
-"""Hexadecimal digits of a code digest."""
+"""Number of hexadecimal digits of a code digest."""
 NUMERICS = ("numpy", "scipy", "numba", "pandas")
-"""Packages whose version is part of every job: with another one the numbers are made again."""
+"""Packages whose versions are a parameter of every job: another version makes all jobs run again."""
 MOST_SOURCES = 2_000
-"""Sources that the file of known sources keeps, the latest."""
+"""Largest number of sources in the cache file; the latest are cached."""
 
 
 @cache
@@ -45,11 +46,15 @@ def versions() -> str:
 
 
 class Piece(NamedTuple):
-    """A top-level statement of a source, or one name of an import at the top.
+    """A top-level statement of a source, or one name of a top-level import.
 
-    digest : of its code. binds : names of the module that it sets or changes; with none it runs whenever the module is
-    imported. uses : names of the module that stand in it. imports : pairs `afa.module.name`, `afa.module` of what is
-    imported in it; the first of the two that is a module is meant. is_import : it is nothing but an import.
+    digest : digest of the statement's code
+    binds : names of the module that the statement sets or changes; a statement without any runs at every import of the
+    module
+    uses : names of the module in the statement
+    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement; the first of the two that is a
+    module is meant
+    is_import : the statement is an import and nothing else
     """
 
     digest: str
@@ -60,12 +65,12 @@ class Piece(NamedTuple):
 
 
 class Code:
-    """The code of the package as it is now; each file is read once, and only if a digest reaches it.
+    """The current code of the package; each file is read once, and only if a digest reaches the file.
 
     Parameters
     ----------
     known
-        A file that keeps from call to call what was found in a source, by the source's content. It only saves time.
+        A cache file of parsed sources, by the sources' content. It only saves time.
 
     """
 
@@ -81,23 +86,23 @@ class Code:
         self._modules: dict[str, tuple[str, set[str]]] = {}
 
     def digest(self, *roots: str) -> str:
-        """SHA-256 over the code reached from `roots`: see `parts`."""
+        """Return the SHA-256 of the code reached from `roots`; see `parts`."""
         digest = hashlib.sha256()
         for name, part in sorted(self.parts(*roots).items()):
             digest.update(f"{name}\0{part}\0".encode())
         return digest.hexdigest()[:DIGEST_LENGTH]
 
     def parts(self, *roots: str) -> dict[str, str]:
-        """Digests of the code reached from `roots`, by the names of the modules and of the functions.
+        """Return the digests of the code reached from `roots`, by name of module or function.
 
         A root is a module, `afa.cohort.encode`; a function, `afa.paper.experiments.sign:run`; or the path of a
-        notebook, `notebooks/chaos.ipynb`, of which the modules count that its cells import: the file is an input of its
-        rule.
+        notebook, `notebooks/chaos.ipynb`, for which the modules imported in its cells count: the notebook itself is an
+        input of its rule.
 
         Raises
         ------
-        ConfigError : a module that does not parse, or with a top-level statement that is not understood; a notebook
-            that cannot be read.
+        ConfigError : a module that does not parse, or has a top-level statement of an unknown kind; a notebook that
+        cannot be read.
 
         """
         found: dict[str, str] = {}
@@ -119,15 +124,15 @@ class Code:
         return found
 
     def keep(self) -> None:
-        """Write to the file of known sources those that were new."""
+        """Add the newly parsed sources to the cache file."""
         if self._known is not None and self._new:
             entries = [*self._before.items(), *self._new.items()][-MOST_SOURCES:]
             text = json.dumps({key: [[*map(_listed, piece)] for piece in pieces] for key, pieces in entries})
-            with suppress(OSError), atomic_file(self._known) as path:  # a dry run may have no right to write
+            with suppress(OSError), atomic_file(self._known) as path:  # a dry run may have no permission to write
                 path.write_text(text, encoding="utf-8")
 
     def _module(self, module: str) -> tuple[str, set[str]]:
-        """The digest of a whole module, and the modules that it imports."""
+        """Return the digest of a whole module, and the modules that it imports."""
         if module not in self._modules:
             pieces = self._pieces(module)
             digest = hashlib.sha256("".join(piece.digest for piece in pieces).encode()).hexdigest()
@@ -135,9 +140,10 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """The digest of a function, by its name, and the modules that are imported on its way.
+        """Return the digest of a function, by its name, and the modules that are imported on the way.
 
-        Of a function that its module only imports, as `from afa.module import run`, it is that in the other module.
+        For a function that its module only imports (`from afa.module import run`), the function of the other module is
+        used.
         """
         pieces = self._pieces(module)
         own = [piece for piece in pieces if name in piece.binds]
@@ -170,7 +176,7 @@ class Code:
         return self._new[key]
 
     def _imported(self, pieces: Iterable[Piece], module: str) -> set[str]:
-        """The modules of the package that some pieces of a module import."""
+        """Return the modules of the package that some pieces of a module import."""
         found = set[str]()
         for first, second in chain.from_iterable(piece.imports for piece in pieces):
             if first == WHOLE_FOLDER:
@@ -186,7 +192,7 @@ def _listed(value: object) -> object:
 
 
 def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
-    """The pieces of known sources in a file; none where it is not there, or is not whole."""
+    """Return the pieces of the sources in a cache file; empty if the file is missing or incomplete."""
     try:
         return {
             key: tuple(
@@ -200,9 +206,9 @@ def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
 
 
 def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
-    """Those pieces of a module that a name needs, in order: what binds or changes it, and so on for what that uses.
+    """Return the pieces of a module that a name needs, in order: pieces that bind the name, and those that they need.
 
-    A piece that binds no name, such as a call at the top, always runs: each name needs it.
+    A piece that binds no name, such as a top-level call, always runs, so that every name needs it.
     """
     binding: dict[str, list[int]] = {}
     for number, piece in enumerate(pieces):
@@ -221,18 +227,18 @@ def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
 
 
 def definition(source: bytes, file: Path, name: str) -> list[ast.stmt]:
-    """The statements at the top of a module that a name needs, in order."""
+    """Return the top-level statements of a module that a name needs, in order."""
     numbered = pieces_of(source, file)
     reached = needed([piece for _, piece in numbered], name)
     return [statement for statement, piece in numbered if any(piece is each for each in reached)]
 
 
 def pieces_of(source: bytes, file: Path) -> tuple[tuple[ast.stmt, Piece], ...]:
-    """The top-level statements of a source that run when it is imported, each with what there is to know of it.
+    """Return the top-level statements of a source that run at import, each with its `Piece`.
 
     Raises
     ------
-    ConfigError : the file and line of what is no Python, or of a statement that is not known here.
+    ConfigError : the file and line of invalid Python, or of a statement of an unknown kind.
 
     """
     with _named(file):
@@ -241,7 +247,7 @@ def pieces_of(source: bytes, file: Path) -> tuple[tuple[ast.stmt, Piece], ...]:
 
 @contextmanager
 def _named(file: Path) -> Iterator[None]:
-    """Turn what Python says of a source that does not parse into a `ConfigError` with its file and line."""
+    """Turn a parse error of Python into a `ConfigError` with file and line."""
     try:
         yield
     except (SyntaxError, ValueError) as error:
@@ -259,7 +265,7 @@ _KNOWN_STATEMENTS = (
     getattr(ast, "TypeAlias", ast.Pass),  # of Python 3.12
 )
 WHOLE_FOLDER = ".*"
-"""In place of a module's name: every module of the package that imports whatever is in its folder, by its own name."""
+"""In place of a module's name: all modules in the folder of a package that imports them by name at run time."""
 
 
 @cache
@@ -282,7 +288,7 @@ def _pieces_of(source: bytes) -> tuple[tuple[ast.stmt, Piece], ...]:
 
 
 def _that_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements without those that run nothing: a text, `pass`, and what is imported for types alone."""
+    """Yield the statements that run: without texts, `pass`, and imports for type checking only."""
     for statement in body:
         if isinstance(statement, ast.If) and _is_for_types(statement):
             yield from _that_run(statement.orelse)
@@ -296,7 +302,7 @@ def _is_for_types(statement: ast.If) -> bool:
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Whether a statement is a text alone, such as a docstring."""
+    """Return True if a statement is only a text, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
@@ -307,7 +313,7 @@ def _with_names(statement: ast.Import | ast.ImportFrom, names: list[ast.alias]) 
 
 
 def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
-    """The names that a statement binds in its scope; if `changed`, also those that it changes, as `name[0] = ...`."""
+    """Yield the names that a statement binds in its scope and, if `changed`, those it changes (`name[0] = ...`)."""
     if isinstance(node, _NAMED):
         yield node.name
         return
@@ -326,7 +332,7 @@ def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
 
 
 def _used(node: ast.AST) -> set[str]:
-    """The names in a node that may be those of its module: no local names of a function."""
+    """Return the names in a node that may belong to its module; local names of a function are excluded."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         names = {node.id} if isinstance(node, ast.Name) else set()
         return names.union(*map(_used, ast.iter_child_nodes(node)))
@@ -349,7 +355,7 @@ def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Pi
 
 
 def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
-    """Append the syntax tree below a node to `words`; exclude line numbers, docstrings and the `omitted` constants."""
+    """Append the syntax tree below a node to `words`, without line numbers, docstrings and the `omitted` constants."""
     words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)
@@ -364,12 +370,12 @@ def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
 
 
 def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
-    """The `id` of every constant in a statement that can be nothing but text for people, by where it stands.
+    """Return the `id` of every constant in a statement that can only be text for people.
 
-    An argument of `Fault(...)` or `help=` is such text: a string, what stands between the values of an f-string, either
-    branch of a conditional, either part of a sum. So is the value or the default of a name that its function uses in
-    these places alone, and what `__str__` of the class `Fault` returns. The words of any other exception count: a model
-    whose answer is refused is told why, in those of a `ValueError`.
+    Arguments of `Fault(...)` and of `help=` are such text: a string, the constant parts of an f-string, both branches
+    of a conditional, both parts of a sum. So is the value or default of a name that its function uses only in these
+    places, and the return value of `Fault.__str__`. The words of other exceptions count, because a model whose answer
+    is refused gets the words of a `ValueError`.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -391,7 +397,7 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """The strings and names that a text is put together of."""
+    """Yield the strings and names that a text consists of."""
     if isinstance(node, ast.IfExp):
         yield from chain(_leaves(node.body), _leaves(node.orelse))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -403,7 +409,7 @@ def _leaves(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
-    """Values and defaults of the names that a function uses where the words of an error stand, `in_place`, alone."""
+    """Yield values and defaults of names that a function uses only in the words of errors (`in_place`)."""
     nodes = list(ast.walk(function))
     used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     spoken = {node.id for node in used if id(node) in in_place} - {node.id for node in used if id(node) not in in_place}
@@ -427,9 +433,9 @@ def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place:
 
 
 def _imports(node: ast.AST, package: str | None = None) -> list[tuple[str, str]]:
-    """(`module.name`, `module`) of each name that a statement or a call of `import_module` imports.
+    """Return (`module.name`, `module`) for each name that a statement or a call of `import_module` imports.
 
-    package : where the node stands, for what is relative to it.
+    package : the package of the node's module, for relative imports
     """
     if isinstance(node, ast.Import):
         return [(each.name, each.name) for each in node.names]
@@ -450,20 +456,20 @@ def _calls_import_module(node: ast.AST) -> TypeGuard[ast.Call]:
 
 
 def user_files(module: str) -> list[Path]:
-    """The file of a module, and of every module that it imports, but of afa, of Python and of installed packages.
+    """Return the files of a user's module and of the modules that it imports.
 
-    Empty where there is no such module.
+    Modules of afa, of Python and of installed packages are excluded. The list is empty if there is no such module.
 
     Raises
     ------
-    ConfigError : a file that is no Python, or that calls `import_module` with a name that only a run can tell.
+    ConfigError : a file that is not Python, or that calls `import_module` with a name that is only known at run time.
 
     """
     files: dict[str, Path] = {}
     pending = [module]
     while pending:
         name = pending.pop()
-        # The package first: to find a module in it Python imports the package.
+        # Find the package first: to find a module inside it, Python imports the package.
         top, _ = _found(name.partition(".")[0])
         file, package = (None, None) if top is not None and _is_installed(top) and name != module else _found(name)
         if file is None or name in files:
@@ -480,7 +486,7 @@ def user_files(module: str) -> list[Path]:
 
 
 def _imported_by_call(call: ast.Call, package: str | None, file: Path) -> str:
-    """The module that a call of `import_module` in a user's module names."""
+    """Return the module that a call of `import_module` in a user's module imports."""
     name = call.args[0]
     if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
         where, found = f"{file}, line {call.lineno}", f"import_module({ast.unparse(name)})"
@@ -495,7 +501,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def _found(module: str) -> tuple[Path | None, str | None]:
-    """The source of a module and the package it is in; None where there is no such module."""
+    """Return the source of a module and its package; None for both if there is no such module."""
     try:
         spec = find_spec(module)
     except (ImportError, ValueError):

@@ -1,4 +1,4 @@
-"""What a run of the workflow is: one model of `config/config.yaml` that knows every key and forbids all others."""
+"""The settings of a run: a model of `config/config.yaml` with all keys, which forbids any others."""
 
 from __future__ import annotations
 
@@ -20,147 +20,162 @@ if TYPE_CHECKING:
 
 FIELDS = Path("resources/fields")
 EXTRACTS = Path("resources/series")
-"""Where the project carries extracts of series, each in a folder named by its accession."""
+"""Folder of the extracts of series bundled with the project, one folder for each accession."""
 ANSWERS = Path("resources/baselines")
-"""Where the project carries answers of a language model that plans, in a folder for each cohort."""
+"""Folder of the bundled answers of language models that plan, one folder for each cohort."""
 DEPENDED_ON = ("bundle", "top_k", "elicitation", "encoding", "inference")
-"""The settings beside its own that a language model's prompts depend on: bundle, patients' values, planner's order."""
+"""Settings outside section `baselines` on which a language model's prompts depend."""
 
 
 class Asking(Section):
-    """Whether a model is asked, and what that may cost."""
+    """Whether a model is asked, and the caps on its use."""
 
     live: bool = False
-    """ask the model of the variable `AFA_LLM_MODEL` for what the record lacks, and add it there. Address and key come
-    from `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY`, never from here. A live run starts only with one cap or more"""
+    """ask the model in the variable `AFA_LLM_MODEL` for answers that the record lacks, and add them to the record.
+    Address and key come from `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY`, never from here. A live run needs at least one
+    cap
+    """
     calls: int | None = Field(None, ge=0)
-    """cap on the calls that the record may come to, those of earlier runs included"""
+    """cap on the number of calls in the record, earlier runs included"""
     tokens: int | None = Field(None, ge=0)
     """cap on the tokens of prompts and answers"""
     money: float | None = Field(None, ge=0)
-    """cap on money, in the currency of the two prices, which it needs"""
+    """cap on the cost, in the currency of the two prices, which are then required"""
     prompt_price: float = Field(0.0, ge=0)
-    """price of a million tokens of prompts; with both at 0 no cost is shown"""
+    """price of a million tokens of prompts; if both prices are 0, no cost is shown"""
     answer_price: float = Field(0.0, ge=0)
     """price of a million tokens of answers"""
     at_once: int = Field(4, ge=1)
-    """calls that are open at once"""
+    """number of calls that may be open at the same time"""
 
     @property
     def terms(self) -> str:
-        """The options of a live run that say what it may cost; empty where nothing is asked."""
+        """Return the command-line options for the caps of a live run; empty if no model is asked."""
         given = {name: getattr(self, name) for name in Asking.model_fields if name != "live"}
         words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
         return " ".join(words) if self.live else ""
 
 
 class Elicitation(Asking):
-    """How answers of a model become a bundle; not used when `bundle` names a folder."""
+    """How answers of models become a bundle; not used if `bundle` names a folder."""
 
     min_agree: int = Field(2, ge=1)
-    """how many of the study's voters, three in ours, must name a gene, all with one direction. No key of
-    `elicitation` is used with a bundle of your own"""
+    """number of the study's voters (the bundled study has three) that must name a gene, all with one direction"""
     study: Path = Path("resources/elicitation")
-    """a folder with `study.yaml` and `phenotypes.csv`: what is asked, of whom and how (docs/elicitation.md)"""
+    """folder with `study.yaml` and `phenotypes.csv`: the questions, the voters, and the settings of asking
+    (docs/elicitation.md)
+    """
     record: Path | None = None
-    """the folder of answers; empty: `record` in the study's folder"""
+    """folder of answers; empty: `record` in the study's folder"""
 
 
 class Encoding(Section):
     """The ternary code, by a test against the controls (decisions.md D1) or by the cohort; its file may override it."""
 
     test: Literal["empirical", "normal", "t"] = "empirical"
-    """how a value is tested against the controls; `empirical` needs 20 controls at level 0.05"""
+    """test of a value against the controls; `empirical` needs 20 controls at level 0.05"""
     level: float = Field(0.05, gt=0, lt=1)
-    """p below which a value counts as -1 or +1"""
+    """significance level: a value with p below it is coded -1 or +1"""
     reference: Literal["controls", "cohort"] = "controls"
-    """what values are held against: the controls, by the two keys above, or the cohort itself, by distance from its
-    median (docs/real_labels.md)"""
+    """what values are compared with: `controls`, by `test` and `level`, or `cohort`, by the distance from the cohort's
+    median and `threshold` (docs/real_labels.md)
+    """
     threshold: float = Field(0.5, ge=0)
-    """of the reference `cohort`: distance in robust standard deviations (1.4826 times the median absolute deviation)
-    beyond which a value counts as -1 or +1"""
+    """for the reference `cohort`: distance from the median above which a value is coded -1 or +1, in robust standard
+    deviations (1.4826 times the median absolute deviation)
+    """
 
 
 class Explorer(Section):
-    """The page to step through patients' acquisition."""
+    """The page that steps through the acquisition of some patients."""
 
     patients: int = Field(8, ge=1, le=40)
-    """patients on the page `explorer.html`, spread over the cohort"""
+    """number of patients on the page `explorer.html`, spread over the cohort"""
 
 
 class Baselines(Asking):
-    """Language models that plan by themselves (app. llm-planning-prompts); off unless live or with a record."""
+    """Language models that plan on their own (app. llm-planning-prompts); run only if live or with a record."""
 
     record: Literal["carried"] | Path | None = "carried"
-    """a folder of answers of a language model that plans by itself (docs/baselines.md); `carried`: those in
-    resources/baselines/README.md, of gse109142 and demo, with the methods, tasks and phenotypes that they have.
-    They are left out where this section, `bundle`, `top_k`, `elicitation`, `encoding` or `inference` is not as in
-    `config.yaml`. Empty: not run. If live, another value than a folder means `data/llm_baselines`"""
+    """folder of answers of a language model that plans on its own (docs/baselines.md), or `carried`: the answers
+    bundled with the project, for gse109142 and demo (resources/baselines/README.md), with the methods, tasks and
+    phenotypes that they have. The bundled answers are skipped if this section, `bundle`, `top_k`, `elicitation`,
+    `encoding` or `inference` differs from `config.yaml`. Empty: not run. If `live` is true, any value other than a
+    folder means `data/llm_baselines`
+    """
     study: Path = Path("resources/elicitation")
-    """a folder with `study.yaml`: the disease, and how models are asked (`manner`); and `keywords.csv` for the
-    literature"""
+    """folder with `study.yaml`, which has the disease and the settings of asking (`manner`), and with `keywords.csv`
+    for the literature
+    """
     model: str | None = None
-    """the model; empty: `AFA_LLM_MODEL`, or without `live` the only one of the record"""
+    """name of the model; empty: `AFA_LLM_MODEL`, or without `live` the only model in the record"""
     methods: tuple[Literal["mrf_llm", "rag_llm", "knowledge_llm"], ...] = Field(("mrf_llm", "rag_llm"), min_length=1)
-    """told the bundle's potentials, or abstracts, or neither"""
+    """what the model is given: the bundle's potentials (`mrf_llm`), abstracts (`rag_llm`), or neither (`knowledge_llm`)
+    """
     tasks: tuple[Literal["binary", "top_k"], ...] = Field(("binary", "top_k"), min_length=1)
-    """each phenotype by itself; the top k of all"""
+    """`binary`: each phenotype separately; `top_k`: the top k of all phenotypes"""
     turns: Literal["checkpoints", "stateless", "trajectory"] = "checkpoints"
-    """asked once at each of the rounds read out, along an order of ours; or each turn, measuring what it picks,
-    without or with the earlier turns listed. Each turn is M + 1 calls a patient and phenotype"""
+    """`checkpoints`: the model decides at the rounds in `rounds`, along a given order; `stateless` and `trajectory`:
+    the model also chooses each next feature, without or with its earlier turns in the prompt. The latter two take M + 1
+    calls for each patient and phenotype
+    """
     horizon: int | None = Field(None, ge=1)
-    """with `stateless` and `trajectory`: observations after which the model is asked for the last time; later rounds
-    are not read out. Empty: all"""
+    """for `stateless` and `trajectory`: number of observations at which the model is asked for the last time; later
+    rounds are not evaluated. Empty: all features
+    """
     order: Literal["planner", "random"] = "planner"
-    """whose features are observed at checkpoints"""
+    """order in which features are observed at checkpoints: the planner's, or random"""
     rounds: tuple[PositiveInt, ...] = (10, 50, 100, 150)
-    """t that are read out, beside 0 and M"""
+    """numbers of observations t that are evaluated, in addition to 0 and M"""
     patients: int = Field(10, ge=1)
-    """patients who are asked about"""
+    """number of patients"""
     seed: int = 0
-    """which patients these are, and which random order"""
+    """seed for the choice of patients and for the random order"""
     entities: tuple[str, ...] = ()
     """phenotypes of the binary task; empty: all"""
     abstracts: int = Field(8, ge=1)
-    """abstracts on a phenotype that `rag_llm` is shown"""
+    """number of abstracts on a phenotype in the prompts of `rag_llm`"""
 
     @property
     def folder(self) -> Path | None:
-        """Where answers are read and kept; None where the baselines are not run."""
+        """Return the folder where answers are read and saved; None if no model is asked."""
         if isinstance(self.record, Path):
             return self.record
         return Path("data/llm_baselines") if self.live else None
 
     @property
     def asked(self) -> str:
-        """What is asked of whom, as JSON."""
+        """Return the settings that determine the questions, as JSON."""
         return self.model_dump_json(exclude={"record", *Asking.model_fields})
 
 
 class _Inputs(Section):
-    """What a run is made of: its patients and its knowledge."""
+    """The inputs of a run: its patients and its bundle."""
 
     cohort: Name = "gse109142"
-    """a file of `config/cohorts`, without `.yaml`, or a folder of `resources/fields`; `gse117993` is carried too,
-    and `demo` is simulated, for trials and for any bundle"""
+    """a file of `config/cohorts`, without `.yaml`, or a folder of `resources/fields`. `gse109142` and `gse117993` are
+    bundled with the project; `demo` is simulated, for any bundle
+    """
     bundle: Path | None = None
-    """a bundle folder of your own; empty: the field's own, or the recorded elicitation, by consensus"""
+    """a user-defined bundle folder; empty: the field's bundle, or the consensus of the recorded elicitation"""
     run: Name | None = None
-    """folder under `results/`; empty: the cohort's name"""
+    """name of the folder under `results/`; empty: the cohort's name"""
     source: Literal["extract", "geo"] = "extract"
-    """where a real series is read from: the extract that the project carries (resources/series/README.md), and GEO
-    where there is none; or GEO in any case. Both give the same numbers"""
+    """where a real series is read from. `extract`: the extract bundled with the project (resources/series/README.md),
+    or GEO if there is none; `geo`: always GEO. Both give the same numbers
+    """
     geo_mirror: Path | None = None
-    """a folder with series laid out as GEO has them, which is read in the place of both. The simulated cohort needs
-    none of them"""
+    """folder with series in GEO's layout, read instead of extract and GEO. The simulated cohort does not use it"""
     tables: Path | None = None
-    """a folder with tables of fields that are not carried, as `<field>/<file>`"""
+    """folder with tables of fields that are not bundled with the project, as `<field>/<file>`"""
     geo_cache: Path = Path("data/geo")
-    """where files fetched from GEO are kept for the next run"""
+    """folder that caches files from GEO"""
     top_k: TopK = SHARED["top_k"][1]
-    """size of the top set; where there are no more entities than that, one less than them"""
+    """size of the top set; with k or fewer entities, the number of entities minus one"""
     shards: int = Field(1, ge=1)
-    """jobs that the patients of a stage are split into; changes no number. No more than there are patients"""
+    """number of jobs among which a stage's patients are divided, at most the number of patients; results do not depend
+    on it
+    """
     elicitation: Elicitation = Elicitation()
     encoding: Encoding = Encoding()
 
@@ -168,7 +183,7 @@ class _Inputs(Section):
 if TYPE_CHECKING:
 
     class _Stages(_Inputs):
-        """And what the stages read."""
+        """Inputs and the sections that stages read."""
 
         allocation: Allocation = Allocation()
         chaos: Any = None
@@ -193,14 +208,15 @@ class RunConfig(_Stages):
 
 
 def check_run_config(document: dict[str, Any]) -> RunConfig:
-    """Check a configuration as Snakemake has merged it; every fault at once, as a `ConfigError`."""
+    """Validate a configuration as merged by Snakemake; all faults are raised as one `ConfigError`."""
     return check_model({key: value for key, value in document.items() if value != ""}, RunConfig, "the configuration")
 
 
 def cohort_file(settings: RunConfig, *folders: Path) -> Path:
-    """The file of a run's cohort in the first of some folders `config/cohorts` that has it, or of a field beside them.
+    """Return the file of a run's cohort, from the first folder that has it.
 
-    A `ConfigError` names the cohorts that there are.
+    The `folders` are `config/cohorts` of the workflow and its users; `resources/fields` beside each is searched as
+    well. A `ConfigError` lists the known cohorts.
     """
     paths = [folder / f"{settings.cohort}.yaml" for folder in folders]
     fields = [folder.parents[1] / FIELDS for folder in folders]
@@ -214,21 +230,22 @@ def cohort_file(settings: RunConfig, *folders: Path) -> Path:
 
 
 def carried_extract(settings: RunConfig, series: str, home: Path = Path()) -> Path | None:
-    """The folder of the extract that a run reads a real series from; None where it reads a mirror, or GEO.
+    """Return the folder of the bundled extract from which a run reads a series; None if it reads a mirror or GEO.
 
-    home : the folder that holds the workflow.
+    home : the folder that contains the workflow
     """
     folder = home / EXTRACTS / series
     return folder if settings.source == "extract" and settings.geo_mirror is None and folder.is_dir() else None
 
 
 def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
-    """Return how the language models of a run are asked, by table of the summary; {} where none is run.
+    """Return the settings of the language models of a run, by table of the summary; empty if none is run.
 
-    `llm_baselines` is as set. With `carried` it is as those were asked whose answers the project carries, and
-    `llm_choosing` is beside it, where models chose their own features. They were asked with the default settings of all
-    that their prompts depend on; with others neither is run.
-    home : the folder that holds the workflow.
+    `llm_baselines` has the settings of the run. With `carried` it has the settings of the bundled answers, and
+    `llm_choosing`, in which models chose their own features, is added. The bundled answers belong to the default values
+    of all settings in their prompts; with other values neither is run.
+
+    home : the folder that contains the workflow
     """
     given, default = settings.baselines, RunConfig()
     same = all(getattr(settings, name) == getattr(default, name) for name in DEPENDED_ON)
@@ -244,7 +261,10 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
 
 
 def own_rule_files(settings: RunConfig) -> list[Path]:
-    """The files of modules with user-defined rules, and of what they import; a `ConfigError` where there is none."""
+    """Return the files of modules with user-defined rules and of their imports.
+
+    A module that does not exist is a `ConfigError`.
+    """
     files: dict[Path, None] = {}
     for name in settings.allocation.rules:
         module = name.partition(":")[0]

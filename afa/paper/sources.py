@@ -1,9 +1,9 @@
-"""Whether what a job runs and reads of the project is still what it was when its run began.
+"""Detection of source and input files that change while a run's jobs use them.
 
-A run notes the content of every file of the package, and of the files of the project that its rules name as inputs,
-before its first job. Each job compares with it at its end. So a module, a template or an input that is edited while
-jobs run makes those jobs fail that use it, even where it is changed back later: no result is recorded as made of what
-did not make it.
+Before its first job, a run notes the content of every file of the package and of the project's files that rules name as
+inputs. Each job compares its files with these notes at its end. A job that used a module, template or input that was
+edited in the meantime fails, even if the file is later restored: no result is recorded with sources that did not
+produce it.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from afa.io.files import atomic_file, sha256_of
 
 PACKAGE = Path(__file__).parents[1]
 NOTED = "AFA_SOURCES"
-"""The environment variable by which a run tells its jobs the file that it noted the sources in."""
+"""Environment variable with the path of the file in which a run noted its sources."""
 LARGEST = 10_000_000
-"""Bytes of an input that is noted; larger ones would be read for too long."""
+"""Largest input that is noted, in bytes; larger ones take too long to read."""
 
 
 def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
-    """Return the SHA-256 of every file of the package, and of those inputs that are files, by path."""
+    """Return the SHA-256 of every file of the package and of the inputs that are files, by path."""
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST]
     return {str(path): sha256_of(path) for path in files}
 
 
 def note_sources(found: dict[str, str], file: str | Path) -> None:
-    """Write down what `sources` returned when the run began."""
+    """Write the result of `sources` to a file at the start of a run."""
     with atomic_file(Path(file)) as path:
         path.write_text(json.dumps(found), encoding="utf-8")
 
 
 def check_sources(words: Sequence[str]) -> None:
-    """Raise an error if a file that this process has used has changed since the run began.
+    """Raise an error if a file used by this process has changed since the run began.
 
-    That is: the modules that are imported, the data beside them, and the inputs that a word of the command line names,
-    or that lie in a folder that one names.
+    These files are the imported modules, their data files, and the inputs that a word of the command line names or
+    whose folder it names.
 
-    words : the command line without the program's name.
+    words : the command line without the program's name
 
     Raises
     ------
-    ConfigError : the files that have another content. Outside a run nothing is compared.
+    ConfigError : the files that have changed. Outside a run nothing is compared.
 
     """
     try:
@@ -65,7 +65,7 @@ def check_sources(words: Sequence[str]) -> None:
 
 
 def _is_used(path: Path, packages: set[Path], named: set[Path]) -> bool:
-    """Whether a file is data of one of some packages, or is named or lies in a folder that is."""
+    """Return True if a file is data of one of the packages, or a named path, or inside a named folder."""
     if not path.is_relative_to(PACKAGE):
         return path in named or not named.isdisjoint(path.parents[:-1])
     inside = next((folder for folder in path.parents if (folder / "__init__.py").is_file()), PACKAGE)

@@ -1,8 +1,8 @@
-"""What a run of the workflow does beside Snakemake: whose lock it is, where its files are, what a killed run has left.
+"""Tasks of a run that Snakemake does not do: locks of dead runs, the workflow's folder, leftovers of killed runs.
 
-Locks: Snakemake's own is a file that outlives a killed Snakemake and names nobody. Beside it every run, and every job
-of it (`workflow/scripts/job.sh`), holds a shared lock of the kernel on one file, which ends with its holder. Where
-that file can be locked exclusively nobody is alive, and a lock of Snakemake's that is still there is a dead run's.
+Snakemake's own lock is a file that outlives a killed Snakemake and does not name its owner. In addition, every run and
+every job (`workflow/scripts/job.sh`) holds a shared kernel lock on one file, which ends with its process. If that file
+can be locked exclusively, no run is alive, and an existing lock of Snakemake belongs to a dead run.
 """
 
 from __future__ import annotations
@@ -33,27 +33,29 @@ def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
 
 
 def remove_shards(run: Path) -> None:
-    """Remove the shards of stages whose tables are there; no job needs them any more.
+    """Remove the shards of stages whose joined tables exist, because no job needs these shards.
 
-    Snakemake removes them after the job that joined them, but for their empty folders. A kill in between leaves all.
+    Snakemake removes shards after the job that joined them, except for empty folders. A kill in between leaves them
+    all.
     """
     for shards in (run / "shards").glob("*"):
         if any((run / "tables" / shards.name).glob("*")):
             shutil.rmtree(shards)
-    with suppress(OSError):  # not there, or a stage has not joined its shards yet
+    with suppress(OSError):  # missing, or a stage has not yet joined its shards
         (run / "shards").rmdir()
 
 
 def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
-    """The folder of a workflow whose files of rules lie in `rules`, as Snakemake names it.
+    """Return the folder of the workflow to which the files of rules in `rules` belong.
 
-    Snakemake reads the rules of a workflow in a git repository one by one and has no folder of it. Then its whole
-    commit is unpacked, once, into a folder of `state` that is named by the commit.
+    For a workflow in a git repository, Snakemake reads files of rules one by one and has no folder of the workflow.
+    Then the whole commit is unpacked, once, into a folder in `state` named after the commit.
 
     Parameters
     ----------
-    rules : `<folder>/workflow/rules`, where it is local, in a repository on this machine or with a hosting provider.
-    state : `.snakemake` of the run.
+    rules : `<folder>/workflow/rules` as Snakemake names it: local, in a repository on this machine, or at a hosting
+    provider
+    state : `.snakemake` of the run
 
     Raises
     ------
@@ -75,22 +77,22 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
         packed = io.BytesIO()
         repository.archive(packed, treeish=commit)
         packed.seek(0)
-        # Another process may have unpacked it by now: the same commit, so the same files.
+        # Another process may have unpacked the same commit, with the same files, in the meantime.
         with atomic_folder(folder, ["*"]) as unpacked, tarfile.open(fileobj=packed) as archive:
             archive.extractall(unpacked, filter="data")
     return folder
 
 
-ALIVE = "alive"  # in the folder `.snakemake`; names the machine that the runs are on
+ALIVE = "alive"  # file in `.snakemake` with the name of the machine of its runs
 
-_joined: dict[Path, IO[str]] = {}  # open, and so locked, until this process ends
+_joined: dict[Path, IO[str]] = {}  # stays open, and so locked, until this process ends
 
 
 def join_the_living(state: str | Path) -> str | None:
-    """Count this process among the living of the folder `state` (`.snakemake`) until it ends.
+    """Take this process's shared lock in the folder `state` (`.snakemake`) until the process ends.
 
-    A lock of Snakemake's that is there is removed if it must be a dead run's; a text says why it was not, if so. Where
-    the file system has no locks nothing is done, and Snakemake's lock stands as it is.
+    A lock of Snakemake is removed if it must belong to a dead run; otherwise the reason for leaving it is returned. On
+    a file system without locks, nothing is done and Snakemake's lock stays.
 
     Raises
     ------
@@ -114,14 +116,14 @@ def join_the_living(state: str | Path) -> str | None:
         except BlockingIOError:
             alone = False
         kept = _remove_dead_lock(folder, file, alone=alone)
-        # Whoever has it exclusively has it for as long as the line above takes.
+        # Exclusive locks are held only for the duration of the line above.
         fcntl.flock(file, fcntl.LOCK_SH)
         return kept
     return None
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock if all who could hold it would be seen in `file`; else say who may hold it."""
+    """Remove Snakemake's lock if every possible owner would be seen in `file`; else return who may own it."""
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)
@@ -132,7 +134,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
             f"{folder}/locks: found the lock of a run, and processes at work here ({pids}); expected no other run on"
             " the same files. Next step: if Snakemake stops now, wait for them or end them, then type the same again."
         )
-    # A network file system may keep locks to each machine: then the living of another one are not seen from here.
+    # A network file system may have locks per machine: then live processes on other machines are not visible here.
     if locks and last != here:
         place = last or "an unknown machine"
         return (
@@ -149,7 +151,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
 
 
 def _holders(alive: Path) -> list[int]:
-    """Processes of this machine, but this one, that have the file open."""
+    """Return the other processes on this machine that have the file open."""
     pids = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):

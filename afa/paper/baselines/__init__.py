@@ -1,6 +1,6 @@
-"""How language models are asked to plan: which of them, for what, before whom, after how many observations.
+"""The protocol by which language models plan: models, tasks, patients and rounds, and the fixed part of their prompts.
 
-And what they read before a patient: the condition or the candidates, and potentials or abstracts.
+The fixed part of a prompt has the condition or the candidates, and potentials or abstracts.
 """
 
 from __future__ import annotations
@@ -26,28 +26,30 @@ if TYPE_CHECKING:
 KNOWLEDGE: Mapping[str, str] = {"mrf_llm": "potentials", "rag_llm": "literature", "knowledge_llm": "literature"}
 """The prompt of each baseline: with the bundle's potentials, or with abstracts (app. llm-planning-prompts).
 
-`knowledge_llm`, which is ours, has the prompt of `rag_llm` without any abstract: all it has is what the model knows.
+`knowledge_llm`, which the paper does not have, uses the prompt of `rag_llm` without abstracts, so that only the model's
+own knowledge remains.
 """
 BINARY, TOP_K = TASKS = ("binary", "top_k")
 PROMPTS: Mapping[str, str] = {BINARY: "binary", TOP_K: "multiclass"}
 CHECKPOINTS, TRAJECTORY = "checkpoints", "trajectory"
-"""Asked at some rounds alone, along an order of ours; or each turn, with the earlier turns listed."""
+"""Asked at some rounds only, along a given order; or at each turn, with the earlier turns listed."""
 PLANNER = "planner"
 CONTROL = "control"
 CONSTANT = "fixed_top_k"
-"""The same k entities for every patient: those that are most often among the k best at full observation."""
+"""The same k entities for every patient: those most often among the k best at full observation."""
 
 
 @dataclass(frozen=True)
 class Protocol:
     """The protocol of the baselines.
 
-    asked : what is asked of whom. k : size of the top set. answers : a turn is asked at most so many times while its
-    answer breaks a rule.
+    asked : settings of the section `baselines`
+    k : size of the top set
+    answers : largest number of answers to a turn, which is asked again while its answer breaks a rule
 
     Raises
     ------
-    ConfigError : a method or a task twice; a horizon where models do not choose.
+    ConfigError : a method or a task twice; a horizon although models do not choose features.
 
     """
 
@@ -68,55 +70,60 @@ class Protocol:
         return self.asked.turns == CHECKPOINTS
 
     def last_of(self, n_features: int) -> int:
-        """The last round at which a model is asked, of M features."""
+        """Return the last round at which a model is asked, for M features."""
         return min(self.asked.horizon or n_features, n_features)
 
     def rounds_of(self, n_features: int) -> list[int]:
-        """The rounds that are read out, ascending, of M features."""
+        """Return the rounds that are evaluated, ascending, for M features."""
         last = self.last_of(n_features)
         return sorted({0, last, *(t for t in self.asked.rounds if 0 < t < last)})
 
     def patients_of(self, names: Sequence[str]) -> list[str]:
-        """Those of a cohort who are asked about, in the cohort's order: drawn by name, so that a seed is a set."""
+        """Return the patients who are asked about, in the cohort's order.
+
+        They are sampled by a hash of their names, so that a seed determines the set.
+        """
         drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")
         chosen = set(drawn[: self.asked.patients].tolist())
         return [name for i, name in enumerate(names) if i in chosen]
 
     def entities_of(self, bundle: Bundle) -> list[str]:
-        """The entities of the binary task, in the bundle's order."""
+        """Return the entities of the binary task, in the bundle's order."""
         chosen = {bundle.entities[bundle.index(name)] for name in self.asked.entities} or set(bundle.entities)
         return [name for name in bundle.entities if name in chosen]
 
     def evidence_of(self, method: str) -> str:
-        """The path along which a model observes: ours by name, or its own, by its name."""
+        """Return the order of observation: a given order, by its name, or the model's own, by the model's method."""
         return self.asked.order if self.at_checkpoints else method
 
 
 def prompts_of(protocol: Protocol) -> list[str]:
-    """The names of the prompts that are asked."""
+    """Return the names of the prompts that are asked."""
     return [
         f"{PROMPTS[task]}_{KNOWLEDGE[method]}" for method in protocol.asked.methods for task in protocol.asked.tasks
     ]
 
 
 def prompt_digests() -> str:
-    """A digest over the wordings of all these prompts."""
+    """Return a digest of the templates of all these prompts."""
     names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in dict.fromkeys(KNOWLEDGE.values())]
     return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
 
 
 PER_PHENOTYPE = 2
-"""Abstracts of each phenotype where the question is about all of them."""
+"""Number of abstracts on each phenotype in a question about all of them."""
 Abstracts = Callable[[str], Sequence[Mapping[str, str]]]
-"""What was retrieved on a phenotype: title, source and text of each abstract, the best first."""
+"""Function that returns title, source and text of the abstracts on a phenotype, best first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Briefing:
-    """The part of a prompt that does not change from turn to turn.
+    """The part of a prompt that is the same in all turns.
 
-    labels : what a decision may name, `control` first for a condition. size : how many labels a decision has.
-    features : all M, in the order of names.
+    told : values of the template
+    labels : allowed labels of a decision; for a condition, `control` comes first
+    size : number of labels of a decision
+    features : all M, sorted by name
     """
 
     prompt: str
@@ -128,9 +135,10 @@ class Briefing:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One patient before one model. order : whose features are observed, in this order; None where the model chooses.
+    """One patient and one model.
 
-    alias : the patient's name in prompts and records, from which nobody can tell a sample of a public series.
+    order : the order in which features are observed; None if the model chooses
+    alias : the patient's name in prompts and records, which does not reveal the sample of a public series
     """
 
     method: str
@@ -142,7 +150,7 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Method, task, entity and patient."""
+        """Return method, task, entity and patient."""
         return self.method, self.task, self.entity, self.patient
 
     @property
@@ -153,11 +161,12 @@ class Trial:
 def briefings(
     bundle: Bundle, protocol: Protocol, *, disease: str, abstracts: Abstracts | None
 ) -> dict[tuple[str, str, str], Briefing]:
-    """By method, task and entity ("" for the top k).
+    """Return the briefings by method, task and entity ("" for the top k).
 
     Raises
     ------
-    BundleError : an entity named `control`. ElicitationError : `rag_llm` without a single abstract on its question.
+    BundleError : an entity named `control`.
+    ElicitationError : `rag_llm` without any abstract on its question.
 
     """
     if BINARY in protocol.asked.tasks and CONTROL in bundle.entities:
@@ -174,7 +183,7 @@ def briefings(
 
 
 def _told(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
-    """What a method reads about some entities."""
+    """Return the values of the template that depend on the method, for some entities."""
     if method != "mrf_llm":
         return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}
     tables = []
@@ -188,7 +197,7 @@ def _told(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstract
 
 
 def _literature(entities: Sequence[str], abstracts: Abstracts | None) -> list[Mapping[str, str]]:
-    """The abstracts on one phenotype, or the best few on each of several, none twice."""
+    """Return the abstracts on one phenotype, or the best few on each of several, without repetition."""
     found: dict[str, Mapping[str, str]] = {}
     for entity in entities:
         own = [] if abstracts is None else list(abstracts(entity))

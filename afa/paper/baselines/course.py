@@ -1,15 +1,15 @@
-"""A patient's course before a model, turn by turn: asked, measured what was picked, asked again, until all is known.
+"""Dialogues of a language model about a patient: ask, measure the chosen feature, ask again, until the last round.
 
-An answer is judged in two parts, the feature that it picks and the labels that it decides for; each part counts where
-it is legal. An answer about another patient has no legal part (app. llm-planning-prompts).
+An answer has two parts, the feature to measure and the labels of the decision; each part counts if it is valid. An
+answer about another patient has no valid part (app. llm-planning-prompts).
 
-The rule for what is no legal turn (decision N2): a turn whose answer breaks a rule is asked again, with what it
-broke; when `Protocol.answers` answers did not help, the last one counts as far as it is legal. A pick that stays
-illegal, or is not there, gives way to the unobserved feature that is first by name; a decision that is not there is
-missing, which is no default but a wrong one, and both are counted.
+The rule for invalid turns (decision N2): a turn whose answer breaks a rule is asked again, with the rule that was
+broken. After `Protocol.answers` answers, the valid parts of the last one count. An invalid or missing choice is
+replaced by the first unobserved feature by name. A missing decision counts as wrong, without a default. Both are
+counted.
 
-Many courses are followed at once: each wave asks the next question of every course that is not at its end. Answers are
-recorded ones, or a live model's: with caps over all that its record has cost, and an estimate before anything is asked.
+Many dialogues run at once: each wave asks the next question of every open dialogue. Answers are recorded, or come from
+a live model with caps on its record and an estimate before the first question.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ FAULTS: Mapping[str, str] = {
     "twice": "top_k_labels names a label twice",
     "probability": "top_k_labels and lit_prob are on different sides",
 }
-"""What an answer may break, by the word of the tables, as the model reads it when it is asked again."""
+"""Rules that an answer may break: the word in tables, and the text for the model when it is asked again."""
 PICK, LABELS = "pick", "labels"
 THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
 class Said:
-    """What one answer comes to. pick_fault, label_fault : keys of `FAULTS`, "" where that part is legal.
+    """The content of one answer.
 
-    decision : +1 for the condition, -1 for a control, None without a legal label or for the top k. labels : the legal
-    ones, in their order. done : whether measuring is to end, which only an answer with legal labels can say.
+    pick_fault, label_fault : keys of `FAULTS`, "" if that part is valid
+    decision : +1 for the condition, -1 for a control; None without a valid label or for the top k
+    labels : the valid labels, in the answer's order
+    done : the model ends measuring; only an answer with valid labels can
     """
 
     pick: str = ""
@@ -67,15 +69,16 @@ class Said:
 
 
 STANDS = "stands"
-"""The outcome of a turn that was not asked since the model was done: its last decision stands."""
+"""Outcome of a turn that was not asked because the model was done: its last decision is used."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What a turn came to, after t observations.
+    """The result of a turn after t observations.
 
-    asked : how many times. measured : the feature then measured, "" at checkpoints and at the end. by_rule : whether
-    that is not the model's pick.
+    asked : number of times the turn was asked
+    measured : the feature measured next, "" at checkpoints and at the end
+    by_rule : the measured feature is not the model's choice
     """
 
     t: int
@@ -88,10 +91,11 @@ class Turn:
 
 @dataclass
 class Course:
-    """A trial as it goes: all turns, what was asked, and what was broken.
+    """The dialogue of a trial: its turns, its requests, and the rules that were broken.
 
-    broken : a row of t, asked (which answer of the turn it was, from 1), part and kind for each part of an answer that
-    broke a rule. path : features in the order in which they were observed.
+    broken : one row (t, asked, part, kind) for each part of an answer that broke a rule; asked counts a turn's answers
+    from 1
+    path : features in the order of observation
     """
 
     trial: Trial
@@ -103,7 +107,10 @@ class Course:
     path: list[str] = field(default_factory=list)
 
     def follow(self) -> Asking:
-        """Go on to the end: at the rounds read out along the trial's order, or each turn by the model's own picks."""
+        """Yield the requests of the dialogue to its end.
+
+        The rounds are given, along an order, or are all rounds, by the model's choices.
+        """
         last, order = self.protocol.last_of(len(self.briefing.features)), self.trial.order
         rounds = range(last + 1) if order is None else self.protocol.rounds_of(len(self.briefing.features))
         for t in rounds:
@@ -123,12 +130,12 @@ class Course:
 
     @property
     def unobserved(self) -> list[str]:
-        """What may be picked, in the order of names."""
+        """Return the features that may be chosen, sorted by name."""
         seen = set(self.path)
         return [feature for feature in self.briefing.features if feature not in seen]
 
     def _asked(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
-        """One turn, asked again until its answer is legal; its pick has to be only where picks are followed."""
+        """Ask one turn until its answer is valid; the choice must be valid only if choices are followed."""
         fault, t = "", len(self.path)
         for asked in range(1, self.protocol.answers + 1):
             question = self._question(asked, fault)
@@ -145,7 +152,10 @@ class Course:
         return Turn(t, entry.outcome, answer, asked)
 
     def _question(self, asked: int, fault: str) -> Request:
-        """The question of a turn, the `asked`-th time; `fault` : what the answer before broke, "" the first time."""
+        """Return the question of a turn, asked for the `asked`-th time.
+
+        fault : the rule that the last answer broke, "" the first time
+        """
         trial, briefing, protocol, t = self.trial, self.briefing, self.protocol, len(self.path)
         measured = [(turn, trial.values[turn.measured]) for turn in self.turns if turn.measured]
         earlier = [
@@ -169,7 +179,7 @@ class Course:
         return Request(Question(briefing.prompt, names, run), render(briefing.prompt, values))
 
     def _said(self, entry: Entry) -> Said:
-        """What an answered entry comes to at this turn."""
+        """Return the content of an answered entry at this turn."""
         prompt = self.briefing.prompt
         try:
             answer = read_answer(ANSWERS[prompt], entry.raw)
@@ -220,15 +230,15 @@ class Course:
 
 
 Asking = Generator[Request, Entry, Course]
-"""Yields what is asked, is sent what came of it, and returns the whole."""
+"""Generator that yields requests, receives their entries, and returns the complete course."""
 
 
 def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = False) -> list[Course]:
-    """All courses to their ends, in their order; a bar counts waves of questions, on a terminal alone.
+    """Return all courses at their ends, in their order; a terminal shows a bar of the waves of questions.
 
     Raises
     ------
-    ElicitationError : a question whose endpoint fails, or that a record has no answer to; what was answered is kept.
+    ElicitationError : an endpoint that fails, or a question without a recorded answer; all answers so far are recorded.
 
     """
     ended: dict[int, Course] = {}
@@ -236,7 +246,7 @@ def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = Fa
     with tqdm(desc=source.model, unit="turn", disable=None if progress else True) as bar:
         while waiting:
             entries = source.answers(list(waiting.values()))
-            if failed := [entry for entry in entries if entry.outcome == "failed"]:  # which says nothing of the model
+            if failed := [entry for entry in entries if entry.outcome == "failed"]:  # no answer of the model
                 found = f"no reply to {len(failed)} of {len(entries)} questions; {failed[0].detail}"
                 where, step = f"the endpoint of {failed[0].model}", "run again, which asks what is left"
                 raise ElicitationError(Fault(where, found, "a reply", step))
@@ -254,9 +264,9 @@ def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = Fa
 
 @dataclass(frozen=True)
 class Source:
-    """The answers of one model in a store, and of the client, where there is one, to what the store has none to.
+    """The recorded answers of one model, and optionally a client for questions without a recorded answer.
 
-    manner : as they were asked.
+    manner : settings with which the answers were asked
     """
 
     store: Record
@@ -266,11 +276,11 @@ class Source:
     concurrency: int = 4
 
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
-        """The answer to each, or the last attempt where as many were made as `manner` makes.
+        """Return the answer to each request, or the last attempt if all attempts allowed by `manner` were made.
 
         Raises
         ------
-        ElicitationError : without a client, a question that the store has no answer to; else as of `ask_all`.
+        ElicitationError : without a client, a question without a recorded answer; otherwise as in `ask_all`.
 
         """
         if self.client is not None:
@@ -288,16 +298,16 @@ class Source:
         return [entry for entry in found if entry is not None]
 
     def attempts(self, request: Request) -> list[Entry]:
-        """All that was ever tried, in earlier runs too."""
+        """Return all attempts at a request, including those of earlier runs."""
         return self.store.attempts(key_of(request, self.model, self.manner))
 
 
 def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> Source:
-    """The answers to these prompts; of the only model that there is unless one is named.
+    """Return the recorded answers to these prompts, of the given model or of the only one.
 
     Raises
     ------
-    ElicitationError : no model, or several of which none is named.
+    ElicitationError : no model, or several models and none given.
 
     """
     models = sorted({entry.model for entry in store.entries() if entry.question.prompt in prompts})
@@ -309,17 +319,17 @@ def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence
 
 
 def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> Source:
-    """A model that is asked what its record does not have, with caps that count what the record has cost before."""
+    """Return a source that asks the model for answers that the record lacks; caps apply to the record as a whole."""
     budget = Budget(Record(record), terms.caps, terms.prices)
     client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
     return Source(budget.record, client.endpoint.model, manner, client, terms.concurrency)
 
 
 def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Used:
-    """What is left to ask uses at most, where each turn is answered at the first call.
+    """Return the largest use of the questions that are left, if each turn is answered at the first call.
 
-    At checkpoints along an order of ours all wordings are known. Turn by turn they hang on the answers: then it is the
-    first patient's, by the longest labels, times the number of patients.
+    At checkpoints along a given order all prompts are known. If the model chooses, prompts depend on earlier answers:
+    then the use is that of the first patient, with the longest labels, times the number of patients.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
@@ -337,7 +347,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
 
 
 def _stand_in(trial: Trial, briefing: Briefing) -> str:
-    """A legal decision of the longest labels that picks nothing; it is never stored."""
+    """Return a valid decision with the longest labels and no choice, for estimates; it is never saved."""
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
     if trial.entity:

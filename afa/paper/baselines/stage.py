@@ -1,7 +1,7 @@
-"""The stage of the language models that plan: trials of a protocol, followed to their ends, and tables of all of it.
+"""The experiment of the language models that plan: run the trials of a protocol and return its tables.
 
-What models and our planner say of the patients at some rounds, and what is true. Along its own order the planner is
-compared as a whole; along a model's, what it makes of the same observations.
+The tables have the decisions of models and planner at some rounds, and the targets. Along its own order the planner is
+compared as a whole; along a model's order, only its decisions from the same observations.
 """
 
 from __future__ import annotations
@@ -52,21 +52,25 @@ TYPES = {
     **dict.fromkeys(("probability", "p_at_k", "clinical_p_at_k"), "Float64"),
     **dict.fromkeys(("decided", "done", "by_rule"), "bool"),
 }
-"""Types of the columns of all tables; others are text."""
+"""Types of the columns of all tables; other columns are text."""
 
 
 def typed(columns: Sequence[str], rows: pd.DataFrame | list[dict[str, Any]]) -> pd.DataFrame:
-    """A table of these columns, whether or not it has a row."""
+    """Return a table with these columns and types, also without rows."""
     return pd.DataFrame(rows, columns=list(columns)).astype({name: TYPES.get(name, "str") for name in columns})
 
 
 def top_k_rule(bundle: Bundle) -> str:
-    """The rule of `TopKPlanner` unless another is given."""
+    """Return the default rule of `TopKPlanner`."""
     return "priority_all" if len(bundle.entities) <= ALL_DUELS_UP_TO else "priority_clusters"
 
 
 class OneTask:
-    """One entity as a binary task of P patients, values (P, M). order : (P, M) as `greedy` chooses by `cmi`."""
+    """One entity as a binary task of P patients.
+
+    values : (P, M) int8 in {-1, 0, +1}
+    order : (P, M) int64, the order of `greedy` by `cmi`
+    """
 
     def __init__(
         self, bundle: Bundle, entity: str, values: NDArray[np.int8], solver: Solver, threads: int | None
@@ -77,7 +81,11 @@ class OneTask:
         self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """By score the `decision` along some orders after `seen` (P, T) features: its sign, 0 a tie."""
+        """Return, by score, the `decision` along some orders after `seen` features: its sign, 0 for a tie.
+
+        orders : (P, M) int64
+        seen : (P, T) int64, numbers of observed features
+        """
         paths = follow_orders(self.task, self.values, orders[:, None, :])
         pairs = zip(paths.t[:, 0], seen, strict=True)
         steps = np.array([np.searchsorted(t, wanted, side="right") - 1 for t, wanted in pairs])
@@ -86,7 +94,10 @@ class OneTask:
 
 
 class TopK:
-    """The top-k setting of P patients, values (P, M). order : (P, M) as `TopKPlanner` chooses."""
+    """The top-k task of P patients.
+
+    order : (P, M) int64, the order of `TopKPlanner`
+    """
 
     def __init__(
         self, bundle: Bundle, cohort: Cohort, k_clinical: int, *, k: int, solver: Solver, threads: int | None
@@ -98,27 +109,38 @@ class TopK:
         self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """By score the precisions along some orders after `seen` (P, T) features."""
+        """Return, by score, the precisions along some orders after `seen` features.
+
+        orders : (P, M) int64
+        seen : (P, T) int64, numbers of observed features
+        """
         paths = self._own if orders is self.order else self._follow(allocation="random", orders=orders)
         places = np.take_along_axis(paths.place, seen[:, :, None, None], axis=1)
         return {name: self.precisions(places[:, :, i]) for i, name in enumerate(READOUTS)}
 
     def constant(self, rounds: int) -> Mapping[str, NDArray[np.float64]]:
-        """The precisions of the best constant answer for these patients, in hindsight, at so many rounds."""
+        """Return the precisions of the constant answer that is best for these patients in hindsight.
+
+        rounds : number of rounds at which the answer is evaluated
+        """
         wanted = self._targets.sure + self._targets.tied * 0.5
         place = np.argsort(np.argsort(-wanted.sum(axis=0), kind="stable"), kind="stable")
         return self.precisions(np.broadcast_to(place, (len(wanted), rounds, len(place))).astype(np.int16))
 
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
-        """`p_at_k` and `clinical_p_at_k` of rankings (P, T, N), patient by patient; NaN without a positive label."""
+        """Return `p_at_k` and `clinical_p_at_k`, patient by patient; NaN without a positive label.
+
+        place : (P, T, N) int16, number of entities ranked before each entity
+        """
         made = self._targets.precisions(place, self._threads)
         return {name: made[name].ravel() for name in ("p_at_k", "clinical_p_at_k")}
 
 
 class Setting:
-    """The patients of a protocol, who are all of `cohort`, and our planner before them.
+    """The patients of a protocol, with the planner's results for them.
 
-    tasks : by entity, and the top k under "", where they are asked for. rounds : that are read out.
+    tasks : by entity, and the top k under "", as the protocol asks
+    rounds : rounds that are evaluated
     """
 
     def __init__(
@@ -137,7 +159,7 @@ class Setting:
             self.tasks[""] = TopK(bundle, self.cohort, clinical, k=protocol.k, solver=solver, threads=threads)
 
     def orders(self, entity: str) -> Orders | None:
-        """(P, M) the order of ours that models observe along; None where they choose."""
+        """Return the order along which models observe, (P, M) int64; None if models choose."""
         if not self.protocol.at_checkpoints:
             return None
         if self.protocol.asked.order != PLANNER:
@@ -145,7 +167,7 @@ class Setting:
         return self.tasks[entity].order
 
     def trials(self, told: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
-        """Every patient before every model and task, in the order of the briefings."""
+        """Return the trials of all patients for every model and task, in the order of the briefings."""
         made = []
         for (method, task, entity), briefing in told.items():
             orders = self.orders(entity)
@@ -156,9 +178,11 @@ class Setting:
         return made
 
     def readouts(self, entity: str, orders: Orders, evidence: str, observed: Sequence[int] | None = None) -> Rows:
-        """What every score says along some orders, with the columns of `READOUT_COLUMNS`.
+        """Yield the decisions of every score along some orders, with the columns `READOUT_COLUMNS`.
 
-        observed : (P,) features that a patient's order really has; what is then known holds for all later rounds.
+        orders : (P, M) int64
+        observed : (P,) number of features in each patient's order that were observed; the decision then stays for later
+        rounds
         """
         most = np.full(len(self.patients), len(self.bundle.features)) if observed is None else np.array(observed)
         seen = np.minimum(np.array(self.rounds)[None, :], most[:, None])
@@ -169,7 +193,7 @@ class Setting:
 
 
 def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
-    """What models and planner say at the rounds read out."""
+    """Return the decisions of models and planner at the evaluated rounds."""
     parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
     top_k = setting.tasks.get("")
     if isinstance(top_k, TopK) and not setting.protocol.at_checkpoints:
@@ -192,7 +216,7 @@ def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
 
 
 def _of_model(setting: Setting, courses: Sequence[Course], evidence: str) -> pd.DataFrame:
-    """What a model decided at the rounds read out; missing, and of precision 0, where it decided nothing."""
+    """Return a model's decisions at the evaluated rounds; a missing decision has precision 0."""
     method, task, entity, _ = courses[0].trial.key
     shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
     rows = [
@@ -210,20 +234,26 @@ def _of_model(setting: Setting, courses: Sequence[Course], evidence: str) -> pd.
 
 
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
-    """Entities ahead of each: the labels in their order, and all others equal behind them (decisions.md S10)."""
+    """Return the number of entities ranked before each entity.
+
+    Labels come in their order, then all other entities, tied (decisions.md S10).
+    """
     place = {label: i for i, label in enumerate(labels)}
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 
 
 def _completed(bundle: Bundle, courses: Sequence[Course]) -> Orders:
-    """(P, M) the features that were observed in their order, then those that were not."""
+    """Return the observed features in their order, followed by the others, (P, M) int64."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*course.path, *bundle.features)) for course in courses]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
 
 
 def targets(setting: Setting) -> pd.DataFrame:
-    """By patient and entity: `likelihood`, the sign of S at full observation, 0 a tie; `clinical`, 0, 1 or missing."""
+    """Return the targets by patient and entity.
+
+    `likelihood` is the sign of S at full observation, 0 for a tie; `clinical` is 0, 1 or missing.
+    """
     parts = [
         targets_of(setting.bundle, setting.cohort, entity, "differential", one.task.tie)
         for entity, one in setting.tasks.items()
@@ -242,12 +272,18 @@ def run_baselines(
     before: Callable[[Sequence[tuple[Trial, Briefing]]], None] = lambda _: None,
     progress: bool = False,
 ) -> dict[str, pd.DataFrame]:
-    """Follow every trial; `before` hears of them before anything is asked.
+    """Run every trial and return the tables of the experiment.
 
-    Returns `turns` (one row per trial and turn), `faults` (per broken part of an answer), `calls` (per call that was
-    ever made for these turns), `readouts` (decisions and precisions at the rounds read out: of the models, and of every
-    score of the planner along each path of `evidence`), `targets` (per patient and entity) and `protocol` (one row).
-    The tables hang on what was answered, not on whether it was answered now.
+    The tables depend on the answers, not on when they were given.
+
+    before : function called with all trials before the first question
+
+    Returns
+    -------
+    tables : `turns` (one row for each trial and turn), `faults` (each invalid part of an answer), `calls` (each call
+    ever made for these turns), `readouts` (decisions and precisions at the evaluated rounds, of the models and of every
+    score of the planner along each order `evidence`), `targets` (each patient and entity) and `protocol` (one row)
+
     """
     bundle, protocol = setting.bundle, setting.protocol
     told = briefings(bundle, protocol, disease=disease, abstracts=abstracts)

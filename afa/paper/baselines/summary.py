@@ -1,4 +1,4 @@
-"""The numbers of the language models that plan, beside those of the planner on the same patients and rounds."""
+"""Summary rows of the language models that plan, with those of the planner for the same patients and rounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
 
 
 class Cut(NamedTuple):
-    """One way to look at a task. method : a language model or a score; evidence : the path it is read out along."""
+    """One evaluation of a task.
+
+    method : a language model or a score
+    evidence : the order along which it is evaluated
+    """
 
     task: str
     metric: str
@@ -32,7 +36,7 @@ class Cut(NamedTuple):
 
 
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
-    """Right and total (P, T) of every cut; targets that no patient has are left out."""
+    """Return correct and total counts (P, T) of every cut; targets that no patient has are excluded."""
     made: dict[Cut, list[Part]] = {}
     truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
     whole = readouts.merge(truth, on=["entity", "patient"], how="left")
@@ -41,7 +45,7 @@ def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampl
     for (task, method, evidence), rows in whole.groupby(["task", "method", "evidence"], sort=False):
         for target in TARGETS:
             if task == BINARY:
-                # A tie is half right (S5); a decision that is not there is wrong.
+                # A tie counts as half correct (S5), a missing decision as wrong.
                 credit = ((1 + rows["decision"] * rows[target]) / 2).fillna(0.0)
                 sides = [rows[target] == 1, rows[target] == -1]
                 among = {ACCURACY: [sides[0] | sides[1]], BALANCED: sides}
@@ -57,10 +61,10 @@ def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampl
 
 
 SCRIPTED = "scripted"
-"""How the names of models begin that answer by a script, in tests."""
+"""Prefix of the names of scripted models, which tests use."""
 SAME_ORDER = "same_order"
 DEFAULT_SCORE = {BINARY: "two_elbo", TOP_K: "linearity"}
-"""The planner's own score of each task, under which it is counted what the planner asks: nothing."""
+"""Default score of the planner for each task; its rows have the planner's number of calls, zero."""
 
 
 def summarise_baselines(
@@ -71,15 +75,23 @@ def summarise_baselines(
     prices: Prices = NO_PRICES,
     table: str = "llm_baselines",
 ) -> pd.DataFrame:
-    """Summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`, all patients together.
+    """Return the summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`.
 
-    By target and t, of each model and of every score of the planner along its own order: `accuracy` and
-    `balanced_accuracy` of the binary task, `p_at_k` of the top k; a decision that is missing is wrong. `gap`: the model
-    less the score in `reference`. Where models choose, `p_at_k` of the best constant answer too. Variant `same_order`,
-    by task: the scores along the order that the model in `reference` observed, and `gap` along it. The task is the
-    stratum too of `rate`, quantity `missing`: turns without a decision; of `count`: turns, how they ended, faults by
-    kind, calls and tokens, the planner's beside; and of `cost`, where there are prices, with the currency in
-    `quantity`. Once: `majority` and `prevalence`, and targets left out.
+    All rows are over all patients, by target and t:
+
+    - `accuracy` and `balanced_accuracy` of the binary task and `p_at_k` of the top k, for each model, and for every
+      score of the planner along its own order; a missing decision is wrong
+    - `gap`: the model minus the score in `reference`
+    - `p_at_k` of the best constant answer, if models choose features
+    - variant `same_order`, by task: scores along the order that the model in `reference` observed, and `gap` along it
+
+    By task as stratum:
+
+    - `rate`, quantity `missing`: turns without a decision
+    - `count`: turns, their outcomes, faults by kind, calls and tokens, also of the planner
+    - `cost`, if there are prices, with the currency in `quantity`
+
+    Once: `majority` and `prevalence`, and the number of excluded targets.
 
     Raises
     ------
@@ -103,7 +115,7 @@ def summarise_baselines(
 
 
 def refuse_scripted(calls: pd.DataFrame) -> None:
-    """An `ElicitationError` where a model says by its name, or by the one that was served, that it is scripted."""
+    """Raise an `ElicitationError` if the name of a model, asked or served, marks it as scripted."""
     names = sorted({*calls["model"], *calls["served_model"]})
     scripted = [name for name in names if name.lower().startswith(SCRIPTED)]
     if scripted:
@@ -114,7 +126,7 @@ def refuse_scripted(calls: pd.DataFrame) -> None:
 def _shares(
     credit: Mapping[Cut, list[Part]], resampled: Resampled, rounds: Sequence[int], rules: Mapping[str, str]
 ) -> Iterator[pd.DataFrame]:
-    """Every share, and the gap of each model to each score along either order."""
+    """Yield all shares, and the gaps of each model to each score along either order."""
     observed = {(cut.task, cut.method): cut.evidence for cut in credit if cut.method in KNOWLEDGE}
     for cut, parts in credit.items():
         shares = resampled.mean(parts).assign(t=rounds, metric=cut.metric, target=cut.target)
@@ -142,13 +154,13 @@ def _shares(
 
 
 def _own_order(task: str, rules: Mapping[str, str]) -> dict[str, str | None]:
-    """Key columns of the planner along its own order."""
+    """Return the key columns of the planner along its own order."""
     own = {"allocation": rules[task], "gain": GAIN, "schedule": "every", "start": "uniform"}
     return own | {"guide": "linearity" if task == TOP_K else None}
 
 
 def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """The share of turns read out without a decision, by task, model and t."""
+    """Yield the share of evaluated turns without a decision, by task, model and t."""
     models = readouts[readouts["method"].isin(list(KNOWLEDGE))]
     for (task, method), rows in models.groupby(["task", "method"], sort=False):
         lacks = rows.assign(lacks=~rows["decided"], one=1.0)
@@ -157,7 +169,7 @@ def _missing(readouts: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataFr
 
 
 def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Majority, prevalence and what is left out, of the binary task."""
+    """Yield majority, prevalence and excluded targets of the binary task."""
     if targets.empty:
         return
     for name in TARGETS:
@@ -170,7 +182,7 @@ def _beside(targets: pd.DataFrame, resampled: Resampled, patients: Sequence[str]
 
 
 def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """How turns ended, and what answers broke, by task and model."""
+    """Yield the outcomes of turns and the rules that answers broke, by task and model."""
     for (method, task), rows in turns.groupby(["method", "task"], sort=False):
         asked = rows[rows["outcome"] != STANDS]
         counts = {"turns": len(asked), "done": int((asked["done"]).sum()), "stands": len(rows) - len(asked)}
@@ -183,7 +195,7 @@ def _ends(turns: pd.DataFrame, faults: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _usage(calls: pd.DataFrame, prices: Prices) -> Iterator[pd.DataFrame]:
-    """Calls, tokens and cost of the models, and beside them the planner's, which asks nobody."""
+    """Yield calls, tokens and cost of the models, and of the planner, which makes no calls."""
     used: list[tuple[str, str, dict[str, int]]] = []
     for (method, task), rows in calls.groupby(["method", "task"], sort=False):
         counts = {"calls": len(rows)} | {name: int(rows[name].sum()) for name in ("prompt_tokens", "answer_tokens")}

@@ -1,4 +1,4 @@
-"""The experiments of the paper, one module each; `base` says what an experiment is and how one is written."""
+"""The experiments of the paper, one module each; the module `base` explains how an experiment is written."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FOLDER = Path(__file__).parent
 
 @cache
 def stages() -> dict[str, Stage]:
-    """Every stage by name, sorted, read from the folder.
+    """Return every stage by name, sorted, read from the folder.
 
-    Of each module only `STAGE` is executed, with the imports and definitions that it needs: the whole workflow is
-    described in a tenth of the time that it takes to import its stages.
+    Only `STAGE` of each module is executed, with the imports and definitions that it needs. This takes a tenth of the
+    time of importing the stages.
     """
     found = {}
     for path in sorted(FOLDER.iterdir()):
@@ -33,7 +33,10 @@ def stages() -> dict[str, Stage]:
 
 
 def left_out(entities: int, *, labelled: bool) -> dict[str, str]:
-    """The stages that a run does not have, and why: those that need what it lacks, and those that read their tables."""
+    """Return the stages that a run skips, with the reason.
+
+    A run skips stages whose requirements it does not meet, and stages that read the tables of skipped stages.
+    """
     found: dict[str, str] = {}
     for name, stage in stages().items():
         if stage.duels and entities < 2:
@@ -52,7 +55,7 @@ def left_out(entities: int, *, labelled: bool) -> dict[str, str]:
 
 
 def sections() -> dict[str, tuple[Any, Any]]:
-    """Type and default of every section of the configuration that stages read, by its key."""
+    """Return type and default of every section of the configuration that stages read, by its key."""
     from afa.paper.experiments.settings import (  # noqa: PLC0415 (importing one stage must not need the others' settings)
         SHARED,
     )
@@ -62,12 +65,12 @@ def sections() -> dict[str, tuple[Any, Any]]:
 
 
 def _described(name: str, source: Path, text: bytes) -> Stage:
-    """`STAGE` of one module, from its source alone."""
+    """Return `STAGE` of a module, executed from its source."""
     from afa.paper.codedigest import definition  # noqa: PLC0415 (as above)
 
     module = ModuleType(f"{__name__}.{name} (its description)")
     module.__file__ = str(source)
-    sys.modules[module.__name__] = module  # pydantic looks up there what an annotation means
+    sys.modules[module.__name__] = module  # pydantic resolves annotations there
     code = ast.Module(definition(text, source, "STAGE"), [])
     exec(compile(code, source, "exec"), module.__dict__)  # noqa: S102 (our own module)
     stage: Stage = module.__dict__["STAGE"]

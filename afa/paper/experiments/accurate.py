@@ -1,9 +1,9 @@
-"""How many decisions the mean-field approximation changes, by t: exact inference beside it, on the same states.
+"""The decisions that the mean-field approximation changes, by t: mean-field and exact inference on the same states.
 
-Some patients of a cohort are followed in one random order. At a few rounds every duel is called by both readings of the
-top k, and every entity as a binary task under both closures: once with mean-field, once with exact inference by
-elimination. The models are the same, so that what differs is the approximation. A state whose exact inference would
-take more than the setting `limit` is excluded, and the table `left_out` counts it.
+Some patients of a cohort are followed in one random order. At a few rounds every duel is decided by two scores of the
+top-k task, and every entity as a binary task under both closures: once by mean-field, once by exact inference with
+elimination. The models are the same, so that any difference is due to the approximation. A state whose exact inference
+would exceed the setting `limit` is excluded and counted in the table `left_out`.
 """
 
 from __future__ import annotations
@@ -47,19 +47,22 @@ Values = NDArray[np.int8]
 
 
 class Settings(Section):
-    """Decisions by mean-field and by exact inference on the same states (docs/accurate.md)."""
+    """Comparison of mean-field decisions with exact inference on the same states (docs/accurate.md)."""
 
     patients: int = Field(50, ge=1)
-    """patients on whom mean-field is compared with exact inference (docs/accurate.md), chosen by a hash of their
-    names"""
+    """number of patients for whom mean-field is compared with exact inference (docs/accurate.md), chosen by a hash of
+    their names
+    """
     linearity_patients: int = Field(12, ge=1)
-    """of these patients, those for whom `linearity` is compared too, which needs moments and takes more time"""
+    """number of these patients for whom `linearity` is also compared, which needs moments and takes longer"""
     seed: int = Field(0, ge=0)
-    """seed of the choice of patients and of the random order of each"""
+    """seed for the choice of patients and for each patient's random order"""
     rounds: Rounds = (10, 50, 100, 150, 200)
-    """numbers of observed features t at which the two are compared, beside 0 and M"""
+    """numbers of observed features t at which the two are compared, in addition to 0 and M"""
     limit: float = Field(2e7, ge=0)
-    """table entries that exact inference in one state may take; a state that takes more is excluded and counted"""
+    """largest number of table entries that exact inference may use in one state; states that need more are excluded and
+    counted
+    """
 
 
 STAGE = Stage(
@@ -81,13 +84,13 @@ STAGE = Stage(
     single=("duels", "tasks"),
 )
 TIE = 1e-9
-"""Nats: a score of at most this magnitude is rounding, by either inference."""
+"""Scores of at most this magnitude, in nats, are rounding errors, by either inference."""
 SCORES = ("mean_field", "accurate")
 POSTERIOR = {f"{name}_posterior": name for name in SCORES}
 GAP = "accurate_vs_mean_field"
 DUEL, TASK = ["entity_a", "entity_b"], ["entity"]
 UNOBSERVED = 2
-"""The code of an unobserved feature, where states are compared."""
+"""Code of an unobserved feature in comparisons of states."""
 
 
 def run(
@@ -100,20 +103,21 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Decisions of some patients by mean-field and by exact inference; `linearity` of the first of them alone.
+    """Return decisions of some patients by mean-field and by exact inference; `linearity` only for the first of them.
 
-    Returns four tables, by (patient, t), t being 0, `rounds` and M. States without exact inference are excluded.
+    There are four tables, by (patient, t), where t is 0, `rounds` and M. States without exact inference are excluded.
 
-    `duels`, by (method, entity_a, entity_b): scores in nats. `two_elbo` is a difference of ELBOs by `mean_field` and
-    log Z_a - log Z_b as `accurate`; `linearity` is mu_D (eq:mu-D) with the moments of either.
+    `duels`, by (method, entity_a, entity_b): scores in nats. For `two_elbo`, `mean_field` is a difference of ELBOs and
+    `accurate` is log Z_a - log Z_b; for `linearity`, both are mu_D (eq:mu-D), with the moments of either inference.
 
-    `sets`, by method: of the top `k` by mean-field, members that are in it by exact inference too, `shared`; and those
-    that are in it at full observation, `right_mean_field` and `right_accurate`. Only states in which the exact scores
-    of all entities are known.
+    `sets`, by method, for states in which the exact scores of all entities are known: `shared`, number of members of
+    the mean-field top `k` that are also in the exact one; `right_mean_field` and `right_accurate`, numbers of members
+    that are in the top `k` at full observation.
 
-    `tasks`, by (coupling, entity): log-odds of class 1 in nats; `..._posterior`, each less its value at no observation.
+    `tasks`, by (coupling, entity): log-odds of class 1 in nats; `..._posterior` is their difference from the value at
+    no observation.
 
-    `left_out`, by (quantity, t): how many `states` of an entity there are, and how many were excluded. `quantity` is
+    `left_out`, by (quantity, t): number of `states` of an entity, and number that was excluded. `quantity` is
     log_partition or moments of the entities, or the log-odds of the tasks under a closure.
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
@@ -159,9 +163,13 @@ def run(
 
 @dataclass(frozen=True)
 class States:
-    """P patients at T rounds: what is observed of whom.
+    """P patients at T rounds, with their observed features.
 
-    names : (P,). rounds : (T,), the first 0 and the last M. orders : (P, M). values : (P, M). observed : (P, T, M).
+    names : (P,) names of the patients
+    rounds : (T,) numbers of observations; the first is 0, the last M
+    orders : (P, M) int64, order of observation
+    values : (P, M) int8 in {-1, 0, +1}
+    observed : (P, T, M) bool
     """
 
     names: list[str]
@@ -172,7 +180,7 @@ class States:
 
     @classmethod
     def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
-        """Choose at most so many patients by a hash of their names and `seed`, each with a random order."""
+        """Choose `patients` patients at most, by a hash of their names and `seed`, each with a random order."""
         rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
         names = [cohort.patients[row] for row in rows]
         orders = random_orders(cohort.features, names, [seed])[:, 0]
@@ -182,22 +190,22 @@ class States:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(P, T)."""
+        """Return (P, T)."""
         return len(self.names), len(self.rounds)
 
     @property
     def rows(self) -> tuple[Seen, Values]:
-        """What is observed and the values in each state by itself, both (P T, M)."""
+        """Return observed features and values of each state separately, both (P T, M)."""
         return self.observed.reshape(-1, self.observed.shape[2]), np.repeat(self.values, len(self.rounds), axis=0)
 
     def first(self, patients: int) -> States:
-        """The states of the first patients alone."""
+        """Return the states of the first patients only."""
         part = slice(0, patients)
         return States(self.names[part], self.rounds, self.orders[part], self.values[part], self.observed[part])
 
     @property
     def axes(self) -> dict[str, Sequence[Any]]:
-        """The keys of a table with one row a state."""
+        """Return the keys of a table with one row for each state."""
         return {"patient": self.names, "t": self.rounds}
 
 
@@ -219,7 +227,7 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 
     try:
         value = exactly(seen, known, threads=threads)[:, 0]
-    except InferenceError:  # of one state or more: each is judged by itself
+    except InferenceError:  # at least one state exceeds the limit: test each separately
         value = np.array(each_in_threads(of_state, range(len(first)), threads))
     uniform = (~observed).sum(axis=1)
     found: Floats = (value[row] + LOG3 * (uniform - uniform[first][row])).reshape(states.shape)
@@ -227,10 +235,10 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 
 
 def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
-    """Return E[S_v | x_obs] under the model of entity u, (P, T, N, N) nats by u and then v.
+    """Return E[S_v | x_obs] under the model of entity u, (P, T, N, N) nats, by u and then v.
 
-    NaN where the pair moments of u would take more than `limit` operations. The first round, before any observation,
-    is the same state for all patients and is solved once.
+    The value is NaN if the pair moments of u would take more than `limit` operations. The first round, before any
+    observation, is the same state for all patients and is solved once.
     """
     n = len(bundle.entities)
     found = np.empty((*states.shape, n, n))
@@ -247,7 +255,7 @@ def expectations(bundle: Bundle, states: States, limit: float, threads: int | No
 
 
 def expected_scores(bundle: Bundle, entity: int, observed: Seen, values: Values, limit: float) -> Floats:
-    """Return the expected scores of all N entities under the model of one, in one state: (N,) nats, or NaN."""
+    """Return the expected scores of all N entities under the model of one, in one state, (N,) nats, or NaN."""
     mrf, packed = bundle.mrf(bundle.entities[entity]), bundle.packed
     evidence = Evidence.of(mrf, {mrf.features[j]: int(values[j]) for j in np.flatnonzero(observed)})
     if estimate(mrf, evidence, pairs=True).operations > limit:
@@ -261,25 +269,31 @@ def expected_scores(bundle: Bundle, entity: int, observed: Seen, values: Values,
 
 
 def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
-    """Return mu_D = (E_a[D] + E_b[D]) / 2 of each duel (eq:mu-D), D = S_a - S_b: (P, T, Q) nats."""
+    """Return mu_D = (E_a[D] + E_b[D]) / 2 of each duel (eq:mu-D), with D = S_a - S_b, (P, T, Q) nats."""
     a, b = pairs.T
     own = expected[..., a, a] - expected[..., b, b]
     return np.asarray(0.5 * (own + (expected[..., b, a] - expected[..., a, b])))
 
 
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
-    """Count, by t, the states of an entity and those without an exact value; values : (P, T, N)."""
+    """Return, by t, the number of states of an entity and of those without an exact value.
+
+    values : (P, T, N)
+    """
     counts = {"states": values.shape[0] * values.shape[2], "left_out": np.isnan(values).sum(axis=(0, 2))}
     return pd.DataFrame({"quantity": quantity, "t": states.rounds, **counts})
 
 
 def settled(scores: Floats) -> Floats:
-    """Scores with 0 in the place of rounding."""
+    """Return the scores, with 0 for those of at most `TIE`."""
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
 
 
 def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
-    """(P, T, N) whether an entity is among the k best by scores of duels (P, T, Q)."""
+    """Return (P, T, N) bool, True for the k best entities.
+
+    scores : (P, T, Q) scores of duels
+    """
     matrix = np.zeros((*scores.shape[:2], len(bundle.entities), len(bundle.entities)))
     matrix[..., pairs[:, 0], pairs[:, 1]] = scores
     matrix -= np.swapaxes(matrix, -1, -2)
@@ -290,7 +304,7 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
 def _tasks(
     bundle: Bundle, states: States, limit: float, strength: float, solver: Solver, threads: int | None
 ) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Every entity as a binary task under both closures, in every state; and what was excluded."""
+    """Return every entity as a binary task under both closures in every state, and the counts of excluded states."""
     observed, values = states.rows
     tables, lacking = [], []
     for coupling in COUPLINGS:
@@ -315,14 +329,17 @@ def _tasks(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `meanfield_vs_exact` of the tables.
+    """Return summary rows `meanfield_vs_exact` of the tables; docs/summary.md describes them in full.
 
-    Duels by method, binary tasks by method and coupling. `rate`: of the decisions by exact inference, those that
-    mean-field makes otherwise, a tie against a decision being one half. `nats`: mean absolute difference of the two
-    scores. `accuracy` against full observation by inference (`reference`), and `gap`, accurate less mean-field. In the
-    stratum `top_k` the rate is of patients whose set differs; in the variant `exact_shift` the exact value at no
-    observation is taken off mean-field's log-odds, instead of their own. `count` of `left_out`: states of an entity
-    without exact inference, of `n`. The rest is in docs/summary.md.
+    Duels are by method, binary tasks by method and coupling.
+
+    - `rate`: share of the exact decisions that mean-field changes; a tie instead of a decision counts one half
+    - `nats`: mean absolute difference of the two scores
+    - `accuracy` at full observation by inference (`reference`), and `gap`, accurate minus mean-field
+    - stratum `top_k`: the rate is the share of patients whose set differs
+    - variant `exact_shift`: the exact value at no observation is subtracted from mean-field's log-odds, instead of
+      mean-field's own
+    - `count` of `left_out`: states of an entity without exact inference, of `n`
     """
     rows = []
     for name, key, of_part in (
@@ -359,7 +376,7 @@ def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFra
 
 
 def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
-    """The rows of decisions by sign, of the scores `mean_field` and `accurate`."""
+    """Yield the rows of decisions by sign, of the scores `mean_field` and `accurate`."""
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
     target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())
@@ -386,7 +403,7 @@ def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -
 
 
 def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFrame]:
-    """The rows of the top k, of patients and of members."""
+    """Yield the rows of the top k, by patients and by members."""
     table = table.assign(one=1, changed=table["shared"] < table["k"])
     yield from _shares(table, bootstrap, ("changed", "one", {"metric": "rate", "stratum": "top_k"}))
     yield from _against_full_observation(table, bootstrap, "k", "p_at_k", stratum="top_k")
@@ -395,7 +412,7 @@ def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFram
 def _shares(
     table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
 ) -> Iterator[pd.DataFrame]:
-    """By t, for each of the shares: what is counted, of what, and the columns that name it."""
+    """Yield shares by t; each of `shares` names the counted column, the total and the columns of the label."""
     resampled = _resampled(table, bootstrap)
     for counted, total, label in shares:
         yield resampled.share(table, counted, total).assign(**label)
@@ -404,7 +421,7 @@ def _shares(
 def _against_full_observation(
     table: pd.DataFrame, bootstrap: Bootstrap, total: str, metric: str, **of_gap: str
 ) -> Iterator[pd.DataFrame]:
-    """What either inference has right, and by how much accurate inference has more."""
+    """Yield the accuracy of either inference at full observation, and the gain by exact inference."""
     resampled = _resampled(table, bootstrap)
     names = ("mean_field", "accurate")
     for name in names:

@@ -1,4 +1,4 @@
-"""What the allocation grid is compared with: the duels and the top k of every patient at full observation."""
+"""The targets of the allocation grid: the duels and the top k of every patient at full observation."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ STAGE = Stage(
 
 
 def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
-    """What the grid is held against, of all patients.
+    """Return the targets of the allocation grid for all patients.
 
-    `duels`, by (patient, entity_a, entity_b): `winner` at full observation, +1 for a, -1 for b, 0 a tie; `prior_wrong`,
-    whether `linearity` calls the other before any observation.
+    `duels`, by (patient, entity_a, entity_b): `winner` at full observation, +1 for a, -1 for b, 0 for a tie;
+    `prior_wrong`, True if `linearity` decides for the other entity before any observation.
 
-    `targets`, by (patient, entity): `top`, 2 where the entity is among the k best at full observation, 1 where it ties
-    for the last places of them, 0 else; `label`, 0, 1 or missing; `k` and `k_clinical`, for all rows.
+    `targets`, by (patient, entity): `top`, 2 if the entity is among the k best at full observation, 1 if it ties for
+    their last places, else 0; `label`, 0, 1 or missing; `k` and `k_clinical`, the same in all rows.
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
     truth = full_observation(bundle, cohort.values, solver=solver)

@@ -1,49 +1,49 @@
-"""What a stage of the workflow is, and how one is written.
+"""The stages of the workflow, and how to write one.
 
-A stage is one module `afa/paper/experiments/NAME.py` (or a folder with that name, where one file would be too long): a
-question, the tables that answer it, and the rows of `summary.csv` that are made of them. It has three top-level names.
+A stage is one module `afa/paper/experiments/NAME.py` (or a folder with that name, if one file would be too long): a
+question, the tables that answer it, and the rows of `summary.csv` made from these tables. It has three top-level names.
 
-`STAGE = Stage(...)` says what is known before anything runs: what the stage reads, whether its patients are split into
-shards, the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups and the
-data dictionary come from it. It is read without importing the module (see `afa.paper.experiments.stages`), so the
-module imports what it likes at its top.
+`STAGE = Stage(...)` declares what is known before the stage runs: its inputs, whether its patients are split into
+shards, and the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups and
+the data dictionary are made from it. It is read without importing the module (see `afa.paper.experiments.stages`), so
+the module may import anything at its top.
 
-`run(...)` makes the tables. It is called by the names of its parameters and returns a data frame per table; columns may
-come in any order, and `cohort` and `bundle`, the names of the two, are put on where a table is described with them.
+`run(...)` makes the tables. Its arguments are given by the names of its parameters. It returns one data frame for each
+table, with columns in any order; the columns `cohort` and `bundle`, their names, are added to tables that declare them.
 
-- `bundle`, `cohort`: a `Bundle` and a `Cohort` on the same features, where `inputs` names them;
-- the name of another stage in `inputs`: its tables by name, read when they are asked for;
+- `bundle`, `cohort`: a `Bundle` and a `Cohort` on the same features, if `inputs` names them;
+- the name of another stage in `inputs`: its tables by name, read on first use;
 - any other name in `inputs`: the path of that file or folder;
-- `patients`: a range of rows of the cohort, this shard's; only with `sharded=True`;
-- a section of the configuration that `settings` names: the model of that section. Where `settings` names single keys,
-  such as `random_order.seeds`, the section has those keys and no other;
-- `threads`: how many threads it may use, which changes no number.
+- `patients`: a range of rows of the cohort, those of the shard; only with `sharded=True`;
+- a section of the configuration in `settings`: the model of that section. If `settings` names single keys, such as
+  `random_order.seeds`, the section has only those keys;
+- `threads`: number of threads it may use; results do not depend on it.
 
-`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables, gathered over shards. Its
-other parameters are the stages in `beside` and the sections that `summary` names.
+`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables of all shards. Its other
+parameters are the stages in `beside` and the sections in `summary`.
 
-In a folder each of the two may stand in a file of its own, imported as `from afa.paper.experiments.NAME.tables import
-run as run`: a job's digest is that of its own function either way.
+In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
+run as run`: a job's digest covers only its own function in either case.
 
 Adding a stage
-    1. `afa/paper/experiments/NAME.py` with `STAGE`, `run`, `summarise`. What a new column means is a line of
-       `columns.csv`, which names the `table` where others mean something else; `rows` of `STAGE` names the tables of
-       the summary. Settings of its own are a class `Settings(Section)`, given as `section=Settings`: the section NAME
-       of `config.yaml`, and the only home of a default; the text below a field is its meaning. A section that two
-       stages read stands in `afa/paper/experiments/settings.py`.
+    1. `afa/paper/experiments/NAME.py` with `STAGE`, `run`, `summarise`. The meaning of each new column is a line of
+      `columns.csv`, with its `table` if the name means something else in other tables; `rows` of `STAGE` names the
+      tables of the summary. The stage's own settings are a class `Settings(Section)`, given as `section=Settings`: the
+      section NAME of `config.yaml`, and the only place of its defaults; the text below a field is its meaning. A
+      section that two stages read is in `afa/paper/experiments/settings.py`.
     2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a cell tagged `caption` below the figure, as
-       `show_caption("...", run, patients)`; its first cells as in the other notebooks.
-       A figure of several stages has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead.
-       `tests/report/test_every_figure.py` draws it from a small run of all stages, with settings of its own where the
-       defaults take too long.
-    3. `tests/stages/test_NAME.py`, of `run` and `summarise`.
-    4. Its entry under `stages` of `tests/workflow/reruns.yaml`: what it reads, and another value of each setting.
+      `show_caption("...", run, patients)`; its first cells are as in the other notebooks. A figure of several stages
+      has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws it
+      from a small run of all stages, with its own settings if the defaults take too long.
+    3. `tests/stages/test_NAME.py`, for `run` and `summarise`.
+    4. Its entry under `stages` of `tests/workflow/reruns.yaml`: its inputs, and another value of each setting.
     5. `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
 
     afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
     afa summarise NAME tables --out NAME.csv
 
-A finished run that other code has made would be made again, for minutes. To see the stage on it, name what may run:
+A finished run made by other code would be made again, which takes minutes. To add only the new stage to it, name the
+rules that may run:
 
     snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
     snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 
 class Section(BaseModel):
-    """A section of the configuration: knows every key and forbids all others; no list has a value twice."""
+    """A section of the configuration: unknown keys are forbidden, and lists have no value twice."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -81,15 +81,15 @@ class Section(BaseModel):
 
 
 Name = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""A name that can be part of the name of a file."""
+"""A name that can be part of a file name."""
 Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
 """Seeds of random orders."""
 Rounds = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
-"""Numbers of observed features t, beside 0 and M."""
+"""Numbers of observed features t, in addition to 0 and M."""
 
 
 class Column(NamedTuple):
-    """Unit and meaning of a column; a unit of "" is for names, "count" for how many there are of something."""
+    """Unit and meaning of a column; the unit is "" for names and "count" for numbers of things."""
 
     unit: str
     meaning: str
@@ -108,7 +108,7 @@ table of the summary, or in every table that is of no stage, `*`."""
 
 
 def meaning_of(table: str, column: str) -> Column | None:
-    """What a column of `stage/table`, or of a table of no stage, means; None where nothing says it.
+    """Return the meaning of a column of `stage/table`, or of a table outside the stages; None if it is not documented.
 
     >>> meaning_of("labels/scores", "t").unit, meaning_of("sign/rounds", "t").unit
     ('per cent', 'observations')
@@ -119,7 +119,7 @@ def meaning_of(table: str, column: str) -> Column | None:
 
 
 def columns_of(stage: str, tables: Mapping[str, str]) -> dict[str, Columns]:
-    """The columns of a stage's tables from their names; one that `columns.csv` does not have is without a unit."""
+    """Return the columns of a stage's tables from their names; unit and meaning are empty if `columns.csv` lacks it."""
     return {
         table: {name: meaning_of(f"{stage}/{table}", name) or Column("", "") for name in names.split()}
         for table, names in tables.items()
@@ -141,22 +141,26 @@ LAYER0 = {
 
 RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
 ROUNDING = 1e-9
-"""By how much a share may leave its range."""
+"""Amount by which a share may exceed its range."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What is known about a stage before it runs; the module's docstring explains each word.
+    """The declaration of a stage; the module's docstring explains how a stage is written.
 
-    inputs : names of what `run` reads. settings, summary : keys of the
-    configuration that `run` and `summarise` read, whole sections or single keys with a dot; no summary: no rows.
-    figure : chapter and title in the report of `notebooks/NAME.ipynb`, which reads tables and rows of this stage alone.
-    beside : stages whose tables `summarise` reads too. section : the model of the stage's own section. duels : needs
-    two entities or more. scopes : reads which couplings are of both classes; others are given `Bundle.contrasts`.
-    labels : needs patients with labels. tables : the columns of each, in
-    order. rows : the tables of `summary.csv` that `summarise` makes, each with its question; "" where another stage has
-    it. single : long tables of scores of which signs,
-    means and correlations are read, and no ranks: stored in single precision.
+    inputs : names of the inputs of `run`
+    settings, summary : keys of the configuration that `run` and `summarise` read, whole sections or single keys with a
+    dot; if `summary` is None, the stage makes no rows
+    section : model of the stage's own section
+    sharded : the patients are split into shards
+    duels : the stage needs at least two entities
+    scopes : the stage reads which couplings are common to both classes; other stages get `Bundle.contrasts`
+    labels : the stage needs patients with labels
+    figure : chapter and title, in the report, of `notebooks/NAME.ipynb`, which reads only this stage's tables and rows
+    beside : stages whose tables `summarise` also reads
+    tables : columns of each table, in order
+    rows : tables of `summary.csv` that `summarise` makes, each with its question; "" if another stage has the question
+    single : long tables of scores saved in single precision, of which only signs, means and correlations are used
     """
 
     inputs: tuple[str, ...] = ("bundle", "cohort")
@@ -175,17 +179,19 @@ class Stage:
 
 
 def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], document: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a job reads, by section, from a part of a configuration; what it lacks is the default.
+    """Return the settings that a job reads, by section, from a part of a configuration.
+
+    Missing keys get their defaults.
 
     Parameters
     ----------
     keys : sections, or single keys with a dot, as in `Stage.settings`.
-    sections : the type and the default of each section, or of a single setting such as `top_k`.
+    sections : type and default of each section, or of a single setting such as `top_k`.
     document : a mapping like `config.yaml`, which must have no other keys.
 
     Raises
     ------
-    ConfigError : every unknown key and wrong value of the document at once.
+    ConfigError : all unknown keys and invalid values of the document.
 
     """
     heads = dict.fromkeys(key.partition(".")[0] for key in keys)
@@ -204,9 +210,9 @@ def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], documen
 
 
 def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
-    """The tables of `run` with the names of cohort and bundle where they are described, columns in the order described.
+    """Return the tables of `run` with declared columns first, in order, and with the names of cohort and bundle.
 
-    Columns that are not described come last.
+    The names are added to tables that declare the columns `cohort` and `bundle`. Undeclared columns come last.
     """
     found = {}
     for name, table in tables.items():
@@ -217,11 +223,12 @@ def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], *
 
 
 def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns]) -> None:
-    """Refuse tables that are not as described, before they are written.
+    """Raise an error for tables that differ from their declaration, before they are written.
 
     Raises
     ------
-    SanityError : another table or column, a column with a unit that is no number, or a number outside its range.
+    SanityError : an undeclared or missing table or column, a column with a unit that is not numeric, or a number out of
+    range.
 
     """
     faults: list[Fault] = []
@@ -249,14 +256,14 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
 
 
 def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
-    """Refuse rows of a table of the summary that a stage does not name, as a `SanityError`."""
+    """Raise a `SanityError` for rows of a table of the summary that the stage does not declare."""
     if unknown := sorted(set(rows["table"]) - set(expected)):
         found = f"rows of {', '.join(unknown)}"
         raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its STAGE"))
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Tables as they are written: those of `single` in single precision, seven digits in half the bytes."""
+    """Return the tables as they are saved: those in `single` in single precision (seven digits, half the bytes)."""
     floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
     return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}
 

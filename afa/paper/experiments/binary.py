@@ -1,8 +1,8 @@
 """Every phenotype as a binary task, under random and informed orders of observation (tab:classification_with_llm).
 
-The target `likelihood` is the sign of S at full observation, S being what the closure in use decides by, `clinical` the
-patient's label where there is one. The tables keep scores, not verdicts: what is right is decided where they are
-summarised.
+The target `likelihood` is the sign of S at full observation, where S is the score that the closure decides by; the
+target `clinical` is the patient's label, if known. The tables contain scores; which decisions are correct is determined
+in `summarise`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CUTS: dict[str, dict[str, str]] = {
     "prior_wrong": {"metric": "accuracy", "stratum": "prior_wrong"},
     "support": {"metric": "accuracy", "variant": "support"},
 }
-"""What the summary calls the ways that decisions are cut."""
+"""Labels in the summary of the ways in which decisions are counted."""
 
 
 ORDERS = (
@@ -66,7 +66,7 @@ ORDERS = (
     ("largest_unary", "", ""),
     ("static_unary", "", ""),
 )
-"""How the features of a task are ordered: by which rule, which gain, and of an F-target which F (`guide`)."""
+"""Orders of a task's features: the rule, its gain, and for `f_target` the score F (`guide`)."""
 
 
 def run(
@@ -80,21 +80,22 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow all patients through the tasks of all entities, under every order.
 
-    Orders: random over all M features, one per patient and seed; the rule `greedy` by `cmi` and, but for `explicit`, by
-    `f_target` of two scores; `largest_unary`, by absolute effective unary; `static_unary`, by absolute unary, for all
-    patients alike.
+    Orders are: random over all M features, one for each patient and seed; the rule `greedy` by `cmi` and, except for
+    `explicit`, by `f_target` of two scores; `largest_unary`, by absolute effective unary; `static_unary`, by absolute
+    unary, the same for all patients.
 
     Returns three tables.
 
     `steps`, by (patient, entity, allocation, gain, guide, seed, step): step i is the state after i features of the
-    entity's support, reached with the t-th observation; it holds until the next. `wald` and `two_elbo` in nats,
-    `stack_a` in [-1, 1]; `l1_tight`, `l1_paper`, `hanson_wright`: the sign each bracket has settled on, 0 while open.
+    entity's support; it begins with the t-th observation and lasts until the next step. `wald` and `two_elbo` are in
+    nats, `stack_a` in [-1, 1]; `l1_tight`, `l1_paper`, `hanson_wright` are the sign called by each bracket, 0 while
+    unresolved.
 
-    `targets`, by (patient, entity): `likelihood`, the sign of S(x), 0 for a tie; `clinical`, 0, 1 or missing; S(x) in
-    nats.
+    `targets`, by (patient, entity): `likelihood`, the sign of S(x), 0 for a tie; `clinical`, 0, 1 or missing; `score`,
+    S(x) in nats.
 
-    `tasks`, by entity: `features`, how many there are, and `support`, how many of them its model has; `shift`,
-    F_1 - F_0 at no observation less the prior, in nats.
+    `tasks`, by entity: `features`, number of features; `support`, number of features in the entity's model; `shift`,
+    F_1 - F_0 at no observation minus the prior, in nats.
     """
     seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
     orders = random_orders(bundle.features, cohort.patients, seeds)
@@ -112,7 +113,10 @@ def run(
 
 
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
-    """The table `targets` of one entity under one closure; tie : that of its `Task`."""
+    """Return the table `targets` of one entity under one closure.
+
+    tie : largest magnitude of a tied score, in nats, as in `Task`
+    """
     score = bundle.energies_of(entity, cohort.values, coupling)
     sign = np.sign(np.where(np.abs(score) <= 2 * tie, 0.0, score)).astype(np.int8)
     return pd.DataFrame(
@@ -129,7 +133,7 @@ def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, t
 def _steps(
     task: Task, bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64]
 ) -> Iterator[pd.DataFrame]:
-    """The table `steps` of one entity, order by order."""
+    """Yield the table `steps` of one entity, for each order."""
     patients, values = list(cohort.patients), cohort.values
     for allocation, gain, guide in ORDERS:
         runs: Sequence[int | None] = [None]
@@ -158,7 +162,7 @@ def _steps(
 
 
 def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
-    """(M,) features by descending absolute unary potential, then those with couplings, then by name."""
+    """Return the features by descending absolute unary, then those with couplings, then by name, (M,) int64."""
     unary = np.abs(bundle.unary[bundle.index(entity)])
     supported = np.isin(np.arange(len(unary)), bundle.support(entity))
     order = sorted(range(len(unary)), key=lambda j: (-unary[j], not supported[j], bundle.features[j]))
@@ -171,13 +175,13 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """Summary rows `binary` and `bracket_rate` of the tables, all patients together.
+    """Return summary rows `binary` and `bracket_rate` of the tables, over all patients.
 
-    Per target, method, order and t: accuracy, balanced accuracy and mean AUROC over tasks; `gap`, the accuracy less
-    that of the random order. Stratum `prior_wrong`: tuples that `two_elbo` has wrong before any observation; variant
-    `support`: t counted over the features of the entity's support; one `entity` at the paper's rounds. Under the
-    random order also `gap` of two methods, the one in `method` less the one in `reference`. Once per target:
-    `majority`, `prevalence`, and counts of what is left out.
+    By target, method, order and t: accuracy, balanced accuracy and mean AUROC over tasks; `gap`, the difference of the
+    accuracy from that of the random order. In the stratum `prior_wrong`: cases that `two_elbo` decides wrongly before
+    any observation; variant `support`: t counts features of the entity's support; rows with an `entity` are at the
+    paper's rounds. For the random order also `gap` of two methods, `method` minus `reference`. Once for each target:
+    `majority`, `prevalence`, and counts of excluded cases.
     """
     steps, targets, tasks = (tables[name] for name in ("steps", "targets", "tasks"))
     entities, patients = list(tasks["entity"]), list(targets["patient"].unique())
@@ -200,7 +204,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
             along = random.setdefault((target, method), parts)
             rows += [(table, label) for table in _accuracies(parts, along, resampled)]
             rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
-    # how far each score is ahead of each later one: same decisions, orders and resampled patients (A13)
+    # difference of each score from each later one: same decisions, orders and resampled patients (A13)
     for target, (ahead, behind) in product(shown, combinations(METHODS, 2)):
         gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
         label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}
@@ -213,7 +217,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
 
 
 def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:
-    """(P, E) in {-1, 0, +1}, 0 where there is no target."""
+    """Return the targets, (P, E) int8 in {-1, 0, +1}, 0 where there is none."""
     table = targets.pivot(index="patient", columns="entity", values=target).loc[list(patients), list(entities)]
     if target == "clinical":
         table = table.astype("Float64").mul(2).sub(1).fillna(0)
@@ -221,7 +225,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
 
 
 def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
-    """Right and total by patient and t, for every way that the decisions are cut."""
+    """Return correct and total counts by patient and t, for every way in which decisions are counted."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
@@ -238,7 +242,7 @@ def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
 def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Every cut, and how far an informed order is ahead of the random one."""
+    """Yield the accuracy for every way of counting, and the gain of an informed order over the random one."""
     for cut, keys in CUTS.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
@@ -249,7 +253,10 @@ def _accuracies(
 def _by_task(
     cube: Cube, method: str, truth: Signs, entities: Sequence[str], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Mean over tasks of the AUROC, each run apart and without an interval; each accuracy at the paper's rounds."""
+    """Yield the mean AUROC over tasks, and each task's accuracy at the paper's rounds.
+
+    Runs are evaluated separately, and the AUROC has no interval.
+    """
     rounds = [t for t in PAPER_ROUNDS if t < cube.last_round] + [cube.last_round]
     scores, signs = cube.by_round(cube.columns[method]), cube.by_round(cube.signs(method))[..., rounds]
     areas, cases, parts = list[Floats](), 0, dict[str, Part]()
@@ -270,7 +277,7 @@ def _by_task(
 
 
 def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """What is left out, majority and prevalence."""
+    """Yield counts of excluded cases, majority and prevalence."""
     known = truth[target] != 0
     counts = {"tied_at_full_observation" if target == "likelihood" else "without_label": (~known).sum()}
     if target == "likelihood":
@@ -283,7 +290,7 @@ def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Itera
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Signs, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """One-sided rates of the brackets by t, and the wrong share of what they called (tab:layer1_informed, M1)."""
+    """Yield by t the share of cases called by each bracket, and of wrong calls (tab:layer1_informed, M1)."""
     for allocation, bracket in product(LAYER_ONE, TASK_BRACKETS):
         cube = cubes[allocation, None, None]
         for variant, spread in ((None, cube.by_round), ("support", cube.by_step)):

@@ -1,9 +1,9 @@
-"""Are the probabilities of the binary task as often right as they say? On a cohort's patients, by t (S15).
+"""Calibration of the binary tasks' probabilities on a cohort's patients, by t (S15).
 
-The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs), by the difference of two
-ELBOs or exactly. `raw` is l-hat itself, whose sign is the paper's decision; `calibrated` is l-hat less its value at no
-observation less the prior, whose logistic function is the probability. By the run's closure, and where the bundle says
-how often by every other that it has.
+The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs), by the difference of two ELBOs
+or exactly. `raw` is l-hat itself, whose sign is the paper's decision. `calibrated` is l-hat minus its value at no
+observation, apart from the prior; its logistic function is the probability. Closures are that of the run and, for a
+bundle with probabilities, all others that it has.
 """
 
 from __future__ import annotations
@@ -66,23 +66,20 @@ def run(
     closure: Closure,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Log-odds of every task after t observations in random order, by mean-field and exactly.
+    """Return the log-odds of every task after t observations in random order, by mean-field and exactly.
 
     Parameters
     ----------
-    binary : tables of that stage, made with the same closure; random orders only are used, all their seeds.
+    binary : tables of that stage, made with the same closure; only random orders are used, with all seeds.
 
     Returns
     -------
-    odds, by (coupling, patient, entity, seed, t, inference): `raw` and `calibrated` log-odds in nats.
-
-    targets, by (coupling, patient, entity): as those of the stage `binary`, by each closure.
-
-    left_out, by (coupling, entity): tasks too dense for exact inference, with what it would have taken; all that are
-    explicit.
-
-    reliability, by (coupling, inference, kind, target, t, bin): predicted against observed shares in ten bins of the
-    probability. `cases`, the mean `probability` and the share that is `positive`; empty bins are left out.
+    odds : by (coupling, patient, entity, seed, t, inference), `raw` and `calibrated` log-odds in nats.
+    targets : by (coupling, patient, entity), as in the stage `binary`, for each closure.
+    left_out : by (coupling, entity), tasks that are too dense for exact inference, with its cost; includes all explicit
+    tasks.
+    reliability : by (coupling, inference, kind, target, t, bin), predicted and observed shares in ten bins of the
+    probability: number of `cases`, mean `probability` and share `positive`; empty bins are excluded.
 
     """
     steps, tasks = binary["steps"], binary["tasks"]
@@ -111,7 +108,7 @@ def run(
             truth = pd.concat(
                 [targets_of(bundle, cohort, entity, coupling, tie) for entity, tie in zip(entities, ties, strict=True)]
             )
-        exact = np.full(rough.shape, np.nan)  # (P, N, S, T) l-hat, NaN of the entities that are left out
+        exact = np.full(rough.shape, np.nan)  # (P, N, S, T) l-hat, NaN for excluded entities
         for i, entity in enumerate(entities):
             try:
                 log_odds = _exact(bundle, entity, coupling, closure.strength, states, threads)
@@ -132,7 +129,9 @@ def run(
 def _exact(
     bundle: Bundle, entity: str, coupling: Gauge, strength: float, states: tuple[Seen, Signs], threads: int | None
 ) -> Floats:
-    """(n,) l-hat (eq:ell-hat) of states: what is observed, and the values, (n, M) each.
+    """Return l-hat (eq:ell-hat) of n states, (n,) nats.
+
+    states : observed features (n, M) bool, and values (n, M) int8
 
     Raises
     ------
@@ -141,7 +140,7 @@ def _exact(
     """
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
-    # one model of which each class is a half, or one of each
+    # one model, half of which is each class; or one model for each class
     models, factors = [bundle.contrast(entity)], HALVES
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
@@ -161,9 +160,9 @@ def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
 
 
 def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Probability `p`, truth `y` and `bin` of every case, with what they are of, wherever there is any.
+    """Yield the cases of each coupling, inference, kind of log-odds, target and t, with these keys.
 
-    They are of a coupling, an inference, a kind of log-odds, a target and t.
+    A case has probability `p`, class `y` and `bin`.
     """
     truth = targets.assign(likelihood=targets["likelihood"].map({1: 1.0, -1: 0.0}))
     keys = ["coupling", "patient", "entity"]
@@ -180,10 +179,11 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
+    """Return summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
 
-    The headline is the calibrated probability, variant `raw` the logistic function of the raw score, whose sign
-    decides. `rate` of the quantity `at_odds`: where probability and decision are on different sides.
+    Rows without a variant are for the calibrated probability; variant `raw` is the logistic function of the raw score,
+    whose sign decides. `rate` of the quantity `at_odds`: share of cases whose probability and decision are on different
+    sides.
     """
     odds, targets = tables["odds"], tables["targets"]
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")

@@ -1,9 +1,9 @@
-"""Chaotic patients: whose duels change side often while features come in, and what inference gains there (supp:chaos).
+"""Chaotic patients, whose duels often change sides as features are observed, and the gain by inference (supp:chaos).
 
-A pair *flips* when the sign of its score turns round; a tie keeps the sign before it. Who counts as chaotic is decided
-on one set of orders, and what `linearity` gains over `wald` is counted on others too: a patient chosen for orders on
-which `wald` wanders has, on those orders, a `wald` that wanders (decisions.md A10). The groups need the whole cohort
-and are formed in `summarise`.
+A pair *flips* when the sign of its score changes; a tie keeps the previous sign. Patients are classified as chaotic on
+one set of orders, and the gain of `linearity` over `wald` is measured also on other orders: patients selected for
+orders on which `wald` changes sides have, on those orders, a `wald` that changes sides (decisions.md A10). The groups
+need the whole cohort and are formed in `summarise`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 
 class Settings(Section):
-    """Chaotic patients: chosen on some orders, looked at on others (decisions.md A10)."""
+    """Chaotic patients, selected on some random orders and measured on others (decisions.md A10)."""
 
     selecting_seeds: Seeds = (0, 1, 2)
-    """random orders that say which patients are chaotic"""
+    """seeds of the random orders by which patients are classified as chaotic"""
     measuring_seeds: Seeds = (3, 4, 5)
-    """random orders that the gap is measured on; none of the first list"""
+    """seeds of the random orders on which the gap is measured; none may be in `selecting_seeds`"""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -71,13 +71,18 @@ STAGE = Stage(
 METHODS = ("linearity", "wald")
 SELECTING, MEASURING = "selecting", "measuring"
 EARLY = 50
-"""The last round that the early definitions look at."""
+"""Last round used by the early definitions."""
 ALL = sys.maxsize
-"""Full observation, of however many features."""
+"""Full observation, for any number of features."""
 
 
 class Definition(NamedTuple):
-    """What makes a patient chaotic: the score whose signs flip, until which round; and the round of the magnitude."""
+    """A definition of chaotic patients.
+
+    score : the score whose signs flip
+    flips_until : last round at which flips are counted
+    magnitude_at : round at which the magnitude is taken
+    """
 
     score: str
     flips_until: int = ALL
@@ -88,26 +93,26 @@ DEFINITIONS: Mapping[str, Definition] = {
     "wald": Definition("wald"),
     "wald_50": Definition("wald", EARLY),
     "linearity": Definition("linearity"),
-    # the only one that is known before a run is over
+    # the only definition that can be applied before the end of a run
     "early_50": Definition("wald", EARLY, EARLY),
 }
-"""The first is the definition of decisions.md A10, the others stand beside it."""
+"""The first definition is that of decisions.md A10; the others are compared with it."""
 
 Mask = NDArray[np.bool_]
 BETWEEN = "chaotic_minus_non_chaotic"
 GAP = "linearity_minus_wald"
 PLAIN, *OTHERS = DEFINITIONS
 VARIANTS = {PLAIN: None} | {definition: definition for definition in OTHERS}
-"""How the summary names the groups of each definition."""
+"""Variants in the summary of the groups of each definition."""
 Groups = Mapping[tuple[str | None, str | None], Mask]
-"""(P,) members of each group, by the stratum and variant of its rows."""
+"""Members (P,) bool of each group, by stratum and variant of its rows."""
 OTHER_ORDERS = "other_orders"
 COMPARISONS: Sequence[tuple[str, str, str | None]] = [
     *((definition, "plain", None) for definition in OTHERS),
     ("early_50", "plain", OTHER_ORDERS),
     *((definition, "itself", OTHER_ORDERS) for definition in DEFINITIONS),
 ]
-"""Two ways to say who is chaotic, by variant, reference and stratum of their rows (`membership_stability`)."""
+"""Pairs of classifications, by variant, reference and stratum of their rows (`membership_stability`)."""
 
 
 def run(
@@ -119,18 +124,18 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients through one random order per seed.
+    """Follow the chosen patients through one random order for each seed.
 
-    Returns three tables, `seed_set` being `selecting` or `measuring`:
+    Returns three tables, in which `seed_set` is `selecting` or `measuring`:
 
-    `flips`, by (patient, seed_set, definition): `flips`, changes of side summed over `runs`, which are all pairs under
+    `flips`, by (patient, seed_set, definition): `flips`, changes of side summed over `runs`, that is over all pairs and
     all orders of the set; `magnitude`, the mean over pairs of abs(D) in nats, at full observation or, for `early_50`,
-    after 50 observations and averaged over the orders; `nonzero`, how many of the patient's values are not 0.
+    after 50 observations and averaged over the orders; `nonzero`, number of the patient's values that are not 0.
 
-    `rounds`, by (patient, seed_set, method, t): `right`, duels called right, a tie counting one half, of `duels` with
-    a winner at full observation, both summed over the orders of the set.
+    `rounds`, by (patient, seed_set, method, t): `right`, correct decisions, a tie counting one half, of `duels` with a
+    winner at full observation, both summed over the orders of the set.
 
-    `duels`, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
+    `duels`, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 for a tie.
     """
     n_selecting, seeds = len(chaos.selecting_seeds), [*chaos.selecting_seeds, *chaos.measuring_seeds]
     sets = {SELECTING: slice(0, n_selecting), MEASURING: slice(n_selecting, None)}
@@ -148,7 +153,7 @@ def run(
             signs, of_set = {method: paths.signs[method][:, among] for method in METHODS}, orders[:, among]
             for name, (score, flips_until, magnitude_at) in DEFINITIONS.items():
                 flips = count_flips(signs[score][:, :, : min(flips_until, last) + 1]).sum(axis=1)
-                # at full observation all orders have seen the same
+                # at full observation all orders have the same observations
                 distinct = of_set if magnitude_at < last else of_set[:, :1]
                 table = of_patients.assign(seed_set=seed_set, definition=name, flips=flips)
                 table["runs"] = of_set.shape[1] * winners.shape[1]
@@ -163,9 +168,11 @@ def run(
 
 
 def count_flips(signs: Signs) -> NDArray[np.int64]:
-    """(P, S) how often signs (P, S, T, Q) change side along T rounds, summed over Q duels.
+    """Return how often signs change side, summed over duels, (P, S) int64.
 
-    A 0 keeps the sign before it, and the first sign that is not 0 is no flip.
+    A 0 keeps the previous sign, and the first sign that is not 0 is no flip.
+
+    signs : (P, S, T, Q) int8, by patient, order, round and duel
 
     >>> count_flips(np.array([0, 1, 0, -1, 0, -1, 1], dtype=np.int8).reshape(1, 1, 7, 1)).tolist()
     [[2]]
@@ -179,9 +186,13 @@ def count_flips(signs: Signs) -> NDArray[np.int64]:
 
 
 def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int64], t: int) -> Floats:
-    """(P,) mean over pairs and orders of abs(Lambda_ab) after t observations, in nats; at t = M it is abs(D(x)).
+    """Return the mean over pairs and orders of abs(Lambda_ab) after t observations, (P,) nats.
 
-    values : (P, M). orders : (P, S, M). What is not observed adds nothing to Lambda (supp:Wald_simple), just as a 0.
+    At t = M it is the mean of abs(D(x)). An unobserved feature adds nothing to Lambda (supp:Wald_simple), as a value of
+    0 does.
+
+    values : (P, M) int8 in {-1, 0, +1}
+    orders : (P, S, M) int64
     """
     first, second = all_pairs(len(bundle.entities)).T
     x = np.where(np.argsort(orders, axis=2) < t, values[:, None], 0)
@@ -192,18 +203,24 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `chaos_gap` of the tables, all patients together; groups are fixed, patients resampled.
+    """Return summary rows `chaos_gap` of the tables, over all patients; groups are fixed, patients resampled.
 
-    `gap`, by t: sign accuracy of `linearity` less that of `wald`. The headline is over all patients on the measuring
-    orders. Strata: `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the gap of one less that of the other.
-    The variant is the definition where it is not `wald` over all rounds; the quantity `selecting` is counted on the
-    orders that the groups were formed on. `accuracy`, by method and t: what the gap is between.
+    - `gap`, by t: sign accuracy of `linearity` minus that of `wald`. Rows without a stratum are over all patients, on
+      the measuring orders. Strata: `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of the two
+      gaps. The variant is the definition, unless it is `wald` over all rounds; the quantity `selecting` is measured on
+      the orders that define the groups
+    - `accuracy`, by method and t: the two accuracies of each gap
 
-    Once: `majority`, the best constant answer per duel, chosen on the patients of the stratum or, `reference`
-    `all_patients`, on all; `count` of patients by stratum, and of duels tied at full observation; and the rows of
-    `membership_stability`. `correlation`, over patients, of flips by a definition with the number of the patient's
-    values that are not 0, `flips_nonzero`, and with the magnitude, `flips_magnitude` (Spearman's). A group without a
-    duel to call has its count alone.
+    Once:
+
+    - `majority`: accuracy of the best constant answer for each duel, chosen on the patients of the stratum or, with
+      `reference` `all_patients`, on all
+    - `count`: patients by stratum, and duels tied at full observation
+    - the rows of `membership_stability`
+    - `correlation` over patients (Spearman's) of flips by a definition with the number of values that are not 0,
+      `flips_nonzero`, and with the magnitude, `flips_magnitude`
+
+    A group without decided duels has only its count.
     """
     patients = list(tables["duels"]["patient"].unique())
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="chaos_gap")
@@ -222,11 +239,13 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
-    """Who is chaotic, by (patient, seed_set, definition), of the table `flips` of the whole cohort.
+    """Return the classification of patients by (patient, seed_set, definition).
 
-    Columns beside the key: `flips`, the mean over pairs and orders, and `magnitude`; the cohort's 75th percentile of
-    the one and median of the other; `nonzero`; `chaotic`, flips at that percentile or above and magnitude above that
-    median.
+    flips : the table `flips` of the whole cohort
+
+    Columns: `flips`, the mean over pairs and orders, and `flips_quartile`, the cohort's 75th percentile; `magnitude`
+    and `magnitude_median`; `nonzero`; `chaotic`, True if flips are at least the percentile and the magnitude exceeds
+    the median.
     """
     key = ["patient", "seed_set", "definition"]
     strata = flips[[*key, "magnitude", "nonzero"]].assign(flips=flips["flips"] / flips["runs"])
@@ -255,16 +274,19 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Mask:
 
 
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """How well each first way to say who is chaotic tells the second (`COMPARISONS`), of the rows of `chaos_strata`.
+    """Return how well the first of two classifications predicts the second, for all `COMPARISONS`.
 
-    Rows of the summary: `variant` is the definition, on the selecting orders; `reference` what it is held against,
-    `plain`, which is `wald` over all rounds, or `itself`: on the same orders or, stratum `other_orders`, on the
-    measuring ones.
+    The result has rows of the summary. `variant` is the first classification's definition, on the selecting orders.
+    `reference` is the second's: `plain`, which is `wald` over all rounds, or `itself`, the same definition; on the same
+    orders or, in the stratum `other_orders`, on the measuring ones.
 
-    One row per comparison and `quantity`, with an interval over patients, memberships and ranks fixed: `agreement`,
-    share of patients that both put into the same group; `chance`, the same were the two unrelated and of these sizes;
-    `found`, share of the second's chaotic patients that the first has too; `flagged`, share of all patients that the
-    first has, which is what `found` would be by chance; `rank_correlation`, Spearman's of the flips.
+    There is one row for each comparison and `quantity`, with an interval over patients for fixed memberships and ranks:
+
+    - `agreement`: share of patients in the same group by both
+    - `chance`: the expected agreement of independent groups of these sizes
+    - `found`: share of the second's chaotic patients that are chaotic by the first
+    - `flagged`: share of all patients that are chaotic by the first, the value of `found` expected by chance
+    - `rank_correlation`: Spearman's correlation of the flips
     """
     patients = list(strata["patient"].unique())
     every, rows = np.ones((len(patients), 1)), []
@@ -286,7 +308,11 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
 
 
 def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
-    """(R, 1) how often two unrelated memberships (P, 1) of these sizes agree."""
+    """Return the expected agreement of two independent memberships of these sizes, (R, 1), for each resample.
+
+    first, second : (P, 1) 0 or 1
+    weights : (R, P)
+    """
     share_a, share_b = (weights @ mask / weights.sum(axis=1, keepdims=True) for mask in (first, second))
     return np.asarray(share_a * share_b + (1 - share_a) * (1 - share_b))
 
@@ -297,7 +323,7 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
-    """Spearman's correlation over patients; its interval keeps the ranks that they have among all."""
+    """Return Spearman's correlation over patients; for its interval, ranks are those among all patients."""
     ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 
@@ -311,7 +337,7 @@ def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled:
 
 
 def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
-    """All patients, and the groups formed on the selecting orders."""
+    """Return the group of all patients, and the groups formed on the selecting orders."""
     groups: dict[tuple[str | None, str | None], Mask] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
         chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
@@ -320,7 +346,7 @@ def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
 
 
 def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Gaps and accuracies at every t, by group, on the measuring orders and then on the selecting ones."""
+    """Yield gaps and accuracies at every t, by group, on the measuring orders and then on the selecting ones."""
     for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
         tables = rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False)
         parts = {str(method): resampled.part(table, "right", "duels") for method, table in tables}
@@ -341,13 +367,16 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
 
 
 def _of(members: Mask, part: Part) -> Part:
-    """The same counts, with none for patients outside a group."""
+    """Return the same counts, with 0 for patients outside a group."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 
 
 def _beside(target: Signs, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Sizes of the groups, ties, and what a constant answer per duel reaches; target : (P, Q)."""
+    """Yield sizes of the groups, ties, and accuracies of the best constant answer for each duel.
+
+    target : (P, Q) int8, winners at full observation
+    """
     ties = {"quantity": "tied_at_full_observation", "value": int((target == 0).sum()), "n": target.size}
     sizes = [
         {"stratum": stratum, "variant": variant, "value": int(members.sum()), "n": len(members)}

@@ -1,7 +1,7 @@
-"""The closure against the true gauge: duels read out with both pairs of class models (tab:m1agree, tab:m1acc).
+"""Comparison of the closure with the true gauge: duels scored with both pairs of class models (tab:m1agree, tab:m1acc).
 
-The true gauge holds the models of the two entities of a duel; `maxent` is the paper's name for the closure, whose two
-models are made from the difference alone. Orders of observation are random, the same as for sign convergence.
+The true gauge uses the models of the two entities of a duel; `maxent` is the paper's name for the closure, whose two
+models are made from the difference only. Orders of observation are random, the same as for sign convergence.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 class Settings(Section):
-    """The closure of a duel against its true gauge (supp:maxent-vs-truegauge)."""
+    """The closure of a duel compared with its true gauge (supp:maxent-vs-truegauge)."""
 
     seeds: Seeds = (0,)
-    """random orders along which a duel's closure is compared with its true gauge"""
+    """seeds of the random orders along which a duel's closure is compared with its true gauge"""
     rounds: Rounds = (10, 50, 100, 150, 200)
-    """t of the correlations between the two, beside 0 and M"""
+    """numbers of observed features t at which the two are correlated, in addition to 0 and M"""
 
 
 STAGE = Stage(
@@ -81,26 +81,22 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Read every duel of the chosen patients in both gauges, one random order per seed.
+    """Score every duel of the chosen patients in both gauges, along one random order for each seed.
 
     Returns
     -------
-    agreement, by (patient, seed, method, t): `agree`, duels on which the two gauges decide alike, of `duels`. Two
-    ties agree; a tie against a decision is one half.
-
-    rounds, by (patient, seed, method, reference, target, t): `right`, duels called right, a tie counting one half, of
-    `duels` with a winner; the same over those that the first entity wins (`_first`) and those that this method and
-    gauge has wrong before any observation (`_prior_wrong`). `reference` is the gauge, empty for `wald`. The target
-    `likelihood` is the sign of D at full observation; `clinical` the entity whose label alone is positive, over
-    conclusive pairs only, and without rows where the cohort has no such pair.
-
-    scalars, by (patient, seed, entity_a, entity_b, t): `two_elbo_*` in nats, `stack_a_*` in [-1, 1], in each gauge.
-
-    targets, by (patient, entity_a, entity_b): `likelihood` and `clinical`, +1 for a, -1 for b, 0 where neither wins;
-    `clinical` is missing where a label is. `conclusive`: in the whole cohort at least 30 patients have exactly one of
-    the two labels (S12).
-
-    solves, by (patient, model, t): what the solves of that round took, over all seeds.
+    agreement : by (patient, seed, method, t), number `agree` of duels on which the two gauges decide alike, of `duels`.
+    Two ties agree; a tie and a decision count one half.
+    rounds : by (patient, seed, method, reference, target, t), correct decisions `right`, a tie counting one half, of
+    `duels` with a winner; also over duels that the first entity wins (`_first`) and duels that this method and gauge
+    decides wrongly before any observation (`_prior_wrong`). `reference` is the gauge, empty for `wald`. The target
+    `likelihood` is the sign of D at full observation; the target `clinical` is the entity with the only positive label,
+    for conclusive pairs; it has no rows if the cohort has no conclusive pair.
+    scalars : by (patient, seed, entity_a, entity_b, t), `two_elbo_*` in nats and `stack_a_*` in [-1, 1], in each gauge.
+    targets : by (patient, entity_a, entity_b), `likelihood` and `clinical`, +1 for a, -1 for b, 0 if neither wins;
+    `clinical` is missing if a label is. `conclusive`: in the whole cohort at least 30 patients have exactly one of the
+    two labels (S12).
+    solves : by (patient, model, t), number and cost of the round's solves, over all seeds.
 
     """
     rounds = rounds_up_to(gauge.rounds, len(bundle.features))
@@ -143,26 +139,31 @@ def run(
 
 
 def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
-    """(n_patients, Q) +1 or -1 where label a or b alone is positive, 0 where both or neither is, NaN where unknown."""
+    """Return the winners by labels, (n_patients, Q) float64.
+
+    The value is +1 or -1 where only label a or only label b is positive, 0 where both or neither is, NaN where one is
+    unknown.
+    """
     labels, (a, b) = labels_of(bundle, cohort), all_pairs(len(bundle.entities)).T
     return labels[:, a] - labels[:, b]
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows of the tables of `gauge`, all patients together.
+    """Return summary rows of the tables of `gauge`, over all patients.
 
     `gauge_agreement`: `rate` by method and t, over (pair, patient, seed).
 
-    `gauge_correlation`: `correlation` by method and t. The headline is the mean over pairs of Pearson's r within a pair
-    over (patient, seed), n the pairs where it is defined: where one of the two scalars does not vary it is not, and at
-    t = 0 it never is. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min`, `pair_max` are over those pairs (no interval
-    for the extremes, which resampling does not estimate); the variant `pooled` is over all pairs at once, n the tuples.
+    `gauge_correlation`: `correlation` by method and t. Rows without quantity and variant are the mean over pairs of
+    Pearson's r within a pair over (patient, seed); n counts pairs for which r is defined, which needs both scalars to
+    vary, and excludes t = 0. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min`, `pair_max` are over those pairs (the
+    extremes have no interval, because resampling cannot estimate it); the variant `pooled` is over all pairs at once,
+    and n counts the cases.
 
-    `gauge_accuracy`: by method, gauge (`reference`), target and t `accuracy`, also in the stratum `prior_wrong`, tuples
-    that this method and gauge has wrong before any observation, and `balanced_accuracy` over the two sides of a duel;
-    `gap`, the accuracy of the closure less that of the true gauge, resampled together. By target: `majority`, the best
-    constant answer per pair; `prevalence`, the share that the first entity wins; counts of what is left out. Clinical
-    rows are over conclusive pairs alone; where there is none, the counts say so and nothing else is given.
+    `gauge_accuracy`: by method, gauge (`reference`), target and t, `accuracy`, also in the stratum `prior_wrong` (cases
+    that this method and gauge decides wrongly before any observation), and `balanced_accuracy` over the two sides of a
+    duel; `gap`, the accuracy of the closure minus that of the true gauge, resampled together. By target: `majority`,
+    the best constant answer for each pair; `prevalence`, the share of duels that the first entity wins; counts of
+    excluded cases. Clinical rows are over conclusive pairs; if there is none, there are only the counts.
     """
     patients = list(tables["targets"]["patient"].unique())
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="gauge")
@@ -197,7 +198,7 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 
 
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
-    """The mean over pairs of the correlation within a pair, and how pairs are spread about it."""
+    """Return the mean over pairs of the correlation within a pair, with quartiles and extremes over pairs."""
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)
     spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))
@@ -208,7 +209,10 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
 
 
 def _mean_and_quartiles(values: Floats) -> Floats:
-    """(R, 4) of each row of (R, Q), over the pairs known in it; NaN where none is."""
+    """Return mean and quartiles of each row over its known pairs, (R, 4), NaN for rows without any.
+
+    values : (R, Q)
+    """
     found, known = np.full((len(values), 1 + len(QUARTILES)), np.nan), ~np.isnan(values).all(axis=1)
     if known.any():
         quartiles = percentiles(values[known].T, list(QUARTILES.values()))
@@ -231,7 +235,7 @@ def _accuracies(rounds: pd.DataFrame, resampled: Resampled) -> Iterator[pd.DataF
 
 
 def _constants(targets: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Constant answers and what is left out, by target."""
+    """Yield constant answers and excluded cases, by target."""
     likelihood, clinical, conclusive = (
         targets.pivot(index="patient", columns=["entity_a", "entity_b"], values=column).loc[list(patients)]
         for column in ("likelihood", "clinical", "conclusive")

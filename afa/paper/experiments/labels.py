@@ -1,8 +1,8 @@
-"""Scores against the labels that patients really have, by reference of the encoding and by closure.
+"""Comparison of scores with patients' labels, by reference of the encoding and by closure.
 
-Two readings of an elicited model are held against the paper's, each on its own and both together: values encoded
-against the cohort instead of the controls, and couplings shared by both classes instead of a contrast between them.
-Every label is a binary task of its own entity. Nothing here is chosen by labels.
+Two alternatives to the paper's choices are compared with it, separately and together: values encoded against the cohort
+instead of the controls, and couplings shared by both classes instead of a contrast between them. Every label is a
+binary task of its own entity. Nothing is selected by labels.
 """
 
 from __future__ import annotations
@@ -33,20 +33,26 @@ if TYPE_CHECKING:
 
 
 class Settings(Section):
-    """Scores against the cohort's labels by reference and coupling, beside chance; nothing here is chosen by labels."""
+    """Comparison of scores with the cohort's labels, by reference and coupling, and with chance."""
 
     seeds: Seeds = (0, 1, 2)
-    """random orders along which scores are held against the cohort's labels"""
+    """seeds of the random orders along which scores are compared with the cohort's labels"""
     percents: tuple[Annotated[int, Field(gt=0, lt=100)], ...] = Field((5, 10, 25, 50), min_length=1)
-    """shares of an entity's support at which that is done, beside 0 and 100"""
+    """percentages of an entity's support at which scores are compared, in addition to 0 and 100"""
     thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.5, 0.25, 1.0), min_length=1)
-    """as `encoding.threshold`; the first is the headline, the others show how much it matters"""
+    """cut points, in robust standard deviations from the cohort's median; results are reported for the first, and the
+    others show how sensitive they are
+    """
     strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.9, 0.5), min_length=1)
-    """as `closure.strength`, likewise"""
+    """values of beta L^2 to which shared couplings are scaled (as `closure.strength`); results are reported for the
+    first, and the others show how sensitive they are
+    """
     permutations: int = Field(20, ge=1)
-    """bundles with shuffled genes, followed as the real one; p is never below 1 / (1 + their number)"""
+    """number of bundles with shuffled genes, followed like the real bundle; the smallest possible p is 1 / (1 + this
+    number)
+    """
     whole_permutations: int = Field(1000, ge=1)
-    """the same at full observation"""
+    """number of bundles with shuffled genes at full observation"""
 
 
 COLUMNS = {
@@ -91,34 +97,36 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """All that the labels of a cohort say of the scores, by reference and coupling.
+    """Return the scores that are compared with a cohort's labels, by reference and coupling.
 
-    The settings fixed beforehand take every seed and greedy CMI, the grid around them the first seed alone.
+    The settings that are fixed beforehand use all seeds and greedy CMI; the variations around them use only the first
+    seed.
 
-    cohort : the cohort of the run; where it is encoded against controls or by ranges that is a reference of its own.
-    by_cohort : a file of `afa cohort by-cohort`, the same patients encoded against themselves at several thresholds;
-    the first of the settings is the headline, as is the first of the strengths. A bundle with features of two values is
-    read as `explicit` alone, on the cohort of the run.
+    cohort : the cohort of the run; if it is encoded against controls or by ranges, that is a further reference
+    by_cohort : a file of `afa cohort by-cohort`: the same patients encoded against the cohort at several thresholds.
+    Results are reported for the first threshold and the first strength. A bundle with two-valued features is used only
+    with `explicit`, on the cohort of the run
 
-    Returns `scores`, by (setting, entity, allocation, seed, patient, t): `observed` features of the support; `raw`,
-    F_1 - F_0 in nats, whose sign is the paper's decision; `calibrated`, the same less `shift`, the posterior log-odds;
-    `label`. t is 0, each of the percents, and 100: per cent of the support.
-
-    `controls`: the same of healthy controls, each encoded without itself, of every entity, under the settings fixed
-    beforehand whose values are encoded as the cohort's own are: there the right answer is no (F9). No controls, no
-    rows.
-
-    `tasks`, by (setting, entity): `threshold` and `strength`; size of the `support`; `contraction`, beta L^2 of the
-    elicited couplings; `factor`, what shared ones are multiplied by; labels by class; `shift`, F_1 - F_0 at no
-    observation less the prior.
-
-    `whole`: S of every entity at full observation, by (reference, coupling, patient, entity), in nats, of the settings
-    fixed beforehand; no inference in it. `null` of `label_null`. `labels`, by (patient, entity), of the labels that are
-    used; and `left_out`, those of which one class has no patient.
+    Returns
+    -------
+    scores : by (setting, entity, allocation, seed, patient, t), `observed` features of the support; `raw`, F_1 - F_0 in
+    nats, whose sign is the paper's decision; `calibrated`, raw minus `shift`, the posterior log-odds; `label`. t is 0,
+    each of the percents, and 100, in per cent of the support.
+    controls : the same for healthy controls, each encoded against the others, for every entity, in fixed settings whose
+    values are encoded like the cohort's; the correct decision is always no (F9). Without controls there are no rows.
+    tasks : by (setting, entity), `threshold` and `strength`; size of the `support`; `contraction`, beta L^2 of the
+    elicited couplings; `factor`, by which shared couplings are multiplied; labels by class; `shift`, F_1 - F_0 at no
+    observation minus the prior.
+    whole : by (reference, coupling, patient, entity), S at full observation in nats, in the fixed settings; this needs
+    no inference.
+    null : the result of `label_null`.
+    labels : by (patient, entity), the labels that are used.
+    left_out : labels with only one class.
 
     Raises
     ------
-    CohortError : the file has other patients or features. BundleError : no setting is left.
+    CohortError : the file has other patients or features.
+    BundleError : no setting is left.
 
     """
     own: Reference = (cohort.provenance.get("encoding") or {}).get("reference", "controls")
@@ -180,12 +188,12 @@ HELD = {
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
+    """Return summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
 
-    The headline rows are means over the labels; rows with an `entity` one label; variants `threshold`, `strength` and
-    `threshold_at_strength_...`, with the number as level, the grid around what was fixed. The sign of `two_elbo` is the
-    paper's decision, `posterior` the side of one half that the probability is on; AUROC and average precision are the
-    same for both.
+    Rows without an `entity` are means over the labels. Variants `threshold`, `strength` and
+    `threshold_at_strength_...`, with the value as level, are the variations around the fixed settings. The sign of
+    `two_elbo` is the paper's decision; `posterior` decides by a probability above one half. AUROC and average precision
+    are the same for both.
     """
     labels = tables["labels"]
     sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
@@ -204,7 +212,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
-    """Prevalence of each label, and the share that the better constant answer has right."""
+    """Return the prevalence of each label, and the accuracy of the better constant answer."""
     prevalence, sizes = dict[str, Floats](), dict[str, int]()
     for name, part in groups(labels, "entity"):
         weights = sample.drawn(part["patient"])
@@ -219,7 +227,7 @@ def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
 
 
 def _named(variant: str) -> tuple[str, float]:
-    """`variant` and `level` in the summary of a setting of the grid around what was fixed.
+    """Return `variant` and `level` in the summary of a variation of the fixed settings.
 
     >>> _named("threshold=1 strength=0.5")
     ('threshold_at_strength_0.5', 1.0)
@@ -230,7 +238,7 @@ def _named(variant: str) -> tuple[str, float]:
 
 
 def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
-    """Every metric by setting, order and t: runs of one order are averaged, then labels."""
+    """Yield every metric by setting, order and t, averaged over runs of an order and then over labels."""
     by = ["reference", "coupling", "variant", "allocation", "t"]
     for (reference, coupling, variant, allocation, t), part in groups(scores, *by):
         by_entity = dict(groups(part, "entity"))
@@ -251,7 +259,7 @@ def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
 
 
 def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Specificity among the healthy, by setting, order and t: the mean over entities, and each entity."""
+    """Return the specificity among healthy controls, by setting, order and t: over entities, and for each entity."""
     held = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
     sample = Resampled.of(held["patient"].unique(), **dict(bootstrap), purpose="labels")
     rows = labelled(_metrics(held, sample))
@@ -259,7 +267,10 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
 
 
 def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
-    """By (metric, method): the value of some rows of `scores` under each row of the weights."""
+    """Return the value of each (metric, method) of some rows of `scores`, (R,), for each resample.
+
+    weights : (R, n_rows) of the rows in each resample
+    """
     positive = run["label"].to_numpy() == 1
     area, precision = ranking(run["raw"].to_numpy(), positive, weights)
     found = {("auroc", "two_elbo"): area, ("average_precision", "two_elbo"): precision}
@@ -270,10 +281,12 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 
 
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
-    """AUROC of an entity's own score against its label, beside those of the other entities, at full observation.
+    """Return the AUROC of an entity's own score for its label and of other entities' scores, at full observation.
 
-    `auroc`: of the own score; variant `best_other`: of the best of the others, chosen on these same patients; variant
-    `mean_of_others`. `gap`: the own less the mean of the others. `rank`: of the own, 1 the best of `n`.
+    - `auroc`: of the entity's own score; variant `best_other`: of the best other entity, chosen on the same patients;
+      variant `mean_of_others`
+    - `gap`: own score minus the mean of the others
+    - `rank`: of the own score, 1 for the best of `n`
     """
     tables = []
     for (reference, coupling), part in groups(whole, "reference", "coupling"):
@@ -303,10 +316,11 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
 
 
 def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """What shuffled bundles come to, and how often they come to as much as the real one does on the same order.
+    """Return the metrics of shuffled bundles, and p-values of the real bundle on the same order.
 
-    value, low, high : mean and quantiles over permutations. `p_value`, with its metric as `quantity`:
-    (1 + shuffled bundles that are no worse) / (1 + all of them).
+    value, low, high : mean and quantiles over permutations
+    p_value : (1 + number of shuffled bundles at least as good) / (1 + number of shuffled bundles), with its metric as
+    `quantity`
     """
     first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
     chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]

@@ -1,11 +1,11 @@
-"""What labels would buy: classifiers trained on n labelled patients, beside the zero-shot scores, on the others.
+"""The value of labels: classifiers trained on n labelled patients, compared with zero-shot scores on the others.
 
-The zero-shot scores are those of the stage `labels`, under the paper's choices and under both of the changes that need
-no label. The classifiers see the same values, and are asked about patients whose labels they were not told.
+The zero-shot scores are those of the stage `labels`, with the paper's choices and with both alternatives that need no
+label. The classifiers use the same values, and are evaluated on patients whose labels were not used in training.
 
-Both are paired in resamples. A patient is resampled with all answers about it, of every repeat in which it was asked
-about and not labelled. Classifiers of shuffled labels are resampled instead: where one of them comes to hangs on the
-shuffle far more than on who is asked about.
+Both are resampled as pairs: a patient is resampled with all predictions, of every repeat in which the patient was not
+labelled. For shuffled labels, classifiers are resampled instead, because their accuracy depends on the shuffle far more
+than on the patients.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 
 
 class Settings(Section):
-    """Classifiers trained on labelled patients, beside the zero-shot scores of `labels` on all the others."""
+    """Classifiers trained on labelled patients, compared with zero-shot scores on all other patients."""
 
     sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field((10, 20, 50, 100), min_length=1)
-    """numbers of labelled patients that classifiers are trained on, to be held against the zero-shot scores of
-    `labels` (docs/labels_needed.md)"""
+    """numbers of labelled patients for training classifiers, which are compared with the zero-shot scores of `labels`
+    (docs/labels_needed.md)
+    """
     repeats: int = Field(4, ge=1)
-    """draws of the labelled patients"""
+    """number of samples of the labelled patients"""
     permuted: int = Field(2, ge=0)
-    """of these draws, how many are trained with shuffled labels as well"""
+    """number of these samples that are also trained with shuffled labels"""
     labels: int = Field(6, ge=1)
-    """labels used at most, chosen by hashes of their names"""
+    """largest number of labels, chosen by hashes of their names"""
     tested: int = Field(20, ge=2)
-    """patients that have to be left to be told; a number of labelled patients that leaves fewer is left out for that
-    label"""
+    """least number of patients left for evaluation; a size that leaves fewer for a label is skipped for that label"""
     of_each_class: int = Field(3, ge=1)
-    """the same, of each class"""
+    """least number of patients of each class left for evaluation"""
 
 
 COLUMNS = {
@@ -78,19 +78,26 @@ STAGE = Stage(
 def run(
     bundle: Bundle, cohort: Cohort, by_cohort: Path, labels: Mapping[str, pd.DataFrame], *, labels_needed: Settings
 ) -> dict[str, pd.DataFrame]:
-    """Log-odds of classifiers trained on some labelled patients, for all the others; and the zero-shot scores.
+    """Return the log-odds of classifiers trained on some labelled patients, for all others, and the zero-shot scores.
 
-    by_cohort and labels : what the stage `labels` read, and its tables: its scores say at which t, and along which
-    random orders. A size that leaves too few patients is left out for that label.
+    A size that leaves too few patients is skipped for that label.
 
-    Returns `predictions`, by (reference, method, permuted, entity, size, repeat, allocation, t, patient), t in per cent
-    of the support; `zero_shot`, the scores that they are held against, `calibrated`, by (reference, coupling, entity,
-    allocation, seed, patient, t), with the `label`; `splits`, numbers of patients by (entity, size, repeat); and
-    `left_out`.
+    Parameters
+    ----------
+    by_cohort, labels : the input of the stage `labels`, and its tables, whose scores define the t and the random orders
+
+    Returns
+    -------
+    predictions : by (reference, method, permuted, entity, size, repeat, allocation, t, patient), with t in per cent of
+    the support
+    zero_shot : `calibrated` scores for comparison, by (reference, coupling, entity, allocation, seed, patient, t), with
+    the `label`
+    splits : numbers of patients by (entity, size, repeat)
+    left_out : labels and sizes that are skipped, with the reason
 
     Raises
     ------
-    CohortError : the scores are not of these patients.
+    CohortError : the scores belong to other patients.
 
     """
     settings, fixed = labels_needed, labels["tasks"][labels["tasks"]["variant"] == ""]
@@ -132,7 +139,7 @@ def run(
 def _tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
 ) -> tuple[list[Task], list[tuple[str, int | None, str]]]:
-    """The tasks of the labels that are used, by reference, and the labels that are not, with the reason."""
+    """Return the tasks of the labels that are used, by reference, and the unused labels with the reason."""
     tasks: list[Task] = []
     of_one_class: list[str] = []
     for reference, coupling in COUPLINGS.items():
@@ -149,7 +156,7 @@ def _tasks(
 
 
 def _held_against(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
-    """The scores of these tasks under the settings that classifiers are held against, and by how often beside them."""
+    """Return the zero-shot scores of these tasks in the fixed settings, and those by probabilities if any exist."""
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
     parts = [none]
@@ -164,12 +171,12 @@ def _held_against(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
 
 
 def _of_positive(task: Task, size: int) -> int:
-    """How many of `size` labelled patients have the label: as in the cohort, and one of each class at least."""
+    """Return how many of `size` labelled patients have the label: as in the cohort, and at least one of each class."""
     return int(np.clip(round(size * task.positive.mean()), 1, size - 1))
 
 
 def _too_few(task: Task, size: int, tested: int, of_each_class: int) -> str:
-    """Why a task cannot do with so many labelled patients, or nothing."""
+    """Return why a task cannot be used with this number of labelled patients; empty if it can."""
     left = max(len(task.positive) - size, 0)
     if left < tested:
         return f"leaves {left} patients to be told, fewer than {tested}"
@@ -181,7 +188,10 @@ def _too_few(task: Task, size: int, tested: int, of_each_class: int) -> str:
 
 
 def drawn(task: Task, size: int, repeat: int) -> Mask:
-    """(P,) the labelled patients of one repeat, stratified; in the same repeat a larger set holds the smaller one."""
+    """Return the labelled patients of one repeat, (P,) bool, stratified by class.
+
+    In the same repeat a larger set contains the smaller ones.
+    """
     order = generator_of("labels needed", "split", task.entity, repeat).permutation(len(task.positive))
     positive = _of_positive(task, size)
     labelled = np.zeros(len(order), dtype=np.bool_)
@@ -191,14 +201,14 @@ def drawn(task: Task, size: int, repeat: int) -> Mask:
 
 
 ZERO_SHOT = "posterior"
-"""Method of the zero-shot score: less its value at no observation, as in the table `labels`."""
+"""Method of the zero-shot score minus its value at no observation, as in the table `labels`."""
 RANKED, DECIDED = "auroc", "balanced_accuracy"
 EXPLICIT = "explicit"
-"""Method of the zero-shot score by how often, where the bundle says it; in the summary a coupling of `ZERO_SHOT`."""
+"""Method of the zero-shot score by the bundle's probabilities; in the summary a coupling of `ZERO_SHOT`."""
 
 
 class Key(NamedTuple):
-    """What a curve over sizes is of; `permuted` where labels were shuffled."""
+    """The key of a curve over sizes; `permuted` if labels were shuffled."""
 
     metric: str
     reference: str
@@ -210,17 +220,18 @@ class Key(NamedTuple):
 
 TRAINED, RUN = ["reference", "entity", "size", "permuted"], ["method", "allocation", "t"]
 Found = dict[Key, dict[int, dict[str, Floats]]]
-"""By key, size and label: the value on all patients, then in every resample, (R + 1,)."""
+"""Values by key, size and label, (R + 1,): on all patients, then in every resample."""
 Cases = dict[tuple[int, bool], dict[str, int]]
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `labels_needed` of the tables of the stage `labels_needed`.
+    """Return summary rows `labels_needed` of the tables of the stage `labels_needed`.
 
-    `count` of the quantity `auroc` is the number of labelled patients from which on a classifier's mean AUROC is above
-    that of the zero-shot score, on the same patients; empty where it is not even with the most. `balanced_accuracy` is
-    the other quantity, of `gap` too; `level` is the number of labelled patients. Variants: `clearly`, from which on the
-    interval of the difference is above 0; `permuted`, with shuffled labels. Rows with an `entity` are of one label.
+    `count` of the quantity `auroc` is the number of labelled patients from which on a classifier's mean AUROC exceeds
+    that of the zero-shot score, on the same patients; empty if it does not with the largest number. The other quantity
+    is `balanced_accuracy`; `gap` has both. `level` is the number of labelled patients. Variants: `clearly`, the number
+    from which on the interval of the difference is above 0; `permuted`, with shuffled labels. Rows with an `entity` are
+    for one label.
     """
     rows = [_counts(tables)]
     if len(tables["predictions"]):
@@ -233,7 +244,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Labels by how far they were used."""
+    """Return the numbers of used and unused labels."""
     splits, left_out = tables["splits"], tables["left_out"]
     not_used, sizes = int(left_out["size"].isna().sum()), sorted({*splits["size"], *left_out["size"].dropna()})
     counts = [("labels", None, splits["entity"].nunique()), ("labels_not_used", None, not_used)]
@@ -242,7 +253,7 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
-    """Every metric by key, size and label; and the answers behind it, by size and by whether labels were shuffled."""
+    """Return every metric by key, size and label, and the numbers of predictions by size and by shuffling."""
     found, cases = Found(), Cases()
     weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
@@ -270,9 +281,9 @@ def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Fo
 
 
 def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The predictions, and as `rival` the zero-shot scores of the same patients at the same states.
+    """Return the predictions and, as `rival`, the zero-shot scores of the same patients at the same states.
 
-    Those of a repeat are along its random order.
+    The scores of a repeat are along its random order.
     """
     predictions = tables["predictions"][[*TRAINED, *RUN, "repeat", "patient", "log_odds"]]
     splits = tables["splits"][["entity", "size", "repeat", "seed"]]
@@ -286,7 +297,7 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
-    """Every metric by number of labelled patients, as a mean over labels and by label; and what classifiers gain."""
+    """Return every metric by number of labelled patients, as mean over labels and by label, with classifiers' gaps."""
     parts: list[Labelled] = []
     for key, by_size in found.items():
         gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
@@ -300,16 +311,16 @@ def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
 
 
 def _of(key: Key) -> dict[str, object]:
-    """What the summary calls a key; a classifier has no couplings."""
+    """Return the labels of a key in the summary; a classifier has no couplings."""
     coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
     names = key._asdict() | {"method": ZERO_SHOT if key.method == EXPLICIT else key.method, "coupling": coupling}
     return names | {"variant": "permuted" if names.pop("permuted") else None}
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
-    """By size and label, what a classifier has more than the zero-shot score at the same state.
+    """Return, by size and label, the difference of a classifier from the zero-shot score at the same state.
 
-    That is the score by how often where there is no other.
+    If there is no other zero-shot score, it is the one by the bundle's probabilities.
     """
     rival = found.get(key._replace(method=ZERO_SHOT)) or found[key._replace(method=EXPLICIT)]
     return {
@@ -318,7 +329,7 @@ def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
 
 
 def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
-    """From how many labelled patients on a classifier is ahead; the interval is of that number over resamples."""
+    """Return the number of labelled patients from which on a classifier is better, with an interval."""
     tail = (1 - confidence) / 2
     lines: list[dict[str, object]] = []
     for key in found:
@@ -337,6 +348,9 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 
 
 def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
-    """(R,) the smallest size from which on all rows of `ahead` (S, R) hold; infinite where the last does not."""
+    """Return the smallest size from which on all larger sizes are True, (R,), infinite if the largest is not.
+
+    ahead : (S, R) bool, by size and resample
+    """
     always = np.logical_and.accumulate(ahead[::-1], axis=0)[::-1]
     return np.where(always.any(axis=0), np.array(sizes, dtype=np.float64)[always.argmax(axis=0)], np.inf)

@@ -1,7 +1,7 @@
-"""Layer 0 on a bundle and a cohort: how much each rule removes, and how much of that full observation contradicts.
+"""Layer 0 on a bundle and a cohort: what each rule removes, and how much of it full observation contradicts.
 
-And what it gains for the first choices. Both sides of this lift are followed with all entities, and read out by
-`linearity` over all duels: they differ in the order in which features come, and in nothing else.
+The stage also measures the effect on the first choices. In that comparison all entities are followed on both sides, and
+evaluated by `linearity` over all duels; only the order of the features differs.
 """
 
 from __future__ import annotations
@@ -67,34 +67,34 @@ FOLLOWED = {
     "target": "likelihood",
     "start": "uniform",
 }
-"""How the acquisition behind `gap` and `accuracy` was done and read out."""
+"""How the acquisition for `gap` and `accuracy` was done and evaluated."""
 ROUNDS = 10
 Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
-"""By number of clusters, criterion and rule, the names of the entities that Layer 0 eliminates."""
+"""Names of the entities that Layer 0 eliminates, by number of clusters, criterion and rule."""
 
 
 def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
-    """Layer 0 at each of these numbers of clusters and at the paper's, checked on every patient.
+    """Run Layer 0 at each of these numbers of clusters and at the paper's, and check it on every patient.
 
-    Numbers above that of the entities are left out. A variant is (criterion, rule): `f1` and `f2` with the paper's
+    Numbers above the number of entities are skipped. A variant is (criterion, rule): `f1` and `f2` with the paper's
     centroid score, each by `n_minus_k` and by `k` dominating entities, and `sound` by `k`. Returns four tables, each
     with the columns `cohort` and `bundle`.
 
-    `layer0`, by (n_clusters, criterion, rule): whether that is the `paper`'s number; `entities` in all; `needed`
-    dominating ones and the `most_dominators` that any entity has; `clusters_out`, `entities_out`; `contradicted`,
-    certificates that some patient's full observation contradicts.
+    `layer0`, by (n_clusters, criterion, rule): `paper`, True for the paper's number; number of `entities`; `needed`
+    dominating entities, and `most_dominators`, the largest number that any entity has; `clusters_out`, `entities_out`;
+    `contradicted`, certificates that some patient's full observation contradicts.
 
-    `patients`, by (n_clusters, criterion, rule, patient): `certificates`, entities said to be out of the top-k, and
-    `false_certificates`, those of them in it; `duels`, dominations of entities that have a winner at full observation,
-    and `false_duels`, those that the other one wins.
+    `patients`, by (n_clusters, criterion, rule, patient): `certificates`, entities certified to be outside the top k,
+    and `false_certificates`, certified entities that are in it; `duels`, dominations of entities with a winner at full
+    observation, and `false_duels`, those that the other entity wins.
 
-    `clusters`, by (n_clusters, cluster), the cluster named by its first member: `members`, their number; `radius` and
-    `spread`, the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged` of the centroid;
-    `contraction`; `eligible_f2` and `lipschitz_f2` (missing where not eligible); of all clusters together `gap`, the
-    smallest l1 distance between centroids, `separation`, the gap over the largest radius, and `within` and `between`,
-    the two sides of the activation condition. Distances are in nats, as potentials are.
+    `clusters`, by (n_clusters, cluster), where the cluster is named by its first member: `members`, their number;
+    `radius` and `spread`, the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged` of the
+    centroid; `contraction`; `eligible_f2` and `lipschitz_f2` (missing if not eligible). Common to all clusters are
+    `gap`, the smallest l1 distance between centroids; `separation`, the gap divided by the largest radius; and `within`
+    and `between`, the two sides of the activation condition. Distances are in nats, as potentials are.
 
-    `lift` is that of `layer0_lift`, for the entities that each variant removes at each number of clusters.
+    `lift` is the result of `layer0_lift`, for the entities that each variant removes at each number of clusters.
     """
     n, k, solver = len(bundle.entities), top_k_size(bundle, top_k), Solver(**dict(inference))
     counts = sorted({count for count in (*layer0.clusters, paper_clusters(n)) if count <= n})
@@ -104,7 +104,10 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
 
 
 def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
-    """(P, N) whether an entity is among the k best of each patient by Copeland (decisions.md S6), energy (P, N)."""
+    """Return (P, N) bool, True for the k best entities of each patient by Copeland (decisions.md S6).
+
+    energy : (P, N) nats
+    """
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
     best = [ranking(scores[:, None] - scores[None, :], bundle.entities, tie=tie)[:k] for scores in energy]
     return np.array([np.isin(bundle.entities, names) for names in best])
@@ -113,9 +116,12 @@ def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
 def layer0_tables(
     bundle: Bundle, cohort: Cohort, counts: Sequence[int], *, k: int, solver: Solver, threads: int | None = 1
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `run` at exactly these numbers of clusters, without its column `paper`.
+    """Return the tables of `run` at exactly these numbers of clusters, without the column `paper`.
 
-    Raises `PlannerError` where k is not below the number of entities.
+    Raises
+    ------
+    PlannerError : k is not below the number of entities.
+
     """
     entities, energy = parameters(bundle), bundle.energies(cohort.values)
     top, tie = top_k(bundle, energy, k), tie_of([bundle.mrf(entity) for entity in bundle.entities])
@@ -187,12 +193,13 @@ def layer0_lift(
     solver: Solver | None = None,
     threads: int | None = 1,
 ) -> pd.DataFrame:
-    """Right calls of all duels after t = 0 to `rounds` observations, with the entities removed and with all.
+    """Return correct decisions of all duels after t = 0 to `rounds` observations, with entities removed and with all.
 
-    removed : by number of clusters, criterion and rule the names of the entities that Layer 0 eliminates.
-    Returns by (n_clusters, criterion, rule, patient, t): `right`, calls in the order that `greedy` chooses for the
-    entities left, a tie counting one half, `right_greedy`, in the order that it chooses for all, and `duels` with a
-    winner at full observation (decisions.md S11).
+    The table is by (n_clusters, criterion, rule, patient, t): `right`, correct decisions in the order that `greedy`
+    chooses for the remaining entities, a tie counting one half; `right_greedy`, in the order that it chooses for all;
+    and `duels` with a winner at full observation (decisions.md S11).
+
+    removed : names of the entities that Layer 0 eliminates, by number of clusters, criterion and rule
     """
     rounds = min(rounds, len(bundle.features))
     target = np.sign(final_differences(bundle, cohort.values)).astype(np.int8)
@@ -217,15 +224,21 @@ def layer0_lift(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `layer0_bundle` of the tables: the paper's number of clusters, then each.
+    """Return summary rows `layer0_bundle` of the tables: for the paper's number of clusters, then for each.
 
-    The headline is the paper's number of clusters; the variant `clusters` is the sweep, `level` their number.
-    `reference` is criterion and rule. By these: `count`, clusters removed of `n`, and `entities`; `rate`, share of the
-    certificates of all patients that are false; `harmed`, patients who lose an entity of their top-k; `contradicted`,
-    certificates that some patient contradicts; `duels`, dominations that the other side wins. Per number of clusters
-    `rate` of `f2_eligible`, the largest `contraction`, and in `nats` the two sides of separation and of activation.
-    By t also the `accuracy` of `greedy` on all duels, which knows no clusters, and the `gap` to it of `greedy` on the
-    entities that criterion and rule leave.
+    Rows without a variant are for the paper's number of clusters; in the variant `clusters`, `level` is the number.
+    `reference` is criterion and rule.
+
+    By reference:
+
+    - `count`: clusters removed of `n`, and `entities`
+    - `rate`: share of false certificates over all patients; `harmed`, patients who lose an entity of their top k;
+      `contradicted`, certificates that some patient contradicts; `duels`, dominations that the other entity wins
+
+    By number of clusters: `rate` of `f2_eligible`, the largest `contraction`, and in `nats` the two sides of separation
+    and of activation.
+
+    By t: `accuracy` of `greedy` on all duels without clusters, and `gap` of `greedy` on the remaining entities to it.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_bundle")
@@ -244,7 +257,7 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """What is removed, what of that is wrong, and what it adds to `greedy` by t; intervals over patients."""
+    """Yield what is removed, how much of it is wrong, and its effect on `greedy` by t; intervals over patients."""
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
     total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)
@@ -269,7 +282,7 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
-    """What both conditions of Layer 0 rest on: contraction for `f2`, and distances within and between clusters."""
+    """Return the terms of both conditions of Layer 0: contraction for `f2`, and distances of and between clusters."""
     rows = [
         ("rate", "f2_eligible", clusters["eligible_f2"].mean()),
         ("contraction", None, clusters["contraction"].max()),
@@ -282,17 +295,17 @@ def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
 
 
 def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Sign accuracy of `greedy` by t, which is the same beside every criterion and rule."""
+    """Return the sign accuracy of `greedy` by t, which does not depend on criterion and rule."""
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
     return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
 
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
-    """Of each configuration the right calls and the duels, (P, T) each."""
+    """Return correct decisions and duels of each configuration, (P, T) each."""
     return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 
 
 def named(rows: pd.DataFrame) -> pd.DataFrame:
-    """`method` and `reference` in the place of criterion and rule."""
+    """Return the rows with `method` and `reference` in place of criterion and rule."""
     reference = rows["criterion"].str.cat(rows["rule"], sep="_")
     return rows.assign(method=rows["criterion"].map(METHOD), reference=reference).drop(columns=ELIMINATION)

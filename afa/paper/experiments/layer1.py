@@ -1,7 +1,7 @@
-"""Layer 1 among duels: when each bracket calls each pair, by random and by informed orders (tab:layer1_informed).
+"""Layer 1 for duels: when each bracket resolves each pair, by random and by informed orders (tab:layer1_informed).
 
-A call is checked against full observation (decisions.md B4). One wrong call of a rigorous bracket stops the stage;
-those of the heuristic brackets are counted.
+A call of a bracket is compared with full observation (decisions.md B4). One wrong call of a rigorous bracket stops the
+stage; wrong calls of the heuristic brackets are counted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Settings(Section):
     """Duels resolved along random and informed orders (tab:layer1_informed)."""
 
     seeds: Seeds = (0,)
-    """random orders along which resolved duels are counted"""
+    """seeds of the random orders along which resolved duels are counted"""
 
 
 STAGE = Stage(
@@ -68,7 +68,7 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """All orders of one kind: `seeds` names them, None where there is one order for all seeds."""
+    """All orders of one kind; `seeds` has None if one order serves all seeds."""
 
     allocation: str
     seeds: Sequence[int | None]
@@ -84,27 +84,28 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients through one random order per seed and two informed ones.
+    """Follow the chosen patients through one random order for each seed and two informed ones.
 
-    `informed` is one order for all pairs, `informed_pair` each pair's own.
+    `informed` is one order for all pairs; `informed_pair` has a separate order for each pair.
 
     Returns four tables.
 
-    `calls`, by (patient, allocation, seed, bracket, t): `called`, of the duels with a winner at full observation;
-    `wrong`, of these against the winner; `tied`, duels called that are tied at full observation.
+    `calls`, by (patient, allocation, seed, bracket, t): `called`, number of resolved duels among those with a winner at
+    full observation; `wrong`, number of calls against the winner; `tied`, number of calls of duels that are tied at
+    full observation.
 
-    `steps`, by (patient, allocation, seed, bracket, step): `called` after so many features of a duel's own two
-    supports; a duel that has fewer stays at its end.
+    `steps`, by (patient, allocation, seed, bracket, step): `called` after `step` features of the duel's two supports; a
+    duel with fewer features keeps its last state.
 
     `pairs`, by patient: `duels` with a winner, and `tied`.
 
     `left_open`, by (patient, allocation, bracket, magnitude), over the duels of all orders whose abs(D(x)) is
-    `magnitude`, in nats to two significant digits, 0 a tie: their number `duels`; `never` called before full
-    observation; `never_support`, never before the last feature of their own two supports.
+    `magnitude`, in nats to two significant digits, 0 for a tie: number of `duels`; `never`, those not resolved before
+    full observation; `never_support`, those not resolved before the last feature of their two supports.
 
     Raises
     ------
-    SanityError : a rigorous bracket called a duel against full observation, or one that is tied there.
+    SanityError : a call of a rigorous bracket contradicts full observation, or the duel is tied there.
 
     """
     names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
@@ -138,16 +139,22 @@ def run(
 
 
 def informed_order(bundle: Bundle) -> NDArray[np.int64]:
-    """(M,) features by descending sum over pairs of abs(alpha_a - alpha_b), then by name (decisions.md A9)."""
+    """Return the features by descending sum over pairs of abs(alpha_a - alpha_b), (M,) int64 (decisions.md A9).
+
+    Ties are broken by name.
+    """
     weight = np.sum([np.abs(bundle.unary[a] - bundle.unary[b]) for a, b in all_pairs(len(bundle.entities))], axis=0)
-    # sums of the same terms in another order must not part features that are level
+    # rounded, so that sums of the same terms in another order stay tied
     weight = np.array([float(f"{total:.12g}") for total in weight])
     order = sorted(range(len(weight)), key=lambda j: (-weight[j], bundle.features[j]))
     return np.array(order, dtype=np.int64)
 
 
 def informed_pair_orders(bundle: Bundle) -> NDArray[np.int64]:
-    """(Q, M) features by descending abs(alpha_a - alpha_b), then those of the two supports, then by name."""
+    """Return the features of each pair by descending abs(alpha_a - alpha_b), (Q, M) int64.
+
+    Ties are broken by membership in the two supports, then by name.
+    """
     a, b = all_pairs(len(bundle.entities)).T
     weight, supported = np.abs(bundle.unary[a] - bundle.unary[b]), held_by_either(bundle)
     by_name = np.argsort(np.argsort(np.array(bundle.features, dtype=object), kind="stable"), kind="stable")
@@ -168,7 +175,7 @@ def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differen
 
 
 def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
-    """Rows by patient, order, bracket and time, so that tables of parts of the patients follow on each other."""
+    """Return the keys of rows by patient, order, bracket and time; tables of several shards can be concatenated."""
     orders = pd.DataFrame(
         [(one.allocation, seed) for one in runs for seed in one.seeds], columns=["allocation", "seed"]
     )
@@ -193,7 +200,7 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """The distinct numbers, each rounded to two significant digits, ascending; and which of these each number is.
+    """Return the distinct numbers, rounded to two significant digits and ascending, and each number's index in them.
 
     >>> levels, place = two_digits(np.array([4.0, 0.0, 3.96, 12.34]))
     >>> levels.tolist(), place.tolist()
@@ -205,16 +212,23 @@ def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `bracket_rate` of the tables, all patients together; `reference` is the bracket.
+    """Return summary rows `bracket_rate` of the tables, over all patients; `reference` is the bracket.
 
-    `rate` by t: share of the duels with a winner that are called; `wrong`, share of these calls that full observation
-    contradicts; stratum `tied`, share of the tied duels that are called; variant `support`, where t counts features of
-    a duel's own two supports. `gap`: the headline and `support` less those of the random order.
+    By t:
 
-    `rate` without t: of all duels those `never` called before full observation or, variant `support`, before the last
-    feature of the two supports; in the stratum `never` the share of the `tied`; and once `structural_ties`, share of
-    all duels with D(x) = 0. `nats`: quantiles of abs(D(x)) in the strata `never`, of duels never called before full
-    observation, and `called`, of the others. `count`: `wrong` and tied calls of the rigorous brackets, over all t.
+    - `rate`: share of the duels with a winner that are resolved; `wrong`, share of these calls that full observation
+      contradicts; stratum `tied`, share of the tied duels that are called; variant `support`, where t counts features
+      of the duel's two supports
+    - `gap`: difference of `rate` from that of the random order, also in the variant `support`
+
+    Without t:
+
+    - `rate`: share of all duels not resolved (`never`) before full observation or, in the variant `support`, before the
+      last feature of the two supports; in the stratum `never`, the share of these that is `tied`; and
+      `structural_ties`, the share of all duels with D(x) = 0
+    - `nats`: quantiles of abs(D(x)), in the strata `never` (duels not resolved before full observation) and `called`
+      (others)
+    - `count`: `wrong` calls of the rigorous brackets, including tied duels, over all t
     """
     pairs = tables["pairs"].assign(every=tables["pairs"]["duels"] + tables["pairs"]["tied"])
     sample = Resampled.of(pairs["patient"], **dict(bootstrap), purpose="layer1")
@@ -244,7 +258,7 @@ def _by_order(table: pd.DataFrame) -> Orders:
 
 
 def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Rates by t, what they are above those of the random order, and the faults of a rigorous bracket."""
+    """Yield rates by t, their differences from the random order, and wrong calls of a rigorous bracket."""
     for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
         own, by_chance = (sample.part(tables[of, bracket], "called", "duels", by=time) for of in (allocation, "random"))
         yield by_t(sample.mean([own])).assign(metric="rate", variant=variant)
@@ -259,7 +273,7 @@ def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample:
 
 
 def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Shares of the duels that are called late or at the end only, and how large abs(D(x)) is among them."""
+    """Yield shares of the duels that are resolved late or at full observation, and quantiles of their abs(D(x))."""
     tied = table["magnitude"] == 0
     counted = table.assign(tied=table["never"].where(tied, 0), called=table["duels"] - table["never"])
     for label, some, of in (
@@ -281,7 +295,10 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """(R,) the least level, of ascending levels (K,), up to which a share of counts (R, K) lies; NaN without counts.
+    """Return the smallest level up to which a share of the counts lies, (R,), NaN without counts.
+
+    counts : (R, K)
+    levels : (K,) ascending
 
     >>> quantile(np.array([[1.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), np.array([0.0, 4.0, 8.0]), 0.5).tolist()
     [4.0, 8.0]

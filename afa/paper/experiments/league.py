@@ -1,9 +1,9 @@
-"""The league: on tables with real labels, what a few measurements tell that were chosen without one label.
+"""The league: on tables with real labels, the value of a few measurements that were chosen without labels.
 
-One field at a time. Its bundle is read in several ways (`afa.evaluate.entrants`), its patients are followed by
-the planner's own order, by random ones and by one fixed order, and what is known along the way is held against the
-labels. Beside it stand a null, the same knowledge at other features of the same values, and classifiers that were given
-labels. Equal rows are drawn together: intervals are over distinct rows.
+Each field is evaluated separately. Its bundle is used in several ways (`afa.evaluate.entrants`). Its patients are
+followed by the planner's order, by random orders and by one fixed order, and the results at each round are compared
+with the labels. For comparison there are a null, with the same knowledge assigned to other features with the same
+values, and classifiers trained on labels. Equal rows are resampled together: intervals are over distinct rows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", 
 
 
 class Settings(Section):
-    """What the league follows and repeats; nothing is tuned on labels."""
+    """The settings of the league; nothing is tuned on labels."""
 
     rounds: tuple[int, ...] = Field((0, 1, 2, 3, 5, 8, 12, 20), description="features observed, beside all of them")
     patients: int = Field(20_000, ge=20, description="at most so many patients of a field are followed, drawn by name")
@@ -83,7 +83,7 @@ class Settings(Section):
 
 
 def follow_field(entrant: Entrant, settings: Settings) -> dict[str, pd.DataFrame]:
-    """All tables of one field: `curves`, `leads`, `null`, `trained`, `ladder`, `reliability` and `facts`."""
+    """Return all tables of one field: `curves`, `leads`, `null`, `trained`, `ladder`, `reliability` and `facts`."""
     parts: dict[str, list[pd.DataFrame]] = {}
     followed = entrant.some(settings.patients)
     for task in followed.tasks:
@@ -96,7 +96,7 @@ def follow_field(entrant: Entrant, settings: Settings) -> dict[str, pd.DataFrame
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """One question to the patients of one field."""
+    """One question about the patients of one field."""
 
     entrant: Entrant
     task: Task
@@ -109,7 +109,7 @@ class _Question:
 
     @property
     def asked(self) -> NDArray[np.bool_]:
-        """(P,) of whom the answer is known."""
+        """Return (P,) bool, True for patients whose answer is known."""
         return self.task.answers >= 0
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -129,7 +129,10 @@ class _Question:
     def followed(
         self, name: str, reading: Reading, among: NDArray[np.bool_], values: NDArray[np.int8]
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
-        """Curves and leads of a reading, and log-evidence (P, T, C) along the planner's order of all patients asked."""
+        """Return curves and leads of a reading, and its log-evidence along the planner's order, (P, T, C).
+
+        P counts all patients whose answer is known.
+        """
         values, answers, weights = values[among], self.task.answers[among], self.weights(among)
         names = list(compress(self.entrant.patients, among))
         orders = random_orders(self.entrant.features, names, self.settings.seeds).swapaxes(0, 1)
@@ -151,14 +154,17 @@ class _Question:
         return pd.concat(curves), leads, planned
 
     def weights(self, among: NDArray[np.bool_]) -> Floats:
-        """(1 + R, P) once, then as often as a resample of the distinct rows draws each patient's."""
+        """Return the weights of patients, (1 + R, P): 1, then their counts in resamples of the distinct rows."""
         row = np.unique(self.entrant.rows[among], return_inverse=True)[1]
         purpose = f"league {self.entrant.name}"
         drawn = patient_weights(int(row.max()) + 1, resamples=self.settings.resamples, purpose=purpose)[:, row]
         return np.concatenate([np.ones((1, len(row))), drawn])
 
     def rows(self, found: Mapping[str, Floats], n: int, **keys: str) -> pd.DataFrame:
-        """`CURVES`, a row for each metric and round; found : by metric, the value and its resamples, (1 + R, T)."""
+        """Return `CURVES`, one row for each metric and round.
+
+        found : by metric, the value and its resamples, (1 + R, T)
+        """
         tables = [
             with_interval(every, confidence=self.settings.confidence).assign(metric=metric, t=self.rounds)
             for metric, every in found.items()
@@ -166,7 +172,7 @@ class _Question:
         return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
 
     def null(self, reading: Reading) -> pd.DataFrame:
-        """The same knowledge, couplings with it, at other features that can take the same values."""
+        """Return the curves with all knowledge, couplings included, assigned to other features with the same values."""
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
         some = np.isin(np.arange(len(self.asked)), drawn[: self.settings.shuffled])
         values, answers = self.entrant.values[some], self.task.answers[some]
@@ -262,7 +268,10 @@ class _Question:
         ]
 
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
-        """Tenths of the stated probability of the first hypothesis, or of the one in first place: stated, observed."""
+        """Return predicted and observed shares in ten bins of the probability.
+
+        The probability is that of the first hypothesis of a binary task, else that of the most likely hypothesis.
+        """
         answers = self.task.answers[self.asked]
         probability = np.exp(log_softmax(own, axis=2))
         rows = []
@@ -281,7 +290,10 @@ class _Question:
 def split(
     task: Task, size: int, most: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
-    """Patients with a label, some of each hypothesis as in the whole, and others to ask about; None where too few."""
+    """Return labelled patients, stratified by hypothesis, and other patients for evaluation.
+
+    The labelled patients are None if a hypothesis would have too few.
+    """
     asked = np.flatnonzero(task.answers >= 0)
     mixed = generator.permutation(asked)
     counts = np.bincount(task.answers[asked], minlength=len(task.hypotheses))

@@ -1,4 +1,4 @@
-"""The acceptance tests (supp:sanity): what must hold in every run; one that fails stops the run."""
+"""The acceptance tests (supp:sanity), which must pass in every run; a failing test stops the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Settings(Section):
     """The acceptance tests (supp:sanity)."""
 
     seeds: Seeds = (0,)
-    """random orders along which brackets and solves are checked"""
+    """seeds of the random orders along which brackets and solves are checked"""
 
 
 STAGE = Stage(
@@ -45,22 +45,22 @@ STAGE = Stage(
 GATES = (scores.FULL_OBSERVATION, scores.GAUGE, paths.MEAN_FIELD, paths.SOUNDNESS, scores.COPELAND)
 SCORES = ("two_elbo", "stack_a")
 SHARES = {"called": "decided", "wrong": "called"}
-"""Counts of a bracket's calls, and those that each is a share of."""
+"""Counts of a bracket's calls, and the total of each share."""
 
 
 def run(
     bundle: Bundle, cohort: Cohort, *, sanity: Settings, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """Check everything on a bundle and a cohort.
+    """Run all checks on a bundle and a cohort.
 
-    Random orders are those of `seeds`; brackets and solves are followed along all, other checks along the first. The
-    columns of the tables are described where they are made: `gates` (`run_gates`), `brackets` (`bracket_table`),
-    `bracket_patients` (`bracket_patients_table`), `convergence` (`convergence_table`), `nonconvergence`
-    (`nonconvergence_table`), `contraction` (`contraction_table`), `gauge_change` (`gauge_change`).
+    Random orders are those of `seeds`; brackets and solves are checked along all of them, other checks along the first.
+    The columns of the tables are described in the functions that make them: `gates` (`run_gates`), `brackets`
+    (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence` (`convergence_table`),
+    `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`), `gauge_change` (`gauge_change`).
 
     Raises
     ------
-    SanityError : names each check that failed, and the first case that broke it.
+    SanityError : each failed check, with its first failed case.
 
     """
     own = Subject(bundle, cohort.patients, cohort.values, sanity.seeds, Solver(**dict(inference)), threads)
@@ -79,13 +79,16 @@ def run(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `sanity` of the tables; the quantity names the check.
+    """Return summary rows `sanity` of the tables; the quantity names the check.
 
-    `count`: failures of all gates (n cases, no quantity) and of each; duels tied in the end that a bracket calls;
-    patients and entities that persistently do not converge. `rate`: by bracket and population the share called of
-    those with a winner, and the share wrong of those called, over all t with an interval over patients and by t
-    without; solves that reached the cap; decisions that a gauge changes. `iterations`: damped sweeps per solve.
-    `contraction`: the median and the largest beta L^2. `nats`: mean change of `two_elbo` under a gauge.
+    - `count`: failures of all gates (n cases, no quantity) and of each; calls of duels that are tied at full
+      observation; patients and entities that persistently do not converge
+    - `rate`: by bracket and population, the share called of cases with a winner, and the share wrong of calls, over all
+      t with an interval over patients, and by t without; the share of solves that reached the cap; the share of
+      decisions that a gauge changes
+    - `iterations`: damped sweeps for each solve
+    - `contraction`: the median and the largest beta L^2
+    - `nats`: mean change of `two_elbo` by a gauge
     """
     rows = [
         _gates(tables["gates"]),
@@ -162,7 +165,7 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
-    """Of the run's own bundle, by t and over all t."""
+    """Return the rows of the run's own bundle, by t and over all t."""
     own = changes[changes["input"] == "run"]
     over_all = own.assign(total=own["mean_change"] * own["states"], t=None).groupby("score", sort=False)
     sums = over_all[["states", "changed", "total"]].sum().reset_index()

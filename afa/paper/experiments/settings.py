@@ -1,4 +1,4 @@
-"""Sections of the configuration that several stages read. A section of one stage alone is `Settings` in its module."""
+"""Sections of the configuration that several stages read. A section for one stage is `Settings` in its module."""
 
 from __future__ import annotations
 
@@ -29,76 +29,79 @@ class Inference(Section):
     tolerance: float = Field(1e-4, gt=0, lt=1)
     """largest change of a marginal probability at which a solve stops (epsilon)"""
     max_iterations: int = Field(200, ge=1)
-    """sweeps before coordinate ascent takes over (T_max)"""
+    """number of damped sweeps before coordinate ascent takes over (T_max)"""
 
 
 class Closure(Section):
     """The two class models of a binary task (`afa.model.closure`); the paper's is `differential`.
 
-    `explicit` asks for a bundle that says how often.
+    `explicit` needs a bundle with probabilities.
     """
 
     coupling: Literal["differential", "shared", "explicit"] = "differential"
-    """the two class models of a binary task: the paper's, ours with the couplings in both classes, or as a bundle
-    states them that says how often. Stages `binary`, `calibration` and `stopping`; under `explicit` the top k of
-    `stopping` too"""
+    """the two class models of a binary task: `differential`, the paper's; `shared`, with the same couplings in both
+    classes; or `explicit`, from the probabilities of a bundle that has them. Used by the stages `binary`, `calibration`
+    and `stopping`; with `explicit` also for the top k of `stopping`
+    """
     strength: float = Field(0.9, gt=0, lt=1)
-    """beta L^2 that shared couplings are scaled down to"""
+    """beta L^2 to which shared couplings are scaled down"""
 
 
 class RandomOrder(Section):
     """Sign convergence under random observation order (sec:eval_score)."""
 
     seeds: Seeds = (0, 1, 2)
-    """one random order per patient and seed"""
+    """seeds of the random orders; each seed gives every patient one order"""
     starts: tuple[Literal["uniform", "warm"], ...] = Field(("uniform", "warm"), min_length=1)
-    """where each mean-field solve starts, afresh or from the previous round; the first is the headline, the others
-    are compared with it"""
+    """start of each mean-field solve: `uniform`, or `warm`, from the previous round; results are reported for the
+    first, and the others are compared with it
+    """
 
 
 class Calibration(Section):
     """Reliability of the binary probability (S15)."""
 
     rounds: Rounds = (10, 50, 100, 150, 200)
-    """t at which probabilities are held against the truth, beside 0 and M"""
+    """numbers of observed features t at which probabilities are compared with the outcome, in addition to 0 and M"""
 
 
 class Layer0(Section):
     """Certificates that remove clusters of entities before anything is measured (supp:layer0_lipschitz)."""
 
     clusters: tuple[PositiveInt, ...] = (5, 8, 10, 12, 15, 20, 24)
-    """numbers of clusters that Layer 0 is tried with; those above the number of entities are left out"""
+    """numbers of clusters for Layer 0; numbers above the number of entities are skipped"""
     simulated: int = Field(200, ge=20)
-    """patients of each configuration of the synthetic portfolio, `portfolio.yaml`"""
+    """number of patients in each configuration of the synthetic portfolio, `portfolio.yaml`"""
 
 
 class Allocation(Section):
-    """The grid of allocation rules (sec:eval_alloc): every rule by every gain and schedule."""
+    """The grid of allocation rules (sec:eval_alloc): every rule with every gain and schedule."""
 
     rules: RuleNames = IN_THE_GRID
-    """allocation rules that are compared, or a class of your own as `module:Class`, the module beside the Snakefile or
-    installed (see `afa.planner.rules.check_policy`). Your own is followed patient by patient, which takes some hundred
-    times longer"""
+    """allocation rules that are compared: names, or user-defined classes as `module:Class`, where the module is beside
+    the Snakefile or installed (see `afa.planner.rules.check_policy`). User-defined rules are followed patient by
+    patient, which takes some hundred times longer
+    """
     gains: tuple[Literal["wald_magnitude", "cmi", "f_target"], ...] = Field(
         ("wald_magnitude", "cmi", "f_target"), min_length=1
     )
-    """what a duel is expected to learn from a feature"""
+    """the information that a feature is expected to give about a duel"""
     schedules: tuple[Literal["every", "paper"], ...] = Field(("every", "paper"), min_length=1)
-    """when candidates are ranked again: each round, or at the paper's rounds 1, 11, 51, 101 and 151"""
+    """when candidates are ranked again: `every` round, or (`paper`) at the paper's rounds 1, 11, 51, 101 and 151"""
     seeds: Seeds = (0, 1, 2)
-    """random orders of the rule `random`"""
+    """seeds of the random orders of the rule `random`"""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Parts of the grid, one job per shard each: `none`, of the rules that look at no gain, and every gain."""
+        """Return the parts of the grid, one job for each part and shard: `none`, rules without gain, and each gain."""
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()
         return ("none", *gains) if without else gains
 
     def part(self, name: str) -> dict[str, Any]:
-        """The settings of one of the parts, as a document."""
+        """Return the settings of one of the parts, as a document."""
         rules = [rule for rule in self.rules if (rule in WITHOUT_GAIN) == (name == "none")]
-        gains = ["cmi"] if name == "none" else [name]  # which no rule of the part `none` looks at
+        gains = ["cmi"] if name == "none" else [name]  # rules of the part `none` use no gain
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}
 
 
@@ -108,29 +111,31 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class Stopping(Section):
-    """The planners' rules of stopping: how early they end, and how often wrongly (docs/stopping.md)."""
+    """The planners' stopping rules: when they stop, and how often wrongly (docs/stopping.md)."""
 
     rules: RuleNames = ("greedy", "priority_all")
-    """allocation rules under which the planners' rules of stopping are measured (docs/stopping.md), beside `random`;
-    one that the allocation grid does not have with gain `cmi` and schedule `every` is left out, and the log of
-    the stage says so"""
+    """allocation rules with which stopping rules are evaluated (docs/stopping.md), in addition to `random`. A rule that
+    is not in the allocation grid with gain `cmi` and schedule `every` is skipped, and the stage's log says so
+    """
     probabilities: tuple[Probability, ...] = Field((0.8, 0.9, 0.95, 0.99), min_length=1)
-    """probabilities at which a run stops: that the answer stays as it is, and, in the top k, its posterior"""
+    """probabilities at which a run stops: that the answer will not change, and, for the top k, its posterior
+    probability
+    """
     gains: tuple[NotNegative, ...] = Field((0.1, 0.01, 0.001), min_length=1)
-    """gains, in nats, that the largest one left has to fall to"""
+    """thresholds in nats: a run stops when no remaining feature has a larger gain"""
     budgets: tuple[Share, ...] = Field((0.1, 0.25, 0.5), min_length=1)
     """shares of all features after which a run stops, for comparison"""
     seed: int = Field(0, ge=0)
-    """random order of each patient"""
+    """seed of each patient's random order"""
 
 
 class Bootstrap(Section):
     """Intervals over patients."""
 
     resamples: int = Field(1000, ge=100)
-    """resamples of the patients behind each interval"""
+    """number of bootstrap resamples of the patients for each interval"""
     confidence: float = Field(0.95, gt=0, lt=1)
-    """confidence of the intervals"""
+    """confidence level of the intervals"""
 
 
 TopK = Annotated[int, Field(ge=1)]

@@ -1,7 +1,7 @@
-"""Sign convergence under random observation order: how soon each score calls every duel (tab:m2_random_sign).
+"""Sign convergence under random observation order: how soon each score decides every duel (tab:m2_random_sign).
 
-The target of a duel is the sign of D_ab at full observation; a duel tied there has no target and is left out
-(S11). A score of exactly 0 is half right (S5).
+The target of a duel is the sign of D_ab at full observation; a duel tied there has no target and is excluded (S11). A
+score of exactly 0 is half correct (S5).
 """
 
 from __future__ import annotations
@@ -59,21 +59,19 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients through one random order per seed.
+    """Follow the chosen patients through one random order for each seed.
 
-    Of the first start of the solves (M6) all scores are read; of the others those that need inference.
+    For the first start of the solves (M6) all scores are evaluated; for other starts, those that need inference.
 
     Returns
     -------
-    rounds, by (patient, seed, method, t): `right`, duels called right, a tie counting one half, of `duels` with a
-    winner; the same over duels that the first entity wins (`right_first`, `duels_first`) and over duels that
-    `linearity` calls wrong before any observation (`right_prior_wrong`, `duels_prior_wrong`); and what the solves of
-    that round took.
-
-    duels, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 a tie.
-
-    orders, by (patient, method), of the scores that depend on the order (S4): how many of `compared` calls at full
-    observation, by two orders each, are `different`.
+    rounds : by (patient, seed, method, t), correct decisions `right`, a tie counting one half, of `duels` with a
+    winner; also over duels that the first entity wins (`right_first`, `duels_first`) and duels that `linearity` decides
+    wrongly before any observation (`right_prior_wrong`, `duels_prior_wrong`); and the number and cost of the round's
+    solves.
+    duels : by (patient, entity_a, entity_b), `winner`, +1 for a, -1 for b, 0 for a tie.
+    orders : by (patient, method), for scores that depend on the order (S4), number of decisions at full observation
+    that are `different` in two orders, of `compared`.
 
     """
     names = [cohort.patients[p] for p in patients]
@@ -96,7 +94,7 @@ def run(
 
 
 def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
-    """Calls that two orders of the same observations make differently, over all pairs of orders and duels."""
+    """Return the decisions that differ between two orders of the same observations, over pairs of orders and duels."""
     tables = []
     for method in ("kl", "kl_nonzero"):
         final = paths.signs[method][:, :, -1]
@@ -108,15 +106,15 @@ def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `sign_accuracy_random`, all patients together.
+    """Return summary rows `sign_accuracy_random`, over all patients.
 
-    Per method and t: accuracy, balanced accuracy over the two sides of a duel (in bundle order), and accuracy in
-    the stratum `prior_wrong`, the duels that the bundle alone calls wrong; the variant `reversed` asks the score
-    for (b, a) and turns its sign round. Once: `majority`, the accuracy of the best constant answer per duel;
-    `prevalence`, the share of duels the first entity wins; `count` of tied duels. At full observation `rate` of
-    `other_order`: calls that another order of the same observations makes otherwise. Per start `iterations`, sweeps
-    per solve: at each t, without t over all rounds but the first, and for each start but the first the difference to
-    it, its name in `reference`.
+    By method and t: accuracy, balanced accuracy over the two sides of a duel (in bundle order), and accuracy in the
+    stratum `prior_wrong`, duels that the bundle without observations decides wrongly; in the variant `reversed` the
+    score of (b, a) is computed and its sign inverted. Once: `majority`, the accuracy of the best constant answer for
+    each duel; `prevalence`, the share of duels that the first entity wins; `count` of tied duels. At full observation,
+    `rate` of `other_order`: decisions that differ in another order of the same observations. By start, `iterations`,
+    sweeps for each solve: at each t, without t over all rounds but the first, and for each start but the first the
+    difference from the first, whose name is in `reference`.
     """
     rounds, duels, orders = (tables[name] for name in ("rounds", "duels", "orders"))
     patients = list(rounds["patient"].unique())
@@ -137,10 +135,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Damped sweeps per mean-field solve by start (decisions.md M6), all entities' solves together.
+    """Return damped sweeps for each mean-field solve by start (decisions.md M6), over the solves of all entities.
 
-    Every start solves the same states. Before any observation there is nothing to go on from: the first round is the
-    same for all of them, and only the later ones tell them apart. Where nothing is solved there is no row.
+    Every start solves the same states. The first round has no previous round to start from and is the same for all
+    starts, so only later rounds are compared. Without solves there is no row.
     """
     tables: list[pd.DataFrame] = []
     later: dict[str, Part] = {}

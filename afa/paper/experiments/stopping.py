@@ -1,8 +1,8 @@
-"""Where each rule of stopping ends an acquisition, and what the answer is worth there (`afa.planner.Stop`).
+"""The round at which each stopping rule ends an acquisition, and the accuracy of the answer there (`afa.planner.Stop`).
 
-Every patient of a cohort is followed to full observation, in the top-k setting and as a binary task of each entity; a
-rule stops at the first round at which it holds. What is answered then is held against what full observation answers.
-The engine follows them, but for the top k under `explicit`: there the planners themselves do, a patient at a time.
+Every patient of a cohort is followed to full observation, in the top-k task and as a binary task of each entity; a rule
+stops at the first round at which its condition holds. The answer there is compared with the answer at full observation.
+The engine follows the patients, except for the top k under `explicit`, where planners do, one patient at a time.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ STAGE = Stage(
 
 RANDOM, GREEDY = "random", "greedy"
 STORED = {"gain": "cmi", "schedule": "every"}
-"""The cells of the allocation grid whose orders are followed again: the gain and the schedule of a planner."""
+"""The cells of the allocation grid whose orders are used: the gain and the schedule of a planner."""
 ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
-"""How a planner goes under `explicit`."""
+"""The planner's choices under `explicit`."""
 
 
 def run(
@@ -78,24 +78,24 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
 
-    allocation : tables of that stage, whose orders are followed again in the top-k setting. A random order is followed
-    beside them, and beside that of `greedy` in the binary tasks. The tasks are stopped under the run's closure and,
-    where the bundle says how often, every other; the top k under the run's own. The grid's orders are those of
-    directions: under `explicit` planners choose by how often instead.
+    allocation : tables of that stage, whose orders are used in the top-k task. A random order is added, and in binary
+    tasks the order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with probabilities, under
+    every other; the top k under the run's own. The grid's orders are chosen by directions: under `explicit` planners
+    choose by probabilities instead
 
-    Returns two tables, by (patient, allocation, gain, stopping, level), of tasks also by coupling and entity. `t`: the
-    round of the stop; `stopped`: whether it lies before full observation. `level`: the probability that is asked for, 1
-    where `certain`; the largest gain that may be left, in nats; the budget as a share of all features, each at a cost
-    of 1.
+    Returns two tables, by (patient, allocation, gain, stopping, level), tasks also by coupling and entity. `t`: the
+    round of the stop; `stopped`: True if it is before full observation. `level`: the required probability, 1 for
+    `certain`; the largest remaining gain, in nats; or the budget as a share of all features, each at a cost of 1.
 
-    `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, any of
-    those that tie for the last places being right.
+    `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, where any
+    entities tied for the last places are correct.
 
-    `tasks`: `decision` at the stop, `likelihood` at full observation, the signs of the score; `clinical`, the label.
+    `tasks`: `decision` at the stop and `likelihood` at full observation, the signs of the score; `clinical`, the label.
 
     Raises
     ------
-    ConfigError : as of `stored_orders`. SanityError : full observation contradicts an answer that was certain.
+    ConfigError : as in `stored_orders`.
+    SanityError : full observation contradicts an answer that was certain.
 
     """
     names, values, solver = (
@@ -133,7 +133,7 @@ def run(
             watched = watch(duels, values, order, k=k, solver=solver, threads=threads)
         for halt, rounds in stops(stopping, watched):
             answer = watched.inside[everyone, rounds]
-            tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any of these is right
+            tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any of these is correct
             wrong = k - (answer & targets.sure).sum(axis=1) - tied
             add("top_k", rule, halt, rounds, members=np.int16(k), wrong=wrong.astype(np.int16))
     for coupling, entity in product(closures_beside(bundle, cohort, closure.coupling), bundle.entities):
@@ -150,11 +150,11 @@ def run(
 
 
 Halt = tuple[str, float]
-"""A rule of stopping, by the name of its option of `afa.planner.Stop`, and its level."""
+"""A stopping rule, by the name of its option of `afa.planner.Stop`, and its level."""
 
 
 def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
-    """Each rule with the first round at which it holds, (P,); M where none before the last does."""
+    """Yield each rule with the first round at which its condition holds, (P,), M if it never does before."""
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
     probabilities = {"probability": watched.probability}
@@ -172,7 +172,11 @@ def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator
 def watch_planners(
     planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
 ) -> Watched:
-    """Follow P patients, values (P, M), by a planner each, along orders (P, M) or as the planners choose."""
+    """Follow P patients with one planner each, along given orders or as the planners choose.
+
+    values : (P, M) int8
+    orders : (P, M) int64, or None
+    """
 
     def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
         posterior = planner.settled_probability()
@@ -184,7 +188,7 @@ def watch_planners(
 
 
 def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
-    """A `SanityError` where full observation contradicts an answer that was certain."""
+    """Raise a `SanityError` if full observation contradicts an answer that was certain."""
     for name, table in tables.items():
         certain = table[(table["stopping"] == "certain") & table["stopped"]]
         differs = certain["wrong"] > 0 if name == "top_k" else certain["decision"] != certain["likelihood"]
@@ -200,9 +204,12 @@ def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
 def stored_orders(
     folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]
 ) -> dict[str, NDArray[np.int64]]:
-    """By rule, (P, M) features in the order of the table `choices` of the allocation stage, for P patients by name.
+    """Return, by rule, the order of features of P patients in the table `choices` of the allocation stage.
 
-    A rule that the table does not have with `cmi` and the schedule `every` is left out, which is noted.
+    Each order is (P, M) int64. A rule that the table does not have with `cmi` and the schedule `every` is skipped, and
+    logged.
+
+    names : (P,) names of the patients
 
     Raises
     ------
@@ -232,14 +239,19 @@ def stored_orders(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
-    """Summary rows `stopping`, all patients together.
+    """Return summary rows `stopping`, over all patients.
 
-    By method (`linearity`: the top k, `two_elbo`: the binary tasks, by closure in `coupling`), allocation and rule of
-    stopping (`reference`, and `level`, which `certain` lacks): `rate`, of those stopped before full observation the
-    share whose answer differs from it (a decision of 0 is half wrong, tasks tied at full observation are left out);
-    quantities `stopped`, the share of all that stop; `nominal`, the error that the level stands for; `members`, the
-    wrong share of the top k. `count`, quartiles of the features used, all of them where nothing stops. Tasks with a
-    label: `balanced_accuracy` of those stopped, at the stop and, variant `full_observation`, of the same ones there.
+    Rows are by method (`linearity`: the top k; `two_elbo`: binary tasks, by closure in `coupling`), allocation and
+    stopping rule (`reference`, and `level`, which `certain` lacks):
+
+    - `rate`: share of wrong answers among runs stopped before full observation, compared with the answer there (a
+      decision of 0 is half wrong, tasks tied at full observation are excluded)
+    - `rate` by quantity: `stopped`, share of all runs that stop; `nominal`, error that the level stands for; `members`,
+      wrong share of the top k
+    - `count`: quartiles of the number of features used, which is M without a stop
+    - `balanced_accuracy`, for stopped tasks with a label: at the stop and, in the variant `full_observation`, at full
+      observation
+
     Once: counts of ties and of labels.
     """
     patients = [str(name) for name in pd.unique(tables["tasks"]["patient"])]
@@ -255,7 +267,10 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
 def _rows_of(
     name: str, part: pd.DataFrame, keys: Mapping[str, str], last_round: int, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """The rows of one order in one table, by arrays (P, E, rules): the top k is one entity, which has no name."""
+    """Yield the rows of one order in one table, from arrays (P, E, rules).
+
+    The top k counts as one entity without a name.
+    """
     binary, rule = name == "tasks", axis_of(part, ["stopping", "level"])
     method, words = "two_elbo" if binary else "linearity", [word for key, word in keys.items() if key != "gain"]
     axes = {"patient": axis_among(part["patient"], list(resampled.units))}
@@ -277,7 +292,7 @@ def _rows_of(
     stopped = column("stopped") > 0
     if binary:
         decision, truth, label = column("decision"), column("likelihood"), 2 * column("clinical") - 1
-        if keys["allocation"] == GREEDY:  # the same along every order
+        if keys["allocation"] == GREEDY:  # these counts are the same for all orders
             tied, known = truth[..., 0] == 0, ~np.isnan(label[..., 0])
             counts = ("tied_at_full_observation", "likelihood", tied), ("labelled", "clinical", known)
             for quantity, target, mask in counts:
@@ -308,6 +323,9 @@ def _rows_of(
 
 
 def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
-    """(P, rules) sums over entities of what is right, and of cases, from arrays (P, E, rules)."""
+    """Return sums over entities of correct cases and of cases, (P, rules) each.
+
+    right, among : (P, E, rules)
+    """
     sums = np.where(among, right, 0).sum(axis=1, dtype=np.float64)
     return sums, among.sum(axis=1).astype(np.float64)

@@ -1,10 +1,10 @@
-"""Gates: checks that must hold (supp:sanity), what they are made on, and copies broken on purpose that must fail.
+"""Gates: checks that must pass (supp:sanity), their inputs, and perturbed copies on which the checks must fail.
 
-A check looks at every case of a subject and counts those that do not hold. Subjects are the run's own bundle and
-patients, and small synthetic ones that never change. A check that passes says little unless it can fail, so that each
-gate also checks inputs broken in a known way: where one of those passes, the gate itself is at fault. Broken copies are
-made of the synthetic subjects only, which are the same in every run: whether a fault shows on a user's own bundle would
-depend on the bundle.
+A check tests every case of a subject and counts the cases that fail. Subjects are the run's own bundle and patients,
+and small synthetic ones that never change. A passing check shows little unless the check is able to fail, so each gate
+also runs on inputs perturbed in a known way; if a perturbed copy passes, the gate itself is faulty. Only the synthetic
+subjects, which are the same in every run, are perturbed: whether an error shows on a user's bundle would depend on the
+bundle.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ N_ENTITIES, N_FEATURES, N_PATIENTS = 4, 7, 12
 class Subject:
     """A bundle and P patients on its features.
 
-    values : (P, M) in {-1, 0, +1}. seeds : of the random orders, at least one.
+    values : (P, M) int8 in {-1, 0, +1}
+    seeds : seeds of the random orders, at least one
     """
 
     bundle: Bundle
@@ -52,60 +53,64 @@ class Subject:
 
     @cached_property
     def orders(self) -> NDArray[np.int64]:
-        """(P, S, M) the random observation orders of every patient, by seed."""
+        """Return the random observation orders of every patient, by seed, (P, S, M) int64."""
         return random_orders(self.bundle.features, self.patients, self.seeds)
 
     @cached_property
     def closures(self) -> list[Bundle]:
-        """The binary task of each entity, as the duel of its two half-potential models."""
+        """Return the binary task of each entity, as the duel of its two half-potential models."""
         return [closed_bundle(self.bundle, entity) for entity in self.bundle.entities]
 
     def once(self, make: Callable[[Subject], T]) -> T:
-        """`make(self)`, which must be a function of the subject alone; made at the first call and kept."""
+        """Return `make(self)`, cached after the first call; `make` must depend on the subject only."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(T, self._made[make])
 
     def some(self, n: int) -> NDArray[np.intp]:
-        """Indices of at most n patients, evenly spaced."""
+        """Return the indices of at most n patients, evenly spaced."""
         return np.unique(np.linspace(0, len(self.patients) - 1, min(n, len(self.patients))).astype(np.intp))
 
     def rounds(self, n: int) -> list[int]:
-        """At most n numbers of observations, evenly spaced from 0 to M."""
+        """Return at most n numbers of observations, evenly spaced from 0 to M."""
         return sorted({int(t) for t in np.linspace(0, len(self.bundle.features), n)})
 
     @cached_property
     def energies(self) -> Floats:
-        """(P, N) S_v(x) of every patient, from the potentials alone: no conditioning, no engine."""
+        """Return S_v(x) of every patient, (P, N) float64, from the potentials, without conditioning or the engine."""
         return self.bundle.energies(self.values)
 
     def read(
         self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True
     ) -> Snapshots:
-        """A bundle on the same features at some rounds of the first seed's orders, of all or some patients."""
+        """Return the state of a bundle at some rounds of the first seed's orders.
+
+        bundle : a bundle on the same features
+        patients : indices of the patients, by default all
+        """
         values, orders = self.values[patients], self.orders[patients, 0]
         return snapshots(bundle, values, orders, rounds, solver=self.solver, duels=duels, threads=self.threads)
 
     @cached_property
     def names(self) -> list[str]:
-        """Every entity in words; of a synthetic bundle with the bundle's name."""
+        """Return the entities in words; of a synthetic bundle with the bundle's name."""
         return [f"{self.bundle.name}, entity {entity}" for entity in self.bundle.entities]
 
     @cached_property
     def tasks(self) -> list[str]:
-        """Every entity as a binary task, in words."""
+        """Return the entities as binary tasks, in words."""
         return [f"{name} as a binary task" for name in self.names]
 
     @cached_property
     def pairs(self) -> list[str]:
-        """Every pair of entities in words, in the order of `afa.engine.duels.all_pairs`."""
+        """Return all pairs of entities in words, in the order of `afa.engine.duels.all_pairs`."""
         return [f"{self.bundle.name}, pair {a} against {b}" for a, b in combinations(self.bundle.entities, 2)]
 
 
 def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
-    """Three bundles of 4 entities on 7 features, each with 12 patients, one of them all zero; the same in every run.
+    """Return three bundles of 4 entities on 7 features with 12 patients each, one all zero; the same in every run.
 
-    `signs` has potentials -1, 0 and +1, so that scores tie, and two entities alike; `real` has real potentials and
+    `signs` has potentials -1, 0 and +1, so that scores tie, and two identical entities; `real` has real potentials and
     priors; `opposed` has strong couplings of both signs, on which damped iteration often fails.
     """
     made = []
@@ -121,7 +126,12 @@ def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
 def bundle_of(
     name: str, entities: Sequence[str], features: Sequence[str], unary: Floats, couplings: Floats, priors: Floats
 ) -> Bundle:
-    """A bundle from dense arrays: unary (N, M), couplings (N, M, M) of which the upper triangle is read."""
+    """Return a bundle from dense arrays.
+
+    unary : (N, M) float64
+    couplings : (N, M, M) float64, of which the upper triangle is read
+    priors : (N,) float64
+    """
     entity, row, column = np.nonzero(np.triu(couplings, 1))
     pairwise = Potentials(entity, np.column_stack([row, column]), couplings[entity, row, column])
     packed = packed_couplings(pairwise, len(entities))
@@ -148,7 +158,7 @@ def _synthetic_bundle(name: str, draw: np.random.Generator) -> Bundle:
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that does not hold: which it is (entity or pair, patient, t), what was found and what should have been."""
+    """A failed case: entity or pair, patient and t; the value found and the value expected."""
 
     case: str
     found: str
@@ -157,7 +167,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many cases were looked at, how many failed, and the first few of those in words."""
+    """Number of cases, number of failures, and the first few failures in words."""
 
     cases: int = 0
     failures: int = 0
@@ -169,7 +179,11 @@ class Outcome:
 
     @classmethod
     def of(cls, wrong: NDArray[np.bool_], describe: Callable[..., Failure]) -> Outcome:
-        """The outcome of an array of cases of any shape; `describe` is given the indices of a wrong one."""
+        """Return the outcome of an array of cases of any shape.
+
+        wrong : True for failed cases
+        describe : function of a case's indices that returns its `Failure`
+        """
         places = np.argwhere(wrong)
         return cls(wrong.size, len(places), tuple(describe(*map(int, place)) for place in places[:FEW]))
 
@@ -179,7 +193,7 @@ Check = Callable[[Subject], Outcome]
 
 @dataclass(frozen=True)
 class Gate:
-    """A check by name, copies of it on broken inputs, and what to do where it fails on a run's own inputs."""
+    """A named check, its copies on perturbed inputs, and the next step if it fails on a run's own inputs."""
 
     name: str
     check: Check
@@ -188,14 +202,14 @@ class Gate:
 
 
 def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject]) -> pd.DataFrame:
-    """One row per gate and input (`run`, `synthetic`).
+    """Return one row for each gate and input (`run`, `synthetic`).
 
-    cases, failures : of the check. perturbed_failures : failures on the broken copy that was noticed least, missing
-    for `run`.
+    cases, failures : of the check
+    perturbed_failures : failures on the perturbed copy with the fewest failures; missing for `run`
 
     Raises
     ------
-    SanityError : a fault per check that fails, with its first case, and per check that cannot fail.
+    SanityError : one fault for each check that fails, with its first case, and for each check that cannot fail.
 
     """
     rows, faults = [], list[Fault]()

@@ -1,8 +1,8 @@
-"""Two gates along whole orders: what rigorous brackets call is what full observation says, and every solve ends.
+"""Two gates along whole orders: rigorous brackets never contradict full observation, and every solve converges.
 
-A mean-field solve ends within tolerance, and its ELBO is never above the exact log Z. The tables count the calls of all
-brackets, those of the heuristic ones too (decisions.md B4), and sweeps, caps and cases that never converge
-(decisions.md M8); and they hold the contraction constants. Models are the entities themselves and the two
+A mean-field solve must end within tolerance, with an ELBO not above the exact log Z. The tables count the calls of all
+brackets, including the heuristic ones (decisions.md B4), and the sweeps, caps and cases that do not converge
+(decisions.md M8); they also contain the contraction constants. Models are the entities themselves and the two
 half-potential classes of each, `class_1` and `class_0`.
 """
 
@@ -41,7 +41,9 @@ TERNARY_SLOPE = 2 / 3
 class Called(NamedTuple):
     """Calls of all Q duels, or of one binary task.
 
-    names : (Q,). final : (P, Q) D or S at full observation, in nats; winners : its sign, 0 a tie.
+    names : (Q,) names of the duels
+    final : (P, Q) float64, D or S at full observation, in nats
+    winners : (P, Q) int8, the sign of `final`, 0 for a tie
     """
 
     names: Sequence[str]
@@ -51,17 +53,19 @@ class Called(NamedTuple):
 
 
 def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
-    """Every call of `l1_tight` and `l1_paper` in all duels and binary tasks, along the orders of all seeds.
+    """Check every call of `l1_tight` and `l1_paper` in all duels and binary tasks, along the orders of all seeds.
 
-    A call must be the sign at full observation, a tie must not be called, and `l1_paper` calls nothing that `l1_tight`
-    leaves open. budget_share : the part of the budgets that is counted.
+    A call must equal the sign at full observation, ties must not be called, and `l1_paper` must not call a duel that
+    `l1_tight` leaves unresolved.
+
+    budget_share : share of the budgets that is counted
     """
     calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
     return sum((_judged(subject, each) for each in calls), Outcome())
 
 
 def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
-    """Calls of all duels, and then those of each binary task."""
+    """Return the calls of all duels, followed by those of each binary task."""
     energy, (a, b) = subject.energies, all_pairs(len(subject.bundle.entities)).T
     tasks = zip(subject.closures, ([task] for task in subject.tasks), energy.T[:, :, None], strict=True)
     found = []
@@ -98,21 +102,22 @@ def _judged(subject: Subject, calls: Called) -> Outcome:
 
 
 def bracket_table(subject: Subject) -> pd.DataFrame:
-    """By (population, bracket, t), over patients and seeds: `decided` duels or tasks, `called` and `wrong` among them.
+    """Return counts by (population, bracket, t), over patients and seeds.
 
-    `decided` have a winner at full observation. A call stands at every t at which the interval excludes 0, so that
-    each is counted at each t. `tied_called` are calls of duels that are tied in the end: no call of them is right.
+    `decided` is the number of duels or tasks with a winner at full observation; `called` and `wrong` are counted among
+    them. A call is counted at every t at which the interval excludes 0. `tied_called` counts calls of duels that are
+    tied at full observation, for which no call is correct.
     """
     return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
 
 def bracket_patients_table(subject: Subject) -> pd.DataFrame:
-    """As `bracket_table`, by (population, bracket, patient), summed over all t."""
+    """Return counts as `bracket_table`, by (population, bracket, patient), summed over all t."""
     return _counted(subject, (1, 2), "patient", subject.patients)
 
 
 def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
-    """Counts of both populations, by patient, seed and t, summed over these axes."""
+    """Return the counts of both populations, by patient, seed and t, summed over `axes`."""
     duels, *tasks = subject.once(all_calls)
     decided, counts = [], []
     for calls in ([duels], tasks):
@@ -126,7 +131,7 @@ def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[o
 
 
 def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
-    """All solves along all orders of a subject, by its own solver or another; `MODELS` are the first axis."""
+    """Return all solves along all orders of a subject, by its solver or another; the first axis is `MODELS`."""
 
     def paths(bundle: Bundle) -> SolvePaths:
         solved_by = solver or subject.solver
@@ -134,15 +139,16 @@ def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
 
     counts = []
     for axis, own, *of_tasks in zip((1, 2, 2), *map(paths, (subject.bundle, *subject.closures)), strict=True):
-        classes = np.concatenate(of_tasks, axis=axis)  # 1 and 0 of each entity in turn
+        classes = np.concatenate(of_tasks, axis=axis)  # classes 1 and 0 of each entity in turn
         counts.append(np.stack([own, *(np.take(classes, range(e, 2 * own.shape[axis], 2), axis) for e in (0, 1))]))
     return SolvePaths(*counts)
 
 
 def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> Outcome:
-    """Every solve along the random orders, then the ELBOs of a few states with few free features.
+    """Check every solve along the random orders, then the ELBOs of a few states with few free features.
 
-    solver : another one than the subject's. entropies : how often the entropy is counted in the ELBO.
+    solver : replaces the subject's solver
+    entropies : weight of the entropy in the ELBO; 1 is correct
     """
     log = subject.once(solve_log) if solver is None else solve_log(subject, solver)
     total = _finished(subject, log, solver or subject.solver)
@@ -152,7 +158,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
 
 def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
-    """Solves whose coordinate ascent used all its sweeps; one that met the tolerance in the very last counts too."""
+    """Return the outcome of all solves; a solve fails if coordinate ascent used all its sweeps."""
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
     def describe(i: int, p: int, s: int, v: int) -> Failure:
@@ -169,9 +175,9 @@ def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
 
 
 def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
-    """The ELBOs of all entities of one bundle at the states with few enough free features to solve exactly.
+    """Return the outcome for the ELBOs of a bundle's entities at states with few enough free features to solve exactly.
 
-    Their distance to log Z is a divergence and cannot be negative (eq:elbo-slack).
+    The distance of an ELBO to log Z is a divergence and cannot be negative (eq:elbo-slack).
     """
     chosen, rounds = subject.some(PATIENTS), subject.rounds(ROUNDS)
     values, orders = subject.values[chosen], subject.orders[chosen, 0]
@@ -196,11 +202,11 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
 
 
 def convergence_table(subject: Subject) -> pd.DataFrame:
-    """By (model, entity, t), over patients and seeds: `solves`, their damped sweeps `iterations`, `capped`, `finished`.
+    """Return counts by (model, entity, t), over patients and seeds: `solves`, `iterations`, `capped`, `finished`.
 
-    An entity is solved at t = 0 and whenever a feature of its support is observed. `capped` solves reached the cap of
-    damped sweeps, `finished` of these were brought within tolerance by coordinate ascent. Rounds without a solve are
-    left out.
+    An entity is solved at t = 0 and whenever a feature of its support is observed. `iterations` are damped sweeps.
+    `capped` solves reached the cap of damped sweeps; coordinate ascent brought `finished` of them within tolerance.
+    Rounds without a solve are excluded.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
@@ -211,10 +217,10 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
-    """By (model, patient, entity) that reached the cap at all: solves, `capped` of them, and whether this persists.
+    """Return the (model, patient, entity) cases that reached the cap: `solves`, `capped` and `persistent`.
 
-    `persistent`: under every seed at least half of the solves of this patient and entity reached the cap. What
-    mean-field says of such a case should not be relied upon (supp:sanity).
+    `persistent`: under every seed, at least half of the solves of this patient and entity reached the cap. Mean-field
+    results for such a case should not be relied upon (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
@@ -226,11 +232,11 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def contraction_table(bundle: Bundle) -> pd.DataFrame:
-    """By (model, entity, opponent), before any observation: `contraction`, beta L^2, and `ternary`, 2/3 of it.
+    """Return, by (model, entity, opponent) before any observation, `contraction`, beta L^2, and `ternary`, 2/3 of it.
 
-    model : `entity`, `duel` (the difference model) or `closure`, whose two classes have the same value. opponent is
-    empty where there is none. The paper's condition is `contraction` < 1 (eq:mf-contraction); since the moment map of a
-    ternary feature has slope at most 2/3, `ternary` < 1, that is `contraction` < 3/2, is enough (erratum 5).
+    model is `entity`, `duel` (the difference model) or `closure`, whose two classes have the same value; opponent is
+    empty except for duels. The paper's condition is `contraction` < 1 (eq:mf-contraction). Because the moment map of a
+    ternary feature has slope at most 2/3, `ternary` < 1, or `contraction` < 3/2, is sufficient (erratum 5).
     """
     models = {entity: bundle.mrf(entity) for entity in bundle.entities}
     rows = [("entity", entity, "", contraction(model)) for entity, model in models.items()]

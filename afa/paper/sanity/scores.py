@@ -1,10 +1,10 @@
-"""Three gates on scores: each is S at full observation, decisions depend on S alone, and ranks on no order of entities.
+"""Three gates on scores: at full observation all equal S, decisions depend on S, and ranks not on the entities' order.
 
-At full observation every score is the energy S(x) itself, whichever way it was reached (eq:diff-decomposition). Class
-models p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G, so that `wald`, `l1`
-and every full-observation decision do not depend on it. Scores that rest on inference do at intermediate states
-(decisions.md B5, against supp:sanity): by how much is reported, not judged. The rank is Copeland's, and with it every
-top-k: it does not depend on the entities' order.
+At full observation every score is the energy S(x), however it is computed (eq:diff-decomposition). Class models p_1 ~
+exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G, so `wald`, `l1` and every
+decision at full observation do not depend on G. Scores that use inference do depend on G at intermediate states
+(decisions.md B5, in contrast to supp:sanity): the size of the change is reported, not tested. Ranks, and therefore the
+top k, are Copeland's and do not depend on the order of the entities.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ Rank = Callable[..., list[str]]
 
 
 def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
-    """Running constants, `linearity`, `stack_a` and the closure's `two_elbo` at |B| = M against S and D.
+    """Compare running constants, `linearity`, `stack_a` and the closure's `two_elbo` at |B| = M with S and D.
 
-    S is computed from the potentials alone; `altered` changes the bundle that it is computed from.
+    S is computed from the potentials only.
+
+    altered : change of the bundle from which S is computed
     """
     energy = altered(subject.bundle).energies(subject.values) if altered else subject.energies
     read = subject.once(full_readings)
@@ -48,7 +50,7 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
     total += _readable_constants(subject, energy, read.packed.tie)
     total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
     for v, closed in enumerate(subject.closures):
-        # the binary task of an entity is the duel of its two classes, whose difference is S
+        # the binary task of an entity is the duel of its two classes, which differ by S
         read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
         total += _at_the_end(subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie)
         total += _mean_and_sign(subject, names, read, direct)
@@ -56,19 +58,19 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
 
 
 def one_potential_changed(bundle: Bundle) -> Bundle:
-    """A copy whose first unary potential is 1 higher."""
+    """Return a copy of the bundle with the first unary potential increased by 1."""
     unary = bundle.unary.copy()
     unary[0, 0] += 1.0
     return replace(bundle, unary=unary)
 
 
 def full_readings(subject: Subject) -> Snapshots:
-    """All patients with every feature observed, in the order of the first seed."""
+    """Return the states of all patients with every feature observed, in the order of the first seed."""
     return subject.read(subject.bundle, [len(subject.bundle.features)])
 
 
 def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome:
-    """The running constants by `Evidence`, for a few patients."""
+    """Return the outcome for running constants computed by `Evidence`, for a few patients."""
     chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
     for v, entity in enumerate(subject.bundle.entities):
         model = subject.bundle.mrf(entity)
@@ -90,13 +92,16 @@ def _mean_and_sign(subject: Subject, names: Sequence[str], read: Snapshots, dire
 def _at_the_end(
     subject: Subject, names: Sequence[str], what: str, direct: Floats, found: Floats, tolerance: float
 ) -> Outcome:
-    """Numbers of all patients at full observation, both arrays (P, N) or (P, Q), against the potentials."""
+    """Return the outcome of comparing a score with the potentials at full observation.
+
+    direct, found : (P, N) or (P, Q) float64
+    """
     alike = partial(_alike, subject, names, [len(subject.bundle.features)], said=" from the potentials")
     return alike(what, direct[:, None], found[:, None], tolerance + ROUNDING)
 
 
 def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
-    """Score matrices of all patients, and random ones full of ties, ranked as they are and with entities shuffled."""
+    """Compare the ranks of score matrices, also of random ones full of ties, with and without shuffled entities."""
     names = subject.bundle.entities
     draw = generator_of("sanity", "copeland", subject.bundle.name)
     shuffles = [draw.permutation(len(names)) for _ in range(SHUFFLES)]
@@ -117,13 +122,13 @@ def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
 
 
 def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """A ranking that leaves ties between wins to the order of the entities: what must not be done."""
+    """Return a ranking that breaks ties by the order of the entities, as no ranking should; for perturbed checks."""
     wins = copeland_wins(scores, tie=tie)
     return [names[v] for v in sorted(range(len(names)), key=lambda v: -wins[v])]
 
 
 def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
-    """`wald` and `linearity` before any observation, halfway and at the end, and random scores; with their tie."""
+    """Yield score matrices with their tie: `wald` and `linearity` at no, half and full observation, and random ones."""
     m, n = len(subject.bundle.features), len(subject.bundle.entities)
     rounds = sorted({0, m // 2, m})
     read = subject.read(subject.bundle, rounds, duels=False)
@@ -138,9 +143,10 @@ def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str
 
 
 def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
-    """A gauge on both classes of each binary task, then a constant on every S_v.
+    """Compare decisions without and with a gauge on both classes of each binary task, then a constant on every S_v.
 
-    share : how much of G each class takes. everywhere : whether all entities take the constant, or the first alone.
+    share : share of G that each class gets
+    everywhere : add the constant to all entities, or only to the first
     """
     total = Outcome()
     compared = subject.once(gauge_readings) if share == WHOLE else gauge_readings(subject, share)
@@ -150,15 +156,17 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywh
 
 
 def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[Snapshots, Snapshots]]:
-    """Each binary task without and with a random gauge, for a few patients and rounds."""
+    """Return the states of each binary task without and with a random gauge, for some patients and rounds."""
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
 
 def gauge_change(subject: Subject) -> pd.DataFrame:
-    """How `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
+    """Return how `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
 
-    states : of a patient and a binary task. changed : states whose decision, the sign or the side that is called,
-    changes. mean_change, max_change : of the score, in nats for `two_elbo`; of the end of the interval that moves more.
+    states : number of states, of a patient and a binary task
+    changed : number of states whose decision (the sign, or the called side) changes
+    mean_change, max_change : change of the score, in nats for `two_elbo`; for the interval, change of the end that
+    moves more
     """
     compared = subject.once(gauge_readings)
     tables = []
@@ -182,10 +190,10 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
 
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
-    """A closed bundle with G added to its two classes in these shares, G a random pairwise model named by the bundle.
+    """Return a closed bundle with a random pairwise model G added to its two classes in these shares.
 
-    G lives on the support of S and a few features outside it. Its potentials are multiples of 1/8, so that the sums of
-    a bundle of whole potentials stay exact.
+    G is determined by the bundle's name. Its support is that of S and a few more features. Its potentials are multiples
+    of 1/8, so that sums in a bundle with integer potentials stay exact.
     """
     draw = generator_of("sanity", "gauge", closed.name)
     m = len(closed.features)
@@ -213,7 +221,10 @@ def _read(subject: Subject, bundle: Bundle) -> Snapshots:
 
 
 def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:
-    """`wald`, the `l1` budgets and calls at every round read, and the signs of all scores at full observation."""
+    """Return the outcome of comparing two states.
+
+    Compared are `wald`, `l1` and calls at every round, and the signs of all scores at full observation.
+    """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_alike, subject, names, plain.rounds)
     at_the_end = partial(_alike, subject, names, plain.rounds[-1:])
@@ -233,7 +244,10 @@ def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names:
 
 
 def _constant_added(subject: Subject, *, everywhere: bool) -> Outcome:
-    """More than the largest |S| added to every S_v: no duel moves, every binary decision becomes 1."""
+    """Return the outcome of adding more than the largest |S| to every S_v.
+
+    No duel may change, and every binary decision must become 1.
+    """
     bundle = subject.bundle
     added = np.zeros(len(bundle.entities))
     added[: None if everywhere else 1] = 1.0 + np.ceil(np.abs(subject.energies).max(initial=0.0))
@@ -262,7 +276,7 @@ def _two_elbo(read: Snapshots) -> Floats:
 
 
 def _hanson_wright(read: Snapshots) -> Floats:
-    """(P, R, 2) ends of the interval of one duel, as `afa.scores.bracket.hanson_wright_interval`."""
+    """Return the ends of one duel's interval as `afa.scores.bracket.hanson_wright_interval`, (P, R, 2) float64."""
     spread, beta = (read.sums[..., 0, i] for i in (SPREAD, BETA))
     mean, score = read.mean[..., 0], read.stack_a[..., 0]
     deviation = np.sqrt(2 * spread * np.log(2 / GAMMA) * (1 + beta))
@@ -285,7 +299,10 @@ def _alike(
     tolerance: float = 0.0,
     said: str = ", as without the gauge",
 ) -> Outcome:
-    """Cases by patient, round and duel, both arrays (P, R, Q), of all or some patients; not a number never is equal."""
+    """Return the outcome of comparing two arrays by patient, round and duel; NaN is never equal.
+
+    expected, found : (P, R, Q), for all or some patients
+    """
     chosen = subject.some(len(found))
 
     def describe(p: int, r: int, q: int) -> Failure:

@@ -1,6 +1,6 @@
-"""The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc).
+"""The allocation grid: every rule with every gain and schedule, over all patients and rounds (tab:m2_alloc).
 
-A claim that one rule does better than another rests on a row `gap`: both rules on the same patients, resampled
+A statement that one rule is better than another rests on a row `gap`: both rules on the same patients, resampled
 together (tab:m2_alloc, tab:m2_phase1_pat5).
 """
 
@@ -54,7 +54,7 @@ STAGE = Stage(
 )
 RANDOM = Cell("random", "", "every")
 SAME_GAIN = ("greedy", "clustered")
-"""Rules that every other is compared with under the same gain and schedule: the paper's baselines."""
+"""Rules with which all others are compared at the same gain and schedule: the paper's baselines."""
 OURS, EXISTING = "priority_clusters", ("random", "greedy", "clustered", "lucb")
 """The paper's rule, and the methods that it is said to beat on the hardest patients."""
 GROUPS = {"chaotic": True, "non_chaotic": False}
@@ -73,23 +73,24 @@ def summarise(
     *,
     bootstrap: Bootstrap,
 ) -> pd.DataFrame:
-    """Summary rows of the tables, all patients together, the runs of a patient added up.
+    """Return summary rows of the tables, over all patients, with the runs of a patient summed.
 
-    `allocation_sign`, by cell (allocation, gain, schedule) and method: `accuracy` at every t; every tenth t
-    `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`, the accuracy
-    less that of the cell in `reference` (`references`). By cell `rate` of `fallback`, the rounds
-    that decisions.md A7 decided. Once: `majority`, `prevalence`, `count` of duels tied at full observation. Strata
+    `allocation_sign`, by cell (allocation, gain, schedule) and method: `accuracy` at every t; at every tenth t,
+    `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`, the difference
+    of the accuracy from the cell in `reference` (`references`). By cell, `rate` of `fallback`, the rounds in which the
+    rule of decisions.md A7 chose. Once: `majority`, `prevalence`, `count` of duels tied at full observation. Strata
     `chaotic` and `non_chaotic`: the rows of `hardest_rows`.
 
-    `allocation_p_at_k`, by target: `p_at_k` at every t; every tenth t `gap` and, against labels, `r_precision`. Once:
+    `allocation_p_at_k`, by target: `p_at_k` at every t; at every tenth t, `gap` and, for labels, `r_precision`. Once:
     the methods `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`; counts of the labels.
 
-    `certified_round`, `acquisition_saved` and `bracket_rate` are as `certified_rows`, `saved_rows` and `bracket_rows`
-    tell.
+    `certified_round`, `acquisition_saved` and `bracket_rate` are described in `certified_rows`, `saved_rows` and
+    `bracket_rows`.
 
     Raises
     ------
-    ConfigError : a table is not complete. SanityError : a rigorous bracket was wrong.
+    ConfigError : a table is not complete.
+    SanityError : a call of a rigorous bracket was wrong.
 
     """
     grid = read_grid(tables, allocation_truth)
@@ -181,12 +182,12 @@ def _precision_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
-    """Numbers in units as shares."""
+    """Return a table with numbers in `UNIT` converted to shares."""
     return table.assign(**{name: table[name] / UNIT for name in ("value", "low", "high")})
 
 
 def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Top-k answers that look at no patient, chosen on these same patients."""
+    """Yield constant top-k answers, chosen on these same patients."""
     best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
     shares = {("p_at_k", "likelihood", "fixed_top_k"): best}
     if grid.has_clinical_target:
@@ -199,11 +200,12 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """By cell: `count`, the first t by which half of the runs are certified, `q25` and `q75` too; `rate` of `never`.
+    """Yield, by cell, quartiles of the t at which runs become certified, and shares of certified runs.
 
-    A run is one order of one patient; a patient is resampled with all its runs. A run that is never certified is later
-    than all others: a number that falls on such a run is missing. Of `certified` the `rate`, the share of runs
-    certified by t, and `gap`, that share less the one of the cell in `reference`.
+    `count` is the first t by which half of the runs are certified, with `q25` and `q75`; `rate` of `never` the share
+    never certified. A run is one order of one patient; a patient is resampled with all runs. A run that is never
+    certified counts as later than all others: a quantile that falls on such a run is missing. For `certified`, `rate`
+    is the share of runs certified by t, and `gap` its difference from the cell in `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
@@ -219,10 +221,10 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """By cell, method and target: `count` of features until the cohort's mean stays at a share of its end or above.
+    """Yield, by cell, method and target, the `count` of features until the cohort's mean stays near its final value.
 
-    `quantity` is what the mean is of, sign `accuracy` or `p_at_k`, and `level` the share of it. With `reference`
-    `random`: how many features fewer than the random order, resampled together; positive is saved.
+    `quantity` is the mean's metric, sign `accuracy` or `p_at_k`, and `level` the share of the final value. With
+    `reference` `random`, the value is the number of features saved compared with the random order, resampled together.
     """
     for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
@@ -241,9 +243,10 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """By cell: `rate`, the share of all duels that the tight l1 bracket has resolved, and `wrong`, of these.
+    """Yield, by cell, `rate`, the share of all duels that the tight l1 bracket has resolved.
 
-    Ties are among the duels. `wrong` is 0, or the tables would not have been read.
+    Its quantity `wrong` is the share of wrong calls, which is 0 because `read_grid` refuses tables with wrong calls.
+    Ties are among the duels.
     """
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
@@ -255,7 +258,10 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def _needed(part: Part, weights: Floats) -> Floats:
-    """(1 + R, levels) first t from which a mean stays at each of `LEVELS` of its end; NaN where there is no case."""
+    """Return the first t from which on a mean stays at each of `LEVELS` of its final value, (1 + R, levels).
+
+    The value is NaN without cases.
+    """
     right, total = part
     curve = mean_ratio([(right, total[:, :1])], weights)
     end = curve[:, -1:]
@@ -268,15 +274,15 @@ def _needed(part: Part, weights: Floats) -> Floats:
 
 
 def shown_rounds(last_round: int) -> list[int]:
-    """Every tenth round, and the last."""
+    """Return every tenth round, and the last."""
     return rounds_up_to(range(0, last_round, 10), last_round)
 
 
 def references(cell: Cell) -> dict[str, Cell]:
-    """By name, what a cell is compared with, whether or not the grid has it.
+    """Return the cells with which a cell is compared, by name, whether or not the grid has them.
 
-    `random`; `greedy` and `clustered` with the same gain and schedule; `largest_unary` with the same schedule; and for
-    the paper's schedule `every`, the same rule that scores again every round.
+    These are `random`; `greedy` and `clustered` with the same gain and schedule; `largest_unary` with the same
+    schedule; and, for the paper's schedule, `every`, the same rule with gains computed every round.
     """
     if cell == RANDOM:
         return {}
@@ -290,7 +296,7 @@ def references(cell: Cell) -> dict[str, Cell]:
 
 
 def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
-    """Rows `gap` of every cell against its references: against `random` every tenth round, else at the paper's."""
+    """Yield rows `gap` of every cell to its references: for `random` at every tenth round, else at the paper's."""
     shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:
         for name, other in references(cell).items():

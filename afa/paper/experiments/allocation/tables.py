@@ -1,8 +1,8 @@
-"""The allocation grid: every rule by every gain and schedule, over all patients and rounds (tab:m2_alloc).
+"""The tables of the allocation grid: every rule with every gain and schedule, for all patients and rounds.
 
-A cell of the grid is (allocation, gain, schedule). All are guided by `linearity`; each round is read out by
-`linearity` and by `wald` (decisions.md A11). A custom rule, named `module:Class`, is followed patient by patient, as a
-planner does: slower than the compiled rules by one or two orders of magnitude, and with the same record of every round.
+A cell of the grid (tab:m2_alloc) is (allocation, gain, schedule). All cells are guided by `linearity`; each round is
+evaluated by `linearity` and by `wald` (decisions.md A11). A user-defined rule, named `module:Class`, is followed
+patient by patient, as by a planner: ten to a hundred times slower than compiled rules, with the same tables.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUN
 
 
 def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> list[Cell]:
-    """The grid, in the order of `Allocation.parts`; `random` has no schedule but `every`."""
+    """Return the cells of the grid, in the order of `Allocation.parts`; the only schedule of `random` is `every`."""
     without = [rule for rule in WITHOUT_GAIN if rule in rules]
     others = [rule for rule in rules if rule not in WITHOUT_GAIN]
     every = (*product([""], without, schedules), *product(gains, others, schedules))
@@ -64,19 +64,20 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients (row indices of the cohort) through every cell; `random` once for each seed.
 
-    Each cell is noted when it is done.
+    Each finished cell is logged.
 
     Returns two tables, by (patient, allocation, gain, schedule, seed, t), patient by patient.
 
-    `rounds`, also by `method`, the readout: `right`, duels called right, a tie counting one half, of those with a
-    winner at full observation; `right_first`, of those that the first entity wins; `right_prior_wrong`, of those that
-    `linearity` calls wrong before any observation. `p_at_k`, overlap of the k best with those at full observation, over
-    k; `clinical_p_at_k` and `clinical_r_precision`, positives among the labelled entities that rank highest, over their
-    number: k', or as many as are positive; missing where the patient has no positive label (decisions.md S10).
+    `rounds`, also by `method`, the score: `right`, correct decisions, a tie counting one half, among duels with a
+    winner at full observation; `right_first`, among those that the first entity wins; `right_prior_wrong`, among those
+    that `linearity` decides wrongly before any observation. `p_at_k`, overlap of the k best with those at full
+    observation, divided by k; `clinical_p_at_k` and `clinical_r_precision`, share of positive labels among the labelled
+    entities that rank highest, of which there are k', or as many as are positive; missing if the patient has no
+    positive label (decisions.md S10).
 
-    `choices`: `feature`, the one observed as the t-th, missing at t = 0; `fallback`, whether decisions.md A7 chose it;
-    `resolved`, duels that no completion can change, and `resolved_wrong`, those of them that full observation does not
-    bear out; `certified`, whether the top k cannot change any more.
+    `choices`: `feature`, the t-th observed feature, missing at t = 0; `fallback`, True if decisions.md A7 chose it;
+    `resolved`, number of duels that no completion can change, and `resolved_wrong`, number of those that full
+    observation contradicts; `certified`, True if the top k cannot change any more.
     """
     names = [cohort.patients[p] for p in patients]
     values, k, solver = cohort.values[list(patients)], top_k_size(bundle, top_k), Solver(**dict(inference))
@@ -115,11 +116,13 @@ def follow_own_rule(
     solver: Solver,
     names: Sequence[str],
 ) -> RulePaths:
-    """Follow P patients, values (P, M), under a rule; the arguments of `afa.engine.rounds.follow_rule`.
+    """Follow P patients under a rule; the arguments are those of `afa.engine.rounds.follow_rule`.
 
-    Between the rounds of `rescoring` the rule is asked again with the view of the last of them, in which only what has
-    been observed since is changed: its candidates are used up in its own order (decisions.md A6). Once it has none,
-    decisions.md A7 chooses by the present state.
+    Between the rounds of `rescoring` the rule gets the view of the last of these rounds, in which only the observed
+    features are updated: the rule uses up its candidates in its own order (decisions.md A6). When it has none left,
+    decisions.md A7 chooses by the current state.
+
+    values : (P, M) int8 in {-1, 0, +1}
     """
     n_patients, n_rounds = values.shape
     order = np.zeros((n_patients, n_rounds), dtype=np.int64)
@@ -137,7 +140,7 @@ def follow_own_rule(
             now: dict[str, Any] = {"score": "linearity", "k": k, "patient": name}
             now["find_clusters"] = partial(clustering.at, dict(seen))
             view = view_of(state, bundle, **now)
-            if t in looks or looked is None:  # what is looked at again later stays as it is
+            if t in looks or looked is None:  # a copy, if later rounds use this view again
                 looked = view if rescoring is None else view_of(deepcopy(state), bundle, **now)
             choice = _ask(rule, looked, view)
             order[patient, t], fallback[patient, t] = choice.feature, choice.fallback
@@ -149,7 +152,7 @@ def follow_own_rule(
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """What one round of one patient answers: what `judged` takes after whether the rule fell back."""
+    """Return the results of one round of one patient, as `judged` takes them after `fallback`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
@@ -161,7 +164,7 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...
 
 
 def _ask(rule: Rule, looked: View, present: View) -> Choice:
-    """What the rule chooses by the view that it last looked at, or decisions.md A7 by the present one."""
+    """Return the rule's choice by its last view, or the choice of decisions.md A7 by the current view."""
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))
     if not 0 <= choice.feature < len(present.features) or present.observed[choice.feature]:

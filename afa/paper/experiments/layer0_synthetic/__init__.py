@@ -1,4 +1,4 @@
-"""Layer 0 on synthetic entities, and what it adds to `greedy` there (tab:layer0_synthetic)."""
+"""Layer 0 on synthetic entities, and its effect on `greedy` there (tab:layer0_synthetic)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ K = 5
 def run(
     portfolio: Path, *, layer0: Layer0, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """The tables of `layer0_portfolio`; portfolio : a file such as `config/portfolio.yaml`."""
+    """Return the tables of `layer0_portfolio`.
+
+    portfolio : a file such as `config/portfolio.yaml`
+    """
     solver = Solver(**dict(inference))
     return layer0_portfolio(load_portfolio(portfolio), n_patients=layer0.simulated, solver=solver, threads=threads)
 
@@ -50,11 +53,11 @@ def run(
 def layer0_portfolio(
     configurations: Sequence[Configuration], *, n_patients: int, solver: Solver, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """Layer 0 on synthetic entities, each configuration in as many clusters as it was made of (tab:layer0_synthetic).
+    """Run Layer 0 on synthetic entities, for each configuration with its true number of clusters.
 
-    The tables of `layer0_tables` for the top 5, `bundle` and `cohort` being the configuration's name, and
-    `configurations`, by `bundle`: `letter`, `story`, `entities`, `features`, `patients`, the `printed_separation` that
-    the spread was solved for.
+    Returns the tables of `layer0_tables` for the top 5 (tab:layer0_synthetic), where `bundle` and `cohort` are the
+    configuration's name, and `configurations`, by `bundle`: `letter`, `story`, `entities`, `features`, `patients`, and
+    the `printed_separation` from which the spread was computed.
     """
     parts: list[dict[str, pd.DataFrame]] = []
     for config in configurations:
@@ -76,11 +79,12 @@ def layer0_portfolio(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Summary rows `layer0_synthetic` of the tables of `layer0_portfolio`: all configurations, then each.
+    """Return summary rows `layer0_synthetic` of the tables of `layer0_portfolio`.
 
-    As `layer0_bundle`, `stratum` being the configuration; the headline adds up all of them, and `configurations` counts
-    those in which something is removed. By t also the `accuracy` of `greedy` on all duels, and the `gap` to it of
-    `greedy` on the entities that are left; the headline is a mean over configurations.
+    The rows are as in `layer0_bundle`, with the configuration as `stratum`; rows without a stratum are sums over all
+    configurations, and `configurations` counts those in which something is removed. By t also `accuracy` of `greedy` on
+    all duels, and `gap` of `greedy` on the remaining entities to it; without a stratum, these are means over
+    configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")

@@ -1,8 +1,8 @@
 """Synthetic entities and patients for Layer 0: six generative stories, each a documented simulator.
 
-A story makes the potentials of clustered entities, which have no priors; patients are exact draws from these models.
-The numbers of each configuration stand in `config/portfolio.yaml`, whose head says what they are and how they were
-fixed; each story has a class of its own, whose fields are the numbers that it uses (tab:layer0_synthetic).
+A story generates the potentials of clustered entities, which have no priors; patients are exact samples from these
+models. The parameters of each configuration are in `config/portfolio.yaml`, whose head explains them and how they were
+chosen; each story has a class whose fields are its parameters (tab:layer0_synthetic).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from afa.planner.cluster import parameters
 
 
 def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
-    """Checks a value against that of an earlier field, where that one is right."""
+    """Return a validator that compares a value with that of an earlier field, if the latter is valid."""
 
     def check(value: Any, others: ValidationInfo) -> Any:
         if key in others.data and not holds(value, others.data[key]):
@@ -52,12 +52,15 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Configuration(BaseModel):
-    """What all stories have.
+    """Parameters common to all stories.
 
-    name, letter, story : as the paper prints them. separation : its printed separation ratio. sizes : entities of each
-    cluster. effect : unary potential in nats. spread : scale of what sets entities apart from their cluster, in nats.
-    n_true, loyalty : true entities of a patient, and the probability that each after the first is of the first one's
-    cluster.
+    name, letter, story : as the paper prints them
+    separation : the printed separation ratio
+    sizes : number of entities in each cluster
+    effect : unary potential, in nats
+    spread : scale of the differences between entities and their cluster, in nats
+    n_true : number of true entities of a patient
+    loyalty : probability that each true entity after the first is from the first one's cluster
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -74,63 +77,87 @@ class Configuration(BaseModel):
 
     @property
     def home(self) -> NDArray[np.int64]:
-        """(N,) the cluster that each entity was made in."""
+        """Return the cluster in which each entity was generated, (N,) int64."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes).astype(np.int64)
 
 
 class Graded(Configuration):
-    """Clusters of different strength. potency : of the weakest and the strongest, as multiples of `effect`."""
+    """Clusters of different strength.
+
+    potency : of the weakest and the strongest cluster, as multiples of `effect`
+    """
 
     potency: tuple[PositiveFloat, PositiveFloat]
 
     @property
     def potencies(self) -> Floats:
-        """(C,) multiples of `effect`, evenly between the two."""
+        """Return multiples of `effect`, evenly spaced between the two, (C,) float64."""
         return np.linspace(*self.potency, len(self.sizes))
 
 
 class Coupled(Configuration):
-    """Features on rings. coupling, reach : potential in nats between features at most `reach` apart on a ring."""
+    """Features on rings.
+
+    coupling, reach : potential, in nats, between features at most `reach` apart on a ring
+    """
 
     coupling: PositiveFloat
     reach: PositiveInt
 
 
 class Blocks(Graded, Coupled):
-    """block : features of a cluster's own."""
+    """Clusters with separate blocks of features.
+
+    block : number of features in each cluster's block
+    """
 
     block: Several
 
 
 class SharedBlocks(Blocks):
-    """shared : features that all clusters share or, in two orders, those of both orders together."""
+    """Blocks with additional common features.
+
+    shared : number of features common to all clusters or, for two orders, of both orders together
+    """
 
     shared: PositiveInt
 
 
 class StrainIdentification(Graded):
-    """markers : features, all of every cluster. private : markers at which an entity departs from its cluster."""
+    """Clusters that differ by alleles at common markers.
+
+    markers : number of features, common to all clusters
+    private : number of markers at which an entity differs from its cluster
+    """
 
     markers: PositiveInt
     private: Annotated[PositiveInt, AmongMarkers]
 
 
 class Composition(Graded, Coupled):
-    """features : of all components. spread : here the share of an entity that is not of its own component."""
+    """Mixtures of components.
+
+    features : number of features, common to all components
+    spread : here the share of an entity that does not come from its own component
+    """
 
     features: Several
     spread: Share
 
 
 class BlobAndOutliers(Coupled):
-    """supports : features of each cluster, the blob first. positive_share : of the potentials, how many are above 0."""
+    """One large cluster and single outliers.
+
+    supports : number of features of each cluster, the large one first
+    positive_share : share of the potentials that are above 0
+    """
 
     supports: Annotated[tuple[Several, ...], OfEveryCluster]
     positive_share: Share
 
 
 def load_portfolio(path: str | Path) -> tuple[Configuration, ...]:
-    """Read and check a portfolio, its configurations in the file's order; all faults at once, as a `ConfigError`."""
+    """Read and validate a portfolio, in the file's order; all faults are raised as one `ConfigError`."""
     configurations, faults = [], list[Fault]()
     for name, entry in read_mapping(path).items():
         try:
@@ -160,7 +187,12 @@ Edges = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Potentials of N entities on common edges: unary (N, M), edges (E, 2), the lower feature first, weight (N, E)."""
+    """Potentials of N entities on common edges.
+
+    unary : (N, M) nats
+    edges : (E, 2) int64, the lower feature first
+    weight : (N, E) nats
+    """
 
     unary: Floats
     edges: Edges
@@ -168,9 +200,9 @@ class Model:
 
 
 def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
-    """Families of drugs: targets of their own, a stress response common to all, off-target effects anywhere.
+    """Return families of drugs: own targets, a stress response common to all, and off-target effects on all features.
 
-    A family moves `block` targets by its potency, in signs of its own, and all families move the `shared` stress
+    A family changes `block` targets by its potency, with its own signs, and all families change the `shared` stress
     features by half the effect. Each drug adds normal off-target effects to all features.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
@@ -181,9 +213,9 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
 
 
 def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
-    """Gene sets enriched in one pathway module each: strong effects on the module, slight differences inside it.
+    """Return gene sets, each enriched in one pathway module: strong effects on the module, small differences inside it.
 
-    The members of a module differ by uniform amounts on the module's own features alone; couplings are weak.
+    The members of a module differ by uniform amounts on the module's own features only; couplings are weak.
     """
     centre = _own_blocks(config, draw)
     own = (centre != 0)[config.home]
@@ -192,9 +224,9 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
 
 
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> Model:
-    """Lineages of strains: one allele at every marker, and a few private markers where a strain departs from it.
+    """Return lineages of strains: one allele at every marker, and a few private markers at which a strain differs.
 
-    Markers are independent. Each strain weakens or strengthens its lineage's effect at `private` markers of its own.
+    Markers are independent. Each strain weakens or strengthens its lineage's effect at `private` markers.
     """
     alleles = draw.choice([-1.0, 1.0], (len(config.sizes), config.markers))
     unary = (config.effect * config.potencies[:, None] * alleles)[config.home]
@@ -205,10 +237,10 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
 
 
 def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
-    """Families in two orders: siblings share the features of their order and have a block of their own.
+    """Return families in two orders: siblings share the features of their order, and each has a separate block.
 
-    The first half of the families (rounded up) is of the first order. Entities differ by normal amounts on all features
-    that their family uses. The features of both orders are the last `shared`, one half each.
+    The first half of the families (rounded up) belongs to the first order. Entities differ by normal amounts on all
+    features of their family. The features of both orders are the last `shared`, one half each.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -223,10 +255,11 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
 
 
 def composition(config: Composition, draw: np.random.Generator) -> Model:
-    """Mixtures of common components, each dense on all features: entities lie in a simplex, not in clusters.
+    """Return mixtures of common components, each dense on all features: entities lie in a simplex, not in clusters.
 
-    An entity takes the share 1 - spread from the component of its group and divides the rest over all components by a
-    flat Dirichlet draw. Components have normal potentials, and couplings along a ring of their own strength.
+    An entity takes the share 1 - spread from the component of its group; a sample from a flat Dirichlet distribution
+    divides the rest over all components. Components have normal potentials, and couplings along a ring with their own
+    strengths.
     """
     n_components = len(config.sizes)
     components = config.effect * config.potencies[:, None] * draw.standard_normal((n_components, config.features))
@@ -238,11 +271,11 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
 
 
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
-    """The geometry said to defeat Layer 0 on IBD: one large blob and single outliers, potentials as elicited.
+    """Return the geometry said to defeat Layer 0 on IBD: one large blob and single outliers, potentials as elicited.
 
     The first cluster is the blob: all on one support with potentials of +-`effect`, mostly positive, and each feature
     coupled to those at most `reach` away by +-`coupling`, mostly positive; members differ by normal amounts on all of
-    these. Every outlier has a support of its own, made likewise.
+    these. Every outlier has a separate support, generated in the same way.
     """
     starts = np.concatenate([[0], np.cumsum(config.supports)])
     blocks = [np.arange(first, last) for first, last in pairwise(starts)]
@@ -270,11 +303,11 @@ STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator
     "compositional": (Composition, composition),
     "adversarial": (BlobAndOutliers, blob_and_outliers),
 }
-"""By the story's name in the paper: what a configuration has, and what it makes."""
+"""Class of parameters and generator, by the story's name in the paper."""
 
 
 def simulated_bundle(config: Configuration) -> Bundle:
-    """The entities of a configuration, named by cluster and number; the same each time, whatever else is made."""
+    """Return the entities of a configuration, named by cluster and number; always the same for a configuration."""
     model = STORIES[config.story][1](config, generator_of("portfolio", config.name, "entities"))
     n, m = model.unary.shape
     entity, edge = np.nonzero(model.weight)
@@ -286,10 +319,11 @@ def simulated_bundle(config: Configuration) -> Bundle:
 
 
 def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
-    """Patients with `n_true` true entities each; profiles are exact draws, labels say which entities are true.
+    """Return patients with `n_true` true entities each; profiles are exact samples, labels mark the true entities.
 
-    The first true entity is any with equal probability; each further one is of its cluster with probability `loyalty`
-    (while that has another), else any other. The profile is drawn from p(x) ~ exp(mean of S_v(x) over the true v).
+    The first true entity is uniformly distributed; each further one is from its cluster with probability `loyalty`
+    (while another is left there), else any other. The profile is sampled from p(x) ~ exp(mean of S_v(x) over the true
+    v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
@@ -320,7 +354,7 @@ def _true_entities(config: Configuration, draw: np.random.Generator) -> list[int
 
 
 def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -> Floats:
-    """(C, M) centres with the effect of each cluster's potency on a block of its own, in random signs."""
+    """Return centres with the effect of each cluster's potency on a separate block, with random signs, (C, M)."""
     n_clusters = len(config.sizes)
     centre = np.zeros((n_clusters, n_clusters * config.block + shared))
     for cluster, potency in enumerate(config.potencies):
@@ -330,7 +364,11 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
 
 
 def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
-    """Couplings around each block that favour the cluster's own signs, `coherent` (C, M); none on other blocks."""
+    """Return a model with couplings around each block that favour the cluster's own signs, and none on other blocks.
+
+    unary : (N, M) nats
+    coherent : (C, M) in {-1, 0, +1}
+    """
     blocks = np.arange(len(config.sizes) * config.block).reshape(len(config.sizes), config.block)
     edges = np.concatenate([_ring(block, config.reach) for block in blocks])
     weight = config.coupling * coherent[:, edges[:, 0]] * coherent[:, edges[:, 1]]
@@ -338,7 +376,7 @@ def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
 
 
 def _ring(block: NDArray[np.int64], reach: int) -> Edges:
-    """Pairs of features at most `reach` apart on a ring, (E, 2), sorted, each once."""
+    """Return the pairs of features at most `reach` apart on a ring, (E, 2) int64, sorted, each once."""
     apart = range(1, min(reach, len(block) - 1) + 1)
     pairs = [np.column_stack([block, np.roll(block, -distance)]) for distance in apart]
     return np.unique(np.sort(np.concatenate(pairs), axis=1), axis=0).astype(np.int64)
