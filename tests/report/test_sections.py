@@ -7,6 +7,7 @@ import pytest
 
 from afa.evaluate.summary import COLUMNS, read_summary, write_summary
 from afa.paper.report.sections import (
+    choosing,
     f_target_said,
     findings,
     language_model,
@@ -66,6 +67,37 @@ def test_a_model_stands_beside_the_planner_with_the_paired_gap(tmp_path):
         "cases": 10,
     }
     assert numbers == pytest.approx({"gap": -14, "low": -24, "high": -4})
+
+
+@pytest.mark.parametrize(
+    ("gaps", "said"),
+    [
+        (
+            [(0.04, 0.2), (-0.02, 0.18)],
+            "ahead of the planner after 5 features and level with the planner after 10 features",
+        ),
+        ([(-0.3, -0.1), (-0.2, -0.1)], "behind the planner after 5 and 10 features"),
+    ],
+)
+def test_a_model_that_chooses_is_ahead_level_or_behind_by_the_interval_of_the_gap(tmp_path, gaps, said):
+    choice = MODELS | {"table": "llm_choosing"}
+    rows = []
+    for t, (low, high), model in zip((5.0, 10.0), gaps, (0.9, 0.84), strict=True):
+        gap = {"metric": "gap", "method": "mrf_llm", "reference": "linearity", "value": (low + high) / 2}
+        same = {"stratum": "top_k", "variant": "same_order", "start": "uniform", "reference": "mrf_llm"}
+        rows += [
+            choice | {"t": t, "method": "mrf_llm", "value": model},
+            choice | OWN | {"t": t, "method": "linearity", "value": 0.5},
+            choice | same | {"t": t, "method": "linearity", "value": 0.6},
+            choice | {"t": t, "method": "fixed_top_k", "value": 0.98},
+            choice | OWN | gap | {"t": t, "low": low, "high": high},
+        ]
+    lead, rest = choosing(summary_of(tmp_path, *rows))
+    assert said in lead
+    assert "On the same 10 patients 90 and 84 %" in rest[0]
+    assert "50 and 50 % after its own features and 60 and 60 % after the model's" in rest[0]
+    assert rest[1].endswith("has 98 %.")
+    assert choosing(summary_of(tmp_path, *rows[:-1])) is None
 
 
 def cell(row, column, paper, ours, **more):

@@ -27,6 +27,7 @@ from afa.paper.report.benchmarks import by_rule, read_jobs
 from afa.paper.report.notebook_page import notebook_caption, notebook_page
 from afa.paper.report.screen import basis, load_carried
 from afa.paper.report.sections import (
+    choosing,
     counted,
     f_target_said,
     figure,
@@ -88,6 +89,7 @@ def report_page(
         measured=measured,
         **_figures(run, parts, provenance["jobs"], findings(summary)),
         models=language_model(summary),
+        choosing=choosing(summary),
         f_target=f_target_said(summary, jobs, len(cohort.patients)),
         leads={chapter: Markup(document(path)) for chapter, path in leads.items()},  # noqa: S704
         decisions=Markup(decisions),  # noqa: S704 (of the project's own files)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from afa.engine.rules import C_MIN, T_RE
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
-from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, Lines
+from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, START, Lines
 from afa.paper.report.screen import Carried, Row
 from afa.paper.report.tables import CLAIM_ROUND
 from afa.paper.report.verdicts import (
@@ -296,6 +296,53 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
             line["constant"] = np.nan if best is None else float(best["value"])
             found.append(line | {name: 100 * float(gap[key]) for name, key in GAP.items()})
     return found
+
+
+def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
+    """Return a paragraph on a language model that chooses its own features: the first sentence, and the rest.
+
+    Compared with the answer at full observation, at each t above 0: is the model ahead of the planner, and what have
+    the planner after the model's features, and the best constant answer? None where no model chose.
+    """
+    lines = Lines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
+    keys = {"table": "llm_choosing", "target": "likelihood"}
+    own = EVERY | {"gain": "cmi", "allocation": "priority_all", "guide": "linearity"}
+    same = {"stratum": "top_k", "variant": "same_order", "start": START, "reference": "mrf_llm"}
+    ways: dict[str, dict[str, Any]] = {
+        "model": {"metric": "p_at_k", "method": "mrf_llm"},
+        "planner": own | {"metric": "p_at_k", "method": "linearity"},
+        "along": same | {"metric": "p_at_k", "method": "linearity"},
+        "constant": {"metric": "p_at_k", "method": "fixed_top_k"},
+        "gap": own | {"metric": "gap", "method": "mrf_llm", "reference": "linearity"},
+    }
+    rounds = [int(t) for t in sorted(lines.rows["t"].dropna().unique()) if t > 0]
+    found = {
+        name: [line for t in rounds if (line := lines.find(keys | {"t": t} | way)) is not None]
+        for name, way in ways.items()
+    }
+    if not rounds or any(len(each) < len(rounds) for each in found.values()):
+        return None
+    at: dict[str, list[int]] = {}
+    for t, gap in zip(rounds, found["gap"], strict=True):
+        word = "ahead of" if gap["low"] > 0 else "behind" if gap["high"] < 0 else "level with"
+        at.setdefault(word, []).append(t)
+    parts = [f"{word} the planner after {_joined(each)} features" for word, each in at.items()]
+    shares = {name: _joined([f"{100 * line['value']:.0f}" for line in each]) for name, each in found.items()}
+    return (
+        f"A language model with the same potentials, which chooses its own features, is {_joined(parts)}.",
+        [
+            f"On the same {int(found['gap'][0]['n'])} patients {shares['model']} % of the five phenotypes that it names"
+            f" are those of full observation; of the planner's five, {shares['planner']} % after its own features and"
+            f" {shares['along']} % after the model's.",
+            f"The best constant answer for these patients has {100 * found['constant'][0]['value']:.0f} %.",
+        ],
+    )
+
+
+def _joined(parts: Sequence[object]) -> str:
+    """Return `1, 2 and 3`."""
+    words = [str(part) for part in parts]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: int, features: int) -> list[Row]:
