@@ -116,8 +116,8 @@ class Live:
                 ask_all(requests, client, concurrency=self.concurrency)
             finally:
                 self.say(f"{self.place} has used {shown(self.budget.used, self.budget.prices)}")
-                for told in reasons(self.budget.record.attempts(client.key(each)) for each in requests):
-                    self.say(told)
+                for reason in reasons(self.budget.record.attempts(client.key(each)) for each in requests):
+                    self.say(reason)
         self.budget.record.refresh()
         keys = [self.clients[each.question.run].key(each) for each in self._requests(questions)]
         return [first_answer(self.budget.record.attempts(key)) for key in keys]

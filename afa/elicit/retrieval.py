@@ -135,8 +135,8 @@ class Literature:
 
     def _search(self, source: Source, query: Query) -> Search:
         text = source.written(query)
-        if (kept := self.cache.latest(source.name, text, self.candidates)) is not None:
-            return kept
+        if (cached := self.cache.latest(source.name, text, self.candidates)) is not None:
+            return cached
         if not self.online:
             lacking, step = (
                 f"no search of {source.name} for {text}",

@@ -177,11 +177,11 @@ def count_flips(signs: Signs) -> NDArray[np.int64]:
     >>> count_flips(np.array([0, 1, 0, -1, 0, -1, 1], dtype=np.int8).reshape(1, 1, 7, 1)).tolist()
     [[2]]
     """
-    flips, standing = np.zeros(signs.shape[:2], dtype=np.int64), signs[:, :, 0]
+    flips, last_signs = np.zeros(signs.shape[:2], dtype=np.int64), signs[:, :, 0]
     for t in range(1, signs.shape[2]):
         now = signs[:, :, t]
-        flips += np.count_nonzero(now * standing < 0, axis=2)
-        standing = np.where(now == 0, standing, now)
+        flips += np.count_nonzero(now * last_signs < 0, axis=2)
+        last_signs = np.where(now == 0, last_signs, now)
     return flips
 
 

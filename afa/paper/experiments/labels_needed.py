@@ -108,8 +108,8 @@ def run(
         if reference in thresholds
     }
     tasks, left_out = _tasks(bundle, cohorts, settings.labels)
-    held = _held_against(labels["scores"], tasks)
-    percents, seeds = sorted(set(held["t"])), sorted(set(held["seed"].dropna()))
+    rivals = _zero_shot_scores(labels["scores"], tasks)
+    percents, seeds = sorted(set(rivals["t"])), sorted(set(rivals["seed"].dropna()))
     parts: list[pd.DataFrame] = []
     splits: list[tuple[object, ...]] = []
     with one_thread():
@@ -126,7 +126,7 @@ def run(
                     parts += [part.assign(size=size, repeat=repeat) for part in found]
     made = {
         "predictions": joined(parts, COLUMNS["predictions"].split()[:-2]),
-        "zero_shot": held,
+        "zero_shot": rivals,
         "splits": pd.DataFrame(splits, columns=COLUMNS["splits"].split()[:-2]).drop_duplicates(ignore_index=True),
         "left_out": pd.DataFrame(left_out, columns=COLUMNS["left_out"].split()[:-2]).drop_duplicates(ignore_index=True),
     }
@@ -155,7 +155,7 @@ def _tasks(
     return [task for task in tasks if task.entity in chosen], left_out
 
 
-def _held_against(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
+def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
     """Return the zero-shot scores of these tasks in the fixed settings, and those by probabilities if any exist."""
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))

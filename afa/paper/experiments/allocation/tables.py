@@ -157,7 +157,7 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
     signs = np.array([np.sign(table[pairs[:, 0], pairs[:, 1]]) for table in tables], dtype=np.int8)
-    place = np.array([standing.place for standing in ranked], dtype=np.int16)
+    place = np.array([ranks.place for ranks in ranked], dtype=np.int16)
     resolved = state.resolved()
     certified = is_certified(pairs, ranked[0].order, k, state.lead(), resolved)
     return signs, place, resolved, np.array(certified)
