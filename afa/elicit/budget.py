@@ -31,7 +31,7 @@ OVERHEAD = 64
 """Tokens for roles and separators, added to the tokens of the text in the largest use of a call."""
 LOCK = ".lock"
 POLL = 0.02
-"""Seconds between two tests whether open calls have left room under the caps."""
+"""Seconds to wait before checking again whether calls have ended and left room under the caps."""
 ACCOUNT_COLUMNS = [
     *("prompt", "run", "model", "outcome"),
     *("attempts", "prompt_tokens", "answer_tokens", "uncounted", "money"),

@@ -128,7 +128,7 @@ class Live:
         The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest that the study
         allows. A study of features instead of genes has one row for cut points and one for probabilities.
 
-        pairs : the setting of `pairs` for the row, marked `*` if it is the study's own
+        pairs : the setting of `pairs` for the row, marked `*` if it is the setting in the study
         calls : one for each question without an answer; repeated calls are not included
         """
         if self.study.features is not None:
@@ -196,7 +196,7 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     Raises
     ------
     CapError, ElicitationError : as in `Client.ask`, after the open calls have ended.
-    KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a second one does not wait.
+    KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a second does not wait.
 
     """
     if concurrency < 1:

@@ -41,7 +41,8 @@ PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source"
 def imported(folder: str | Path) -> list[Entry]:
     """Return the entries of a folder with `phenotypes.csv` and `raw/`.
 
-    A unary file is one entry, whose `raw` is the file's text; each row of a pairwise file is one, with the row as JSON.
+    A unary file gives one entry, with the file's text as `raw`; each row of a pairwise file gives one entry, with the
+    row as JSON.
 
     Raises
     ------

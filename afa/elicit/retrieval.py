@@ -206,7 +206,7 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
-    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number` is that of the prompt."""
+    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number`: place in the prompt."""
     rows = [
         (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)
         for each in retrievals

@@ -201,7 +201,7 @@ def drawn(task: Task, size: int, repeat: int) -> Mask:
 
 
 ZERO_SHOT = "posterior"
-"""Method of the zero-shot score minus its value at no observation, as in the table `labels`."""
+"""Method name of the zero-shot score, minus its value before any observation, as in the table `labels`."""
 RANKED, DECIDED = "auroc", "balanced_accuracy"
 EXPLICIT = "explicit"
 """Method of the zero-shot score by the bundle's probabilities; in the summary a coupling of `ZERO_SHOT`."""
@@ -320,7 +320,7 @@ def _of(key: Key) -> dict[str, object]:
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
     """Return, by size and label, the difference of a classifier from the zero-shot score at the same state.
 
-    If there is no other zero-shot score, it is the one by the bundle's probabilities.
+    The zero-shot score by the bundle's probabilities is used only if the results have no other zero-shot score.
     """
     rival = found.get(key._replace(method=ZERO_SHOT)) or found[key._replace(method=EXPLICIT)]
     return {

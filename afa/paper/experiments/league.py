@@ -1,6 +1,6 @@
 """The league: on tables with real labels, the value of a few measurements that were chosen without labels.
 
-Each field is evaluated separately. Its bundle is used in several ways (`afa.evaluate.entrants`). Its patients are
+Each field is evaluated separately. Its bundle is scored in several ways (`afa.evaluate.entrants`). Its patients are
 followed by the planner's order, by random orders and by one fixed order, and the results at each round are compared
 with the labels. For comparison there are a null, with the same knowledge assigned to other features with the same
 values, and classifiers trained on labels. Equal rows are resampled together: intervals are over distinct rows.
@@ -201,8 +201,8 @@ class _Question:
 def statistics(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
     """Return each metric of a task, (R, T).
 
-    `balanced_accuracy` is at even odds. `first_place` is the share of patients whose own hypothesis has the most
-    evidence, ties shared; `by_class` is the mean of that share over the hypotheses.
+    `balanced_accuracy` is of decisions at equal prior probabilities. `first_place` is the share of patients whose true
+    hypothesis has the most evidence, ties shared; `by_class` is the mean of that share over the hypotheses.
 
     answers : (P,) int64
     evidence : (P, T, C) float64, log-evidence in nats
