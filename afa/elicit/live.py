@@ -196,7 +196,8 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     Raises
     ------
     CapError, ElicitationError : as in `Client.ask`, after the open calls have ended.
-    KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a second does not wait.
+    KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a repeated interrupt
+        does not wait.
 
     """
     if concurrency < 1:
