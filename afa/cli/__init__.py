@@ -108,11 +108,11 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # type: ignore[attr-defined]
             sys.exit(2)
-        told = as_error(error, sys.argv[1:])
-        if told is None or DEBUG in sys.argv:
+        failure = as_error(error, sys.argv[1:])
+        if failure is None or DEBUG in sys.argv:
             raise
         with suppress(OSError):  # the disk with the log may be full
-            for fault in told.faults:
+            for fault in failure.faults:
                 # The fault of a command line already begins with the program's name.
                 said = re.sub(r"^afa(: | )", "", str(fault))
                 typer.echo(f"afa: {said}", err=True)

@@ -1,7 +1,7 @@
 """Options shared by several commands, with their help texts; and tables as JSON.
 
-A command on one bundle, cohort, field, study or record takes it as an argument. If the first argument is something
-else, bundle and cohort are `--bundle` and `--cohort`.
+A command on one bundle, cohort, field, study or record takes its path as the argument. A command whose argument is
+something else takes bundle and cohort as the options `--bundle` and `--cohort`.
 """
 
 from __future__ import annotations

@@ -236,12 +236,12 @@ def _serve(
     served = Served(Conversation(planner, keeper), patient)
     with TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
 
-        def told(address: str) -> None:
+        def announce(address: str) -> None:
             typer.echo(f"{address}\nOpen this address in a browser; Ctrl-C ends.")
             if show:
                 webbrowser.open(forwarding(address, Path(folder)).as_uri())
 
-        asyncio.run(serve(served, host, port, told))
+        asyncio.run(serve(served, host, port, announce))
     talk = served.conversation
     if words := talk.keeper.closing_words(talk.planner):
         typer.echo(words)

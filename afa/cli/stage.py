@@ -124,7 +124,7 @@ def join(parts: Parts, out: options.Rows) -> None:
 
 
 def _write_rows(module: ModuleType, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
-    """Write the rows from a stage's tables; `beside` has the other stages' tables that it may read."""
+    """Write a stage's rows from its tables; `beside` has the tables of other stages that the rows may use."""
     from afa.evaluate.long_tables import Tables
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows

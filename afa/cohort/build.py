@@ -54,7 +54,7 @@ def build_cohort(
 
     Parameters
     ----------
-    features, entities : those of the bundle
+    features, entities : names of the bundle's features and entities
     coding : how values become ternary; the cohort's own `encoding` has precedence. By default against the controls
     aliases : other names of each gene symbol
     ensembl : Ensembl ids of each gene symbol, for a series whose rows are Ensembl ids

@@ -319,7 +319,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         gaps, doubt = np.zeros(cohort.values.shape, dtype=np.bool_), ""
         known = set(bundle.features)
         unknown = [name for name in cohort.features if name not in known]
-        told = set(cohort.provenance.get("dropped_features") or ())
+        declared = set(cohort.provenance.get("dropped_features") or ())
         files = [path / name for name in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
     else:
         cells = read_cells(path, "feature", bundle.features)
@@ -333,10 +333,10 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
             step = "fill in what was measured: -1, 0 or 1"
             raise CohortError(Fault(str(path), "no value of any feature", "one or more", step))
         cohort = Cohort(path.stem, tuple(cells.columns), names, np.where(gaps, 0, values).astype(np.int8), nothing)
-        unknown, told, files, doubt = list(cells.unknown), set[str](), [path], cells.doubt
+        unknown, declared, files, doubt = list(cells.unknown), set[str](), [path], cells.doubt
     have = set(cohort.features)
     missing = [name for name in bundle.features if name not in have]
-    unsaid = [name for name in missing if name not in told]
+    unsaid = [name for name in missing if name not in declared]
     if len(missing) == len(bundle.features) or (unsaid and not drop_missing):
         alias_of = {alias: name for name in missing for alias in bundle.aliases.get(name, ())}
         renamed = next(

@@ -133,8 +133,8 @@ def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
         found = f"at threshold {threshold:g} other patients or features"
         raise CohortError(Fault(str(path), found, "those of the cohort", step))
     code = {"encoding": {"reference": "cohort", "threshold": threshold}}
-    nobody = pd.DataFrame()
-    return replace(cohort, values=table.to_numpy(), provenance=cohort.provenance | code, controls=nobody)
+    no_controls = pd.DataFrame()
+    return replace(cohort, values=table.to_numpy(), provenance=cohort.provenance | code, controls=no_controls)
 
 
 def load_cohort(folder: str | Path) -> Cohort:

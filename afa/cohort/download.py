@@ -60,7 +60,7 @@ def download(
     """
     target = Path(target)
     try:
-        if not _is_kept(target, sha256):
+        if not _is_cached(target, sha256):
             once = partial(attempt, url, target, sha256, timeout, clock)
             longest = LONGEST_WAIT
             tried(once, url, retries=retries, backoff=backoff, longest=longest, clock=clock, deadline=deadline)
@@ -219,7 +219,7 @@ def _reason(error: BaseException) -> str:
     return text[:160] or type(error).__name__
 
 
-def _is_kept(target: Path, sha256: str | None) -> bool:
+def _is_cached(target: Path, sha256: str | None) -> bool:
     """Return True if `target` exists and is intact; log a warning if it exists and is not."""
     if not target.exists():
         return False

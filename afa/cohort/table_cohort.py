@@ -248,13 +248,15 @@ def build_table_cohort(
         encoded = replace(encoded, values=encoded.values[~gaps])
     patients = list(encoded.values.index)
     labels = pd.DataFrame(index=pd.Index(patients, name=PATIENT))
-    told: dict[str, dict[str, object]] = {}
+    described: dict[str, dict[str, object]] = {}
     if files.labels is not None:
         read = read_table_labels(files.labels, everybody, list(encoded.controls.index)).loc[patients]
         labels = read[[name for name in entities if name in read.columns]]
         for name in labels.columns:
-            told[name] = {"rule": f"column {name} of {files.labels.name}", **label_counts(labels[name])}
-        told |= {name: {"unused": "the bundle has no such entity"} for name in read.columns if name not in entities}
+            described[name] = {"rule": f"column {name} of {files.labels.name}", **label_counts(labels[name])}
+        described |= {
+            name: {"unused": "the bundle has no such entity"} for name in read.columns if name not in entities
+        }
     cuts = encoded.cuts
     reference = next(iter(sorted({*cuts["by"]} - {"range", "binary"})), "ranges")
     coding: dict[str, Any] = {"threshold": config.encoding.threshold} if reference == "cohort" else {}
@@ -276,7 +278,7 @@ def build_table_cohort(
         "ignored_columns": list(encoded.ignored),
         "dropped_features": [],
         "genes_without_spread": [str(name) for name in flat["feature"]],
-        "labels": told,
+        "labels": described,
         "shares": {name: round(float(cuts[name].sum()) / total, 6) for name in ("down", "zero", "up")},
         "missing": cuts[cuts["missing"] > 0].set_index("feature")["missing"].to_dict(),
         "all_zero_patients": int((encoded.values.fillna(0) == 0).all(axis=1).sum()),

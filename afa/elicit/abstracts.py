@@ -194,7 +194,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class _Kept(Search):
+class _SavedSearch(Search):
     """A search as it is saved, with the digests of its abstracts."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -231,10 +231,10 @@ class AbstractCache:
         if not made:
             return None
         path = made[-1]
-        kept = _read(path, TypeAdapter(_Kept))
-        if (kept.source, kept.query, kept.most, kept.retrieved) != (source, query, most, path.stem):
+        saved = _read(path, TypeAdapter(_SavedSearch))
+        if (saved.source, saved.query, saved.most, saved.retrieved) != (source, query, most, path.stem):
             raise _damaged(path, "another search")
-        return Search(**{**vars(kept), "abstracts": tuple(map(self._abstract, kept.abstracts))})
+        return Search(**{**vars(saved), "abstracts": tuple(map(self._abstract, saved.abstracts))})
 
     def _abstract(self, digest: str) -> Abstract:
         path = self._abstract_path(digest)

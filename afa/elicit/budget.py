@@ -31,7 +31,7 @@ OVERHEAD = 64
 """Tokens for roles and separators, added to the tokens of the text in the largest use of a call."""
 LOCK = ".lock"
 POLL = 0.02
-"""Seconds between two tests whether open calls have left room under the caps."""
+"""Seconds to wait before checking again whether calls have ended and left room under the caps."""
 ACCOUNT_COLUMNS = [
     *("prompt", "run", "model", "outcome"),
     *("attempts", "prompt_tokens", "answer_tokens", "uncounted", "money"),
@@ -85,7 +85,7 @@ class CapError(ElicitationError):
 
 
 @dataclass
-class _Try:
+class _Call:
     key: str
     time: str
     tokens: tuple[int, int]
@@ -102,7 +102,7 @@ class Budget:
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
         self.record, self.caps, self.prices = record, caps, prices
         self._lines = Lines(record.folder, TRIES)
-        self._tries: dict[str, _Try] = {}
+        self._calls: dict[str, _Call] = {}
         self._mutex = threading.RLock()
         self._claimed: Path | None = None
         self._before: Used | None = None
@@ -112,7 +112,7 @@ class Budget:
         """Return the use of all calls of the record, including other processes; an open call has its largest use."""
         with self._mutex:
             self._read()
-            return self._sum(each.tokens for each in self._tries.values()) + self._untried()
+            return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Used:
         """Return the largest use of a call with this prompt, which includes all text that is sent."""
@@ -138,16 +138,16 @@ class Budget:
                 self._read()
                 # Read after the calls: an attempt is recorded before its call ends, so that no ended call is missed.
                 self.record.refresh()
-                others = [each for each in self._tries.values() if each.key == key and self._is_going_on(each)]
+                others = [each for each in self._calls.values() if each.key == key and self._is_going_on(each)]
                 if others or len(self.record.attempts(key)) != attempts:
                     return None
-                used = self._sum(each.tokens for each in self._tries.values()) + self._untried()
+                used = self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
                 # The number of calls cannot shrink, but open calls may turn out to use no tokens.
-                least = ((0, 0) if self._is_going_on(each) else each.tokens for each in self._tries.values())
-                if self._passed(self._sum(least) + self._untried() + expected):
+                least = ((0, 0) if self._is_going_on(each) else each.tokens for each in self._calls.values())
+                if self._passed(self._sum(least) + self._used_before_calls() + expected):
                     raise CapError(fault)
             time.sleep(POLL)
 
@@ -155,12 +155,12 @@ class Budget:
         """Return True if another process has a call for this request open."""
         with self._mutex:
             self._read()
-            return any(each.key == key and self._is_going_on(each) for each in self._tries.values())
+            return any(each.key == key and self._is_going_on(each) for each in self._calls.values())
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
         """Record the tokens of a call; None, if the endpoint did not count, leaves the largest use."""
         with self._mutex:
-            given = self._tries[name]
+            given = self._calls[name]
             given.is_open, given.tokens = False, tokens or given.tokens
             # If a power failure loses this line, the call counts as more, never as less.
             self._lines.append({"try": name, "used": tokens}, durable=False)
@@ -175,7 +175,7 @@ class Budget:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             weakref.finalize(self, os.close, descriptor)
             self._claimed = path
-        self._tries[name] = _Try(key, now, tokens, path)
+        self._calls[name] = _Call(key, now, tokens, path)
         return name
 
     def _read(self) -> None:
@@ -184,13 +184,13 @@ class Budget:
             document = json.loads(line)
             try:
                 if "used" in document:
-                    given = self._tries[document["try"]]
+                    given = self._calls[document["try"]]
                     given.is_open = False
                     given.tokens = tuple(document["used"] or given.tokens)
-                elif document["try"] not in self._tries:
+                elif document["try"] not in self._calls:
                     prompt, answer = map(int, document["expected"])
-                    given = _Try(str(document["key"]), str(document["time"]), (prompt, answer), path)
-                    self._tries[document["try"]] = given
+                    given = _Call(str(document["key"]), str(document["time"]), (prompt, answer), path)
+                    self._calls[document["try"]] = given
             except (KeyError, TypeError, ValueError):
                 faults.append(Fault(where, "no line of a try", "one, or what one has used", RESTORE))
         if faults:
@@ -202,11 +202,11 @@ class Budget:
         prompt, answer = sum(each[0] for each in counts), sum(each[1] for each in counts)
         return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
-    def _untried(self) -> Used:
+    def _used_before_calls(self) -> Used:
         """Return the use of entries recorded before calls were; the largest use where tokens were not counted."""
         if self._before is None:
             first: dict[str, str] = {}
-            for each in self._tries.values():
+            for each in self._calls.values():
                 first[each.key] = min(each.time, first.get(each.key, each.time))
             spent = []
             for entry in self.record.entries():
@@ -231,7 +231,7 @@ class Budget:
                 return Fault(f"the cap on {name}", found, f"at most {cap:,.10g}", step)
         return None
 
-    def _is_going_on(self, given: _Try) -> bool:
+    def _is_going_on(self, given: _Call) -> bool:
         """Return True if a call is open and its process lives; calls of dead processes stay open."""
         if not given.is_open or given.file == self._claimed:
             return given.is_open

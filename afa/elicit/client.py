@@ -275,7 +275,10 @@ class Client:
 
 
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Return the outcome of a reply to the question of `values`, and why it is not an answer or what was set aside."""
+    """Return the outcome of a reply, and a note: why it is no answer, or which text around the answer was not parsed.
+
+    values : the question's values in the template of the prompt
+    """
     if reply.refusal or reply.finish == "content_filter":
         return "refused", reply.refusal or "stopped by the endpoint's filter"
     if reply.finish == "length":

@@ -116,8 +116,8 @@ class Live:
                 ask_all(requests, client, concurrency=self.concurrency)
             finally:
                 self.say(f"{self.place} has used {shown(self.budget.used, self.budget.prices)}")
-                for told in reasons(self.budget.record.attempts(client.key(each)) for each in requests):
-                    self.say(told)
+                for reason in reasons(self.budget.record.attempts(client.key(each)) for each in requests):
+                    self.say(reason)
         self.budget.record.refresh()
         keys = [self.clients[each.question.run].key(each) for each in self._requests(questions)]
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
@@ -128,7 +128,7 @@ class Live:
         The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest that the study
         allows. A study of features instead of genes has one row for cut points and one for probabilities.
 
-        pairs : the setting of `pairs` for the row, marked `*` if it is the study's own
+        pairs : the setting of `pairs` for the row, marked `*` if it is the setting in the study
         calls : one for each question without an answer; repeated calls are not included
         """
         if self.study.features is not None:
@@ -196,7 +196,8 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     Raises
     ------
     CapError, ElicitationError : as in `Client.ask`, after the open calls have ended.
-    KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a second one does not wait.
+    KeyboardInterrupt, SystemExit : after the open calls have ended or `PATIENCE` seconds; a repeated interrupt
+        does not wait.
 
     """
     if concurrency < 1:

@@ -180,11 +180,12 @@ class Request:
 class Entry:
     """One attempt at a question.
 
-    model, parameters, prompt_digest : those asked, or `UNKNOWN`
+    model, parameters : the model that was called, and the parameters of the call; or `UNKNOWN`
+    prompt_digest : digest of the prompt's template, or `UNKNOWN`
     messages : SHA-256 of the rendered prompt, including its abstracts
     outcome : `answered` if `raw` has an answer in the prompt's schema
     raw : the model's whole text
-    detail : why there is no answer, or what was set aside to parse it
+    detail : why there is no answer, or which text around the answer was not parsed
     time : UTC, ISO 8601
     tokens : of prompt and answer, as the endpoint counted them
     served_model : the model that the endpoint names

@@ -41,7 +41,8 @@ PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source"
 def imported(folder: str | Path) -> list[Entry]:
     """Return the entries of a folder with `phenotypes.csv` and `raw/`.
 
-    A unary file is one entry, whose `raw` is the file's text; each row of a pairwise file is one, with the row as JSON.
+    A unary file gives one entry, with the file's text as `raw`; each row of a pairwise file gives one entry, with the
+    row as JSON.
 
     Raises
     ------
@@ -174,14 +175,14 @@ class Recorded:
                 continue
             models = sorted({entry.model for entry in answered.values()})
             run, expected = entries[0].question.run, "answers of one model"
-            told, step = f"answers of {', '.join(models)}", f"name the model of voter {run} under models in study.yaml"
+            given, step = f"answers of {', '.join(models)}", f"name the model of voter {run} under models in study.yaml"
             if len(models) == 1:
-                told, expected = f"{told} to {len(answered)} wordings or manners of asking", "answers to one"
+                given, expected = f"{given} to {len(answered)} wordings or manners of asking", "answers to one"
                 step = (
                     "let `afa elicit merge --prompt` write the answers to one wording into a record of their own, or "
                     "ask live, which knows its wording"
                 )
-            raise ElicitationError(Fault(f"{self.place}, {entries[0].question}", told, expected, step))
+            raise ElicitationError(Fault(f"{self.place}, {entries[0].question}", given, expected, step))
         return [first_answer(entries) for entries in found]
 
 

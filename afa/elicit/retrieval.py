@@ -135,8 +135,8 @@ class Literature:
 
     def _search(self, source: Source, query: Query) -> Search:
         text = source.written(query)
-        if (kept := self.cache.latest(source.name, text, self.candidates)) is not None:
-            return kept
+        if (cached := self.cache.latest(source.name, text, self.candidates)) is not None:
+            return cached
         if not self.online:
             lacking, step = (
                 f"no search of {source.name} for {text}",
@@ -206,7 +206,7 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
-    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number` is that of the prompt."""
+    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number`: place in the prompt."""
     rows = [
         (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)
         for each in retrievals

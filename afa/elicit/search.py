@@ -123,9 +123,9 @@ class PubMed:
     def __init__(
         self, email: str, key: str = "", url: str = PUBMED, *, bounds: Bounds = USUAL, clock: Clock = time
     ) -> None:
-        self._url, self._told = url.rstrip("/"), {"db": "pubmed", "tool": TOOL, "email": email}
+        self._url, self._sender = url.rstrip("/"), {"db": "pubmed", "tool": TOOL, "email": email}
         if key:
-            self._told["api_key"] = key
+            self._sender["api_key"] = key
         # E-utilities also report failures of their servers as status 400; all PMIDs sent come from them.
         transient = TRANSIENT | {400}
         self._web = Web(PER_SECOND_WITH_KEY if key else PER_SECOND, bounds, transient=transient, clock=clock)
@@ -144,14 +144,20 @@ class PubMed:
 
     def search(self, query: Query, most: int) -> Found:
         """Return the `most` records that PubMed ranks highest; an `ElicitationError` if the search fails."""
-        asked = {**self._told, "term": self.written(query), "retmax": str(most), "retmode": "json", "sort": "relevance"}
+        asked = {
+            **self._sender,
+            "term": self.written(query),
+            "retmax": str(most),
+            "retmode": "json",
+            "sort": "relevance",
+        }
         total, numbers = self._web.asked("POST", f"{self._url}/esearch.fcgi", asked, _numbers)
         numbers = numbers[:most]
         abstracts: list[Abstract] = []
         left_out: Counter[str] = Counter()
         for start in range(0, len(numbers), AT_ONCE):
             wanted = numbers[start : start + AT_ONCE]
-            asked = {**self._told, "id": ",".join(wanted), "retmode": "xml", "rettype": "abstract"}
+            asked = {**self._sender, "id": ",".join(wanted), "retmode": "xml", "rettype": "abstract"}
             records = self._web.asked("POST", f"{self._url}/efetch.fcgi", asked, _records)
             taken = [each for each in records if isinstance(each, Abstract) and each.id in wanted]
             reasons = [each for each in records if isinstance(each, str)]

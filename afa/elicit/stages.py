@@ -308,8 +308,8 @@ def _cited(
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
     """Return, for each kept gene, how many runs named it and the mechanism that the first of them gave."""
     first = named.drop_duplicates(["phenotype", "gene"])
-    told = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
-    return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in told.itertuples()]
+    merged = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
+    return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in merged.itertuples()]
 
 
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:

@@ -109,8 +109,8 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
     for entry in _answered(entries):
         for gene in answer_of(entry, place).genes:
             named = entry.question.run, entry.question.values["phenotype"], gene.gene_symbol.strip()
-            told = plain(gene.mechanism_of_action), plain(gene.evidence_source), _references(gene)
-            rows.append((*named, gene.direction_in_disease, float(gene.lit_prob), *told))
+            details = plain(gene.mechanism_of_action), plain(gene.evidence_source), _references(gene)
+            rows.append((*named, gene.direction_in_disease, float(gene.lit_prob), *details))
     return pd.DataFrame(rows, columns=GENE_COLUMNS)
 
 
@@ -160,8 +160,8 @@ def usable_genes(
     both = pd.MultiIndex.from_frame(named[["phenotype", "gene"]]).isin(pd.MultiIndex.from_frame(torn))
     drop(pd.Series(both, index=named.index), "an answer names it with both directions")
     drop(named.index.isin(sound.index) & named.duplicated([*answer, "gene"]), "named twice in one answer")
-    told = named.assign(gene=named["gene"].map(_shown), reason="run " + named["run"] + ": " + reasons)
-    dropped = told.loc[reasons != "", DROPPED_COLUMNS]
+    explained = named.assign(gene=named["gene"].map(_shown), reason="run " + named["run"] + ": " + reasons)
+    dropped = explained.loc[reasons != "", DROPPED_COLUMNS]
     return named[reasons == ""].reset_index(drop=True), dropped.reset_index(drop=True)
 
 

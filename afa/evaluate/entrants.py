@@ -149,10 +149,14 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
 
 
 def statistics(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """(R, T) of each metric of a task; answers (P,), evidence (P, T, C), weights (R, P).
+    """Return each metric of a task, (R, T).
 
-    `balanced_accuracy` is at even odds. `first_place` is the share of patients whose own hypothesis has the most
-    evidence, ties shared; `by_class` the mean of that share over the hypotheses.
+    `balanced_accuracy` is of decisions at equal prior probabilities. `first_place` is the share of patients whose true
+    hypothesis has the most evidence, ties shared; `by_class` is the mean of that share over the hypotheses.
+
+    answers : (P,) int64
+    evidence : (P, T, C) float64, log-evidence in nats
+    weights : (R, P) float64
     """
     columns: dict[str, list[Floats]] = {metric: [] for metric in task.metrics}
     for t in range(evidence.shape[1]):

@@ -103,8 +103,8 @@ class RowFaults:
         texts = []
         for found, places in lines.items():
             kinds, names = zip(*(self.place(line).split(" ", 1) for line in places), strict=True)
-            standing = f" ({kinds[0]}{'s' if len(places) > 1 else ''} {', '.join(names)})"
-            texts.append(found + (standing if places[0] else ""))
+            where = f" ({kinds[0]}{'s' if len(places) > 1 else ''} {', '.join(names)})"
+            texts.append(found + (where if places[0] else ""))
         more = count - sum(map(len, lines.values()))
         return ", ".join(texts) + (f" and {more:,} more" if more else "")
 

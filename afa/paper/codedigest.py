@@ -2,8 +2,8 @@
 
 Snakemake notices a changed rule, but not a changed import. Each rule therefore has two parameters: the digest of the
 functions that its command calls, and the versions of the packages on which the numbers depend (`versions`). A digest
-covers a function, the names of its module that the function uses, and the whole of every module that is imported on the
-way.
+covers a function, the names of its module that the function uses, and the whole of every module that is imported before
+the function runs.
 
 Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
 `_words_of_errors`). Two kinds of imports are not followed: imports under `if TYPE_CHECKING:`, which do not run, and
@@ -49,11 +49,11 @@ class Piece(NamedTuple):
     """A top-level statement of a source, or one name of a top-level import.
 
     digest : digest of the statement's code
-    binds : names of the module that the statement sets or changes; a statement without any runs at every import of the
-    module
+    binds : names of the module that the statement sets or changes; a statement that sets no name runs at every import
+    of the module
     uses : names of the module in the statement
-    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement; the first of the two that is a
-    module is meant
+    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement; the first of the
+    two that is a module is the one imported
     is_import : the statement is an import and nothing else
     """
 
@@ -140,7 +140,7 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """Return the digest of a function, by its name, and the modules that are imported on the way.
+        """Return the digest of a function, by its name, and the modules imported before it runs.
 
         For a function that its module only imports (`from afa.module import run`), the function of the other module is
         used.

@@ -32,8 +32,8 @@ class Asking(Section):
 
     live: bool = False
     """ask the model in the variable `AFA_LLM_MODEL` for answers that the record lacks, and add them to the record.
-    Address and key come from `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY`, never from here. A live run needs at least one
-    cap
+    The endpoint's address and key are read from the variables `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY`, never from the
+    configuration. A live run needs at least one cap
     """
     calls: int | None = Field(None, ge=0)
     """cap on the number of calls in the record, earlier runs included"""
@@ -215,8 +215,8 @@ def check_run_config(document: dict[str, Any]) -> RunConfig:
 def cohort_file(settings: RunConfig, *folders: Path) -> Path:
     """Return the file of a run's cohort, from the first folder that has it.
 
-    The `folders` are `config/cohorts` of the workflow and its users; `resources/fields` beside each is searched as
-    well. A `ConfigError` lists the known cohorts.
+    The `folders` are `config/cohorts` of the workflow and of its users; the folder `resources/fields` next to each
+    `config` is searched as well. A `ConfigError` lists the known cohorts.
     """
     paths = [folder / f"{settings.cohort}.yaml" for folder in folders]
     fields = [folder.parents[1] / FIELDS for folder in folders]

@@ -176,13 +176,15 @@ def briefings(
         prompt, features = f"{PROMPTS[task]}_{KNOWLEDGE[method]}", tuple(sorted(bundle.features))
         for entity in protocol.entities_of(bundle) if task == BINARY else [""]:
             labels, size = ((CONTROL, entity), 1) if entity else (bundle.entities, protocol.k)
-            told = {"disease": disease, **_told(bundle, method, [entity] if entity else labels, abstracts)}
-            told |= {"condition": entity, "text_length": TEXT_LENGTH} if entity else {"labels": list(labels), "k": size}
-            made[method, task, entity] = Briefing(prompt, told, labels, size, features)
+            values = {"disease": disease, **_knowledge(bundle, method, [entity] if entity else labels, abstracts)}
+            values |= (
+                {"condition": entity, "text_length": TEXT_LENGTH} if entity else {"labels": list(labels), "k": size}
+            )
+            made[method, task, entity] = Briefing(prompt, values, labels, size, features)
     return made
 
 
-def _told(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
+def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abstracts | None) -> dict[str, Any]:
     """Return the values of the template that depend on the method, for some entities."""
     if method != "mrf_llm":
         return {"abstracts": _literature(about, abstracts) if method == "rag_llm" else []}

@@ -291,10 +291,10 @@ class Source:
         lacking = [request for request, entry in zip(requests, found, strict=True) if entry is None]
         if lacking:
             question = lacking[0].question
-            told = f"no answer to {len(lacking)} of {len(found)} questions; first {question.prompt}, {question.run}, "
-            told += ", ".join(f"{name} {value}" for name, value in question.values.items())
+            text = f"no answer to {len(lacking)} of {len(found)} questions; first {question.prompt}, {question.run}, "
+            text += ", ".join(f"{name} {value}" for name, value in question.values.items())
             step = "complete the record live; or restore bundle, cohort, study and settings that it was made with"
-            raise ElicitationError(Fault(f"{self.store.folder}, {self.model}", told, "an answer to each", step))
+            raise ElicitationError(Fault(f"{self.store.folder}, {self.model}", text, "an answer to each", step))
         return [entry for entry in found if entry is not None]
 
     def attempts(self, request: Request) -> list[Entry]:

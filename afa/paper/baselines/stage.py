@@ -166,10 +166,10 @@ class Setting:
             return random_orders(self.bundle.features, self.patients, [self.protocol.asked.seed])[:, 0]
         return self.tasks[entity].order
 
-    def trials(self, told: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
+    def trials(self, briefed: Mapping[tuple[str, str, str], Briefing]) -> list[tuple[Trial, Briefing]]:
         """Return the trials of all patients for every model and task, in the order of the briefings."""
         made = []
-        for (method, task, entity), briefing in told.items():
+        for (method, task, entity), briefing in briefed.items():
             orders = self.orders(entity)
             for p, patient in enumerate(self.patients):
                 values = dict(zip(self.bundle.features, map(int, self.cohort.values[p]), strict=True))
@@ -286,8 +286,8 @@ def run_baselines(
 
     """
     bundle, protocol = setting.bundle, setting.protocol
-    told = briefings(bundle, protocol, disease=disease, abstracts=abstracts)
-    trials = setting.trials(told)
+    briefed = briefings(bundle, protocol, disease=disease, abstracts=abstracts)
+    trials = setting.trials(briefed)
     before(trials)
     courses = follow_all([Course(*trial, protocol).follow() for trial in trials], source, progress=progress)
     tables = {
@@ -317,9 +317,9 @@ def _calls(course: Course, source: Source) -> list[dict[str, Any]]:
     for t, asked, request in course.requests:
         for entry in source.attempts(request):
             prompt, answer = (None, None) if isinstance(entry.tokens, str) else entry.tokens
-            told = {"prompt_tokens": prompt, "answer_tokens": answer, "prompt": entry.question.prompt}
-            told["parameters"] = json.dumps(entry.parameters, sort_keys=True)
-            rows.append({**_keys(course), "t": t, "asked": asked, **vars(entry), **told})
+            details = {"prompt_tokens": prompt, "answer_tokens": answer, "prompt": entry.question.prompt}
+            details["parameters"] = json.dumps(entry.parameters, sort_keys=True)
+            rows.append({**_keys(course), "t": t, "asked": asked, **vars(entry), **details})
     return rows
 
 

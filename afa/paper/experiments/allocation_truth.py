@@ -37,7 +37,8 @@ def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> 
     `prior_wrong`, True if `linearity` decides for the other entity before any observation.
 
     `targets`, by (patient, entity): `top`, 2 if the entity is among the k best at full observation, 1 if it ties for
-    their last places, else 0; `label`, 0, 1 or missing; `k` and `k_clinical`, the same in all rows.
+    their last places, else 0; `label`, 0, 1 or missing; `k` and `k_clinical`, sizes of the top set at full observation
+    and by labels, the same in all rows.
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
     truth = full_observation(bundle, cohort.values, solver=solver)

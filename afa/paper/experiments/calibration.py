@@ -70,7 +70,7 @@ def run(
 
     Parameters
     ----------
-    binary : tables of that stage, made with the same closure; only random orders are used, with all seeds.
+    binary : tables of the stage `binary`, made with the same closure; only random orders are used, with all seeds.
 
     Returns
     -------

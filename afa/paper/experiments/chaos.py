@@ -177,11 +177,11 @@ def count_flips(signs: Signs) -> NDArray[np.int64]:
     >>> count_flips(np.array([0, 1, 0, -1, 0, -1, 1], dtype=np.int8).reshape(1, 1, 7, 1)).tolist()
     [[2]]
     """
-    flips, standing = np.zeros(signs.shape[:2], dtype=np.int64), signs[:, :, 0]
+    flips, last_signs = np.zeros(signs.shape[:2], dtype=np.int64), signs[:, :, 0]
     for t in range(1, signs.shape[2]):
         now = signs[:, :, t]
-        flips += np.count_nonzero(now * standing < 0, axis=2)
-        standing = np.where(now == 0, standing, now)
+        flips += np.count_nonzero(now * last_signs < 0, axis=2)
+        last_signs = np.where(now == 0, last_signs, now)
     return flips
 
 
@@ -277,15 +277,16 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     """Return how well the first of two classifications predicts the second, for all `COMPARISONS`.
 
     The result has rows of the summary. `variant` is the first classification's definition, on the selecting orders.
-    `reference` is the second's: `plain`, which is `wald` over all rounds, or `itself`, the same definition; on the same
-    orders or, in the stratum `other_orders`, on the measuring ones.
+    `reference` is the second classification's definition: `plain`, which is `wald` over all rounds, or `itself`, the
+    same definition as the first. The second is made on the same orders or, in the stratum `other_orders`, on the
+    measuring orders.
 
     There is one row for each comparison and `quantity`, with an interval over patients for fixed memberships and ranks:
 
-    - `agreement`: share of patients in the same group by both
+    - `agreement`: share of patients in the same group of both classifications
     - `chance`: the expected agreement of independent groups of these sizes
-    - `found`: share of the second's chaotic patients that are chaotic by the first
-    - `flagged`: share of all patients that are chaotic by the first, the value of `found` expected by chance
+    - `found`: share of the patients chaotic in the second classification that are also chaotic in the first
+    - `flagged`: share of all patients that are chaotic in the first, the value of `found` expected by chance
     - `rank_correlation`: Spearman's correlation of the flips
     """
     patients = list(strata["patient"].unique())

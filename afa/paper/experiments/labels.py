@@ -179,7 +179,7 @@ def run(
     return tables
 
 
-HELD = {
+NULL_METRICS = {
     "auroc": ("auroc", "two_elbo"),
     "balanced_accuracy": ("balanced_accuracy", "two_elbo"),
     "balanced_accuracy_calibrated": ("balanced_accuracy", "posterior"),
@@ -260,9 +260,9 @@ def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
 
 def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return the specificity among healthy controls, by setting, order and t: over entities, and for each entity."""
-    held = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
-    sample = Resampled.of(held["patient"].unique(), **dict(bootstrap), purpose="labels")
-    rows = labelled(_metrics(held, sample))
+    of_controls = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
+    sample = Resampled.of(of_controls["patient"].unique(), **dict(bootstrap), purpose="labels")
+    rows = labelled(_metrics(of_controls, sample))
     return rows[rows["metric"] == "specificity"]
 
 
@@ -329,8 +329,8 @@ def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.Dat
     for key, part in groups(null, *keys):
         labels = dict(zip(keys, key, strict=True)) | {"gain": "cmi" if key[2] == GREEDY else None}
         own = {entity: measured(run, np.ones((1, len(run)))) for entity, run in groups(by_key[key], "entity")}
-        wide = part.pivot(index="permutation", columns="entity", values=list(HELD))
-        for column, (metric, method) in HELD.items():
+        wide = part.pivot(index="permutation", columns="entity", values=list(NULL_METRICS))
+        for column, (metric, method) in NULL_METRICS.items():
             real = {name: float(values[metric, method][0]) for name, values in own.items()}
             by_label = wide.loc[:, [(column, name) for name in real]].to_numpy()
             every = np.column_stack([by_label.mean(axis=1), by_label])

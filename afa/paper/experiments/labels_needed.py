@@ -108,8 +108,8 @@ def run(
         if reference in thresholds
     }
     tasks, left_out = _tasks(bundle, cohorts, settings.labels)
-    held = _held_against(labels["scores"], tasks)
-    percents, seeds = sorted(set(held["t"])), sorted(set(held["seed"].dropna()))
+    rivals = _zero_shot_scores(labels["scores"], tasks)
+    percents, seeds = sorted(set(rivals["t"])), sorted(set(rivals["seed"].dropna()))
     parts: list[pd.DataFrame] = []
     splits: list[tuple[object, ...]] = []
     with one_thread():
@@ -126,7 +126,7 @@ def run(
                     parts += [part.assign(size=size, repeat=repeat) for part in found]
     made = {
         "predictions": joined(parts, COLUMNS["predictions"].split()[:-2]),
-        "zero_shot": held,
+        "zero_shot": rivals,
         "splits": pd.DataFrame(splits, columns=COLUMNS["splits"].split()[:-2]).drop_duplicates(ignore_index=True),
         "left_out": pd.DataFrame(left_out, columns=COLUMNS["left_out"].split()[:-2]).drop_duplicates(ignore_index=True),
     }
@@ -155,7 +155,7 @@ def _tasks(
     return [task for task in tasks if task.entity in chosen], left_out
 
 
-def _held_against(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
+def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
     """Return the zero-shot scores of these tasks in the fixed settings, and those by probabilities if any exist."""
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
@@ -201,7 +201,7 @@ def drawn(task: Task, size: int, repeat: int) -> Mask:
 
 
 ZERO_SHOT = "posterior"
-"""Method of the zero-shot score minus its value at no observation, as in the table `labels`."""
+"""Method name of the zero-shot score, minus its value before any observation, as in the table `labels`."""
 RANKED, DECIDED = "auroc", "balanced_accuracy"
 EXPLICIT = "explicit"
 """Method of the zero-shot score by the bundle's probabilities; in the summary a coupling of `ZERO_SHOT`."""
@@ -320,7 +320,7 @@ def _of(key: Key) -> dict[str, object]:
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
     """Return, by size and label, the difference of a classifier from the zero-shot score at the same state.
 
-    If there is no other zero-shot score, it is the one by the bundle's probabilities.
+    The zero-shot score by the bundle's probabilities is used only if the results have no other zero-shot score.
     """
     rival = found.get(key._replace(method=ZERO_SHOT)) or found[key._replace(method=EXPLICIT)]
     return {

@@ -216,19 +216,19 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     By t:
 
-    - `rate`: share of the duels with a winner that are resolved; `wrong`, share of these calls that full observation
-      contradicts; stratum `tied`, share of the tied duels that are called; variant `support`, where t counts features
-      of the duel's two supports
+    - `rate`: share of the duels with a winner that are resolved; `wrong`, share of the resolved duels whose winner at
+      full observation is the other entity; stratum `tied`, share of the duels tied at full observation that are
+      resolved; variant `support`, where t counts features in the support of either entity
     - `gap`: difference of `rate` from that of the random order, also in the variant `support`
 
     Without t:
 
     - `rate`: share of all duels not resolved (`never`) before full observation or, in the variant `support`, before the
-      last feature of the two supports; in the stratum `never`, the share of these that is `tied`; and
+      last feature of the two supports; in the stratum `never`, the share of these duels that is `tied`; and
       `structural_ties`, the share of all duels with D(x) = 0
     - `nats`: quantiles of abs(D(x)), in the strata `never` (duels not resolved before full observation) and `called`
       (others)
-    - `count`: `wrong` calls of the rigorous brackets, including tied duels, over all t
+    - `count`: `wrong` resolutions by the rigorous brackets, including tied duels, over all t
     """
     pairs = tables["pairs"].assign(every=tables["pairs"]["duels"] + tables["pairs"]["tied"])
     sample = Resampled.of(pairs["patient"], **dict(bootstrap), purpose="layer1")

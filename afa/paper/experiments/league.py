@@ -1,6 +1,6 @@
 """The league: on tables with real labels, the value of a few measurements that were chosen without labels.
 
-Each field is evaluated separately. Its bundle is used in several ways (`afa.evaluate.entrants`). Its patients are
+Each field is evaluated separately. Its bundle is scored in several ways (`afa.evaluate.entrants`). Its patients are
 followed by the planner's order, by random orders and by one fixed order, and the results at each round are compared
 with the labels. For comparison there are a null, with the same knowledge assigned to other features with the same
 values, and classifiers trained on labels. Equal rows are resampled together: intervals are over distinct rows.

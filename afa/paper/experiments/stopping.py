@@ -78,10 +78,10 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
 
-    allocation : tables of that stage, whose orders are used in the top-k task. A random order is added, and in binary
-    tasks the order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with probabilities, under
-    every other; the top k under the run's own. The grid's orders are chosen by directions: under `explicit` planners
-    choose by probabilities instead
+    allocation : tables of the stage `allocation`, whose orders are used in the top-k task. A random order is added, and
+    in binary tasks the order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with
+    probabilities, under every other closure; the top k is stopped under the run's closure only. The grid's orders are
+    chosen by directions: under `explicit` planners choose by probabilities instead
 
     Returns two tables, by (patient, allocation, gain, stopping, level), tasks also by coupling and entity. `t`: the
     round of the stop; `stopped`: True if it is before full observation. `level`: the required probability, 1 for

@@ -1,10 +1,10 @@
 """Gates: checks that must pass (supp:sanity), their inputs, and perturbed copies on which the checks must fail.
 
-A check tests every case of a subject and counts the cases that fail. Subjects are the run's own bundle and patients,
-and small synthetic ones that never change. A passing check shows little unless the check is able to fail, so each gate
-also runs on inputs perturbed in a known way; if a perturbed copy passes, the gate itself is faulty. Only the synthetic
-subjects, which are the same in every run, are perturbed: whether an error shows on a user's bundle would depend on the
-bundle.
+A check tests every case of a subject and counts the cases that fail. Subjects are the bundle and patients of the run,
+and small synthetic bundles and patients that never change. A passing check shows little unless the check is able to
+fail, so each gate also runs on inputs perturbed in a known way; if a perturbed copy passes, the gate itself is faulty.
+Only the synthetic subjects, which are the same in every run, are perturbed: whether an error shows on a user's bundle
+would depend on the bundle.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
 
 
 def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
-    """Return the outcome for the ELBOs of a bundle's entities at states with few enough free features to solve exactly.
+    """Return the outcome of comparing ELBOs with exact log Z, at states with few free features.
 
     The distance of an ELBO to log Z is a divergence and cannot be negative (eq:elbo-slack).
     """

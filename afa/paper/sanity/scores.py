@@ -192,8 +192,8 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
     """Return a closed bundle with a random pairwise model G added to its two classes in these shares.
 
-    G is determined by the bundle's name. Its support is that of S and a few more features. Its potentials are multiples
-    of 1/8, so that sums in a bundle with integer potentials stay exact.
+    G is random with a seed made from the bundle's name. The support of G is the support of S and a few more features.
+    The potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
     """
     draw = generator_of("sanity", "gauge", closed.name)
     m = len(closed.features)

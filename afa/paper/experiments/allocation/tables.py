@@ -116,7 +116,7 @@ def follow_own_rule(
     solver: Solver,
     names: Sequence[str],
 ) -> RulePaths:
-    """Follow P patients under a rule; the arguments are those of `afa.engine.rounds.follow_rule`.
+    """Follow P patients under a rule; the arguments are the same as of `afa.engine.rounds.follow_rule`.
 
     Between the rounds of `rescoring` the rule gets the view of the last of these rounds, in which only the observed
     features are updated: the rule uses up its candidates in its own order (decisions.md A6). When it has none left,
@@ -152,12 +152,12 @@ def follow_own_rule(
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """Return the results of one round of one patient, as `judged` takes them after `fallback`."""
+    """Return the results of one round of one patient: the arguments of `judged` that follow `fallback`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
     signs = np.array([np.sign(table[pairs[:, 0], pairs[:, 1]]) for table in tables], dtype=np.int8)
-    place = np.array([standing.place for standing in ranked], dtype=np.int16)
+    place = np.array([ranks.place for ranks in ranked], dtype=np.int16)
     resolved = state.resolved()
     certified = is_certified(pairs, ranked[0].order, k, state.lead(), resolved)
     return signs, place, resolved, np.array(certified)

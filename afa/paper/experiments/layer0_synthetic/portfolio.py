@@ -33,7 +33,7 @@ from afa.planner.cluster import parameters
 
 
 def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
-    """Return a validator that compares a value with that of an earlier field, if the latter is valid."""
+    """Return a validator that compares a field's value with an earlier field's value, if the earlier is valid."""
 
     def check(value: Any, others: ValidationInfo) -> Any:
         if key in others.data and not holds(value, others.data[key]):
