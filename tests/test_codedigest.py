@@ -66,7 +66,7 @@ def test_the_words_below_a_setting_do_not_change_what_reads_it(package: Path) ->
     before = digest("afa.paper.experiments.gauge:run")
     edit(
         package / "paper" / "experiments" / "gauge.py",
-        lambda text: text.replace('    """random orders', '    """other words on orders'),
+        lambda text: text.replace('    """seeds of the random orders', '    """other words on orders'),
     )
     assert digest("afa.paper.experiments.gauge:run") == before
     edit(

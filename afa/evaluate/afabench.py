@@ -34,7 +34,7 @@ from afa.model.mrf import VALUES, Floats
 from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 
-REGISTRY = {name: f"afa.formats.{name}" for name in ("BinaryMethod", "TopKMethod")}
+REGISTRY = {name: f"afa.evaluate.afabench.{name}" for name in ("BinaryMethod", "TopKMethod")}
 """Where the benchmark finds our classes, by their names."""
 METHOD_FILE, BUNDLE_FOLDER = "method.yaml", "bundle"
 MOST_PLANNERS = 128

@@ -37,7 +37,7 @@ def test_help_lists_what_a_user_needs_and_names_the_other_commands_in_one_line()
     shown = afa("-h").stdout
     assert "Says which measurement to take next, from what you know." in shown
     listed = re.findall(r"^│ ([a-z]+) ", shown.partition("Commands")[2], re.MULTILINE)
-    assert listed == ["demo", "plan", "serve", "simulate", "score", "encode", "bundle", "elicit"]
+    assert listed == ["demo", "plan", "serve", "simulate", "score", "update", "encode", "bundle", "elicit"]
     others = " ".join(shown.partition("Other commands")[2].split())
     for command in ("field", "cohort", "league", "experiment", "summary", "notebook", "publish", "report"):
         assert re.search(rf"\b{command}[,.]", others)

@@ -64,7 +64,7 @@ def test_a_real_series_is_not_called_simulated(tmp_path):
     run, texts = finished_run(tmp_path, origin="geo")
     page = report_page(run, PARTS, *texts, {})
     assert '<span class="badge">simulated' not in page
-    assert "public series (GSE1)" in page
+    assert "of a public series, GSE1," in page
 
 
 def test_the_report_of_a_field_begins_with_what_a_few_features_tell(tmp_path):

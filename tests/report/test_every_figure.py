@@ -31,6 +31,7 @@ from afa.cohort.cohort import Cohort, load_cohort, write_codes, write_cohort
 from afa.errors import ReportError
 from afa.evaluate.figures import METHOD_STYLE, new_figure
 from afa.evaluate.method_names import NAMES
+from afa.evaluate.summary import summary_rows, write_summary
 from afa.model.bundle import save_bundle
 from afa.paper.experiments import stages
 from afa.paper.report.cells import caption_of, located, show_caption
@@ -86,6 +87,19 @@ def run_stage(folder, name, settings):
         invoke("summarise", name, paths[name], *beside, "--settings", quick, "--out", rows)
 
 
+def choosing_rows():
+    """Made-up rows of a language model that chooses its own features, beside the planner and a constant answer."""
+    own = {"allocation": "priority_all", "gain": "cmi", "guide": "linearity", "schedule": "every", "start": "uniform"}
+    along = {"variant": "same_order", "stratum": "top_k", "reference": "mrf_llm", "start": "uniform"}
+    lines = ({"method": "mrf_llm"}, own | {"method": "linearity"}, along | {"method": "linearity"})
+    lines += ({"method": "fixed_top_k"},)
+    share = {"metric": "p_at_k", "target": "likelihood", "low": 0.2, "high": 0.9, "n": 8}
+    rows = [share | keys | {"t": t, "value": 0.3 + t / 40} for keys in lines for t in (0, 5, 10, 20)]
+    gap = own | {"metric": "gap", "target": "likelihood", "method": "mrf_llm", "reference": "linearity", "n": 8}
+    rows += [gap | {"t": t, "value": 0.1, "low": -0.1, "high": 0.3} for t in (0, 5, 10, 20)]
+    return summary_rows("llm_choosing", pd.DataFrame(rows))
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run of eight simulated patients, four entities, six features and one synthetic configuration."""
@@ -108,6 +122,7 @@ def run(tmp_path_factory):
     read = {name: {*stage.inputs, *stage.beside} & set(stages()) for name, stage in stages().items()}
     for name in TopologicalSorter(read).static_order():
         run_stage(folder, name, STAGES.get(name, {}))
+    write_summary([choosing_rows()], curves / "llm_choosing.parquet")
     invoke("join", *map(str, sorted(curves.glob("*.parquet"))), "--out", f"{folder}/summary.csv")
     (folder / "config.json").write_text(json.dumps({"bootstrap": {"confidence": 0.9}}), encoding="utf-8")
     paper = str(ROOT / "resources" / "paper")

@@ -310,12 +310,12 @@ SCRIPTS = ("explorer_charts.js", "explorer.js")
 
 def test_the_parts_of_the_page_come_with_the_package():
     for name in ("explorer.html", "explorer_words.yaml", *SCRIPTS):
-        assert resources.files("afa.paper.report").joinpath("templates", name).is_file()
+        assert resources.files("afa.evaluate").joinpath("templates", name).is_file()
 
 
 def test_no_script_of_the_page_writes_html_from_text():
     script = "".join(
-        resources.files("afa.paper.report").joinpath("templates", name).read_text(encoding="utf-8") for name in SCRIPTS
+        resources.files("afa.evaluate").joinpath("templates", name).read_text(encoding="utf-8") for name in SCRIPTS
     )
     for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "XMLHttpRequest"):
         assert way not in script

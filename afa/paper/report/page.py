@@ -176,7 +176,7 @@ def _within(path: str, folder: str) -> bool:
 def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort) -> dict[str, Any]:
     """What came of the paper's statements; nothing where the run is not compared with it."""
     if "comparison" in left_out:
-        return {"lines": []}
+        return {"lines": [], "not_run": []}
     comparison, counts, screen = (read_table(run / "comparison", name) for name in ("comparison", "verdicts", "screen"))
     carried = [each for each in load_carried(paper / "carried") if each.cohort != cohort.name]
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
