@@ -95,7 +95,7 @@ def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
 def brought_text(table: pd.DataFrame, most: Sequence[int] = (1, 3, 5)) -> str:
     """Return what `update_brings` found in words: a row for each question and number of features; empty for no row.
 
-    most : the numbers of features that are shown, beside all.
+    most : numbers of observed features that get a row; the row with all features observed is always there.
     """
     if table.empty:
         return ""

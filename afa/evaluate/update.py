@@ -16,7 +16,8 @@ steps then. What p with and p without have wrong in common, the level of a featu
 from the patients with and without together: both are multiplied by the ratio of the posterior to the prior of their
 mixture, and normalised, so that the odds ratio of any two values, with against without, stays. Then each is updated by
 its own patients. In one step the more numerous class would reach the true level first, and the odds ratios would be
-wrong until the other class follows. A feature that only one class has patients of keeps its level. Where one entity
+wrong until the other class follows. If only one class has labelled patients with a value of a feature, the level of
+that feature stays as elicited. Where one entity
 holds, entities are told from each other by p with alone (docs/decisions.md, F6), and there is one step.
 
 The features of an exclusive group are one variable: which member is +1, or none. Where a bundle says `one or none`, the

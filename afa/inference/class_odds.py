@@ -80,7 +80,7 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """Return posterior log-odds, `raw` less `shift`, nats (rem:calibration-shift).
+        """Return the posterior log-odds in nats, `raw` minus `shift` (rem:calibration-shift).
 
         Without observations the posterior log-odds equal the prior.
         """

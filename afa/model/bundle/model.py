@@ -350,7 +350,7 @@ class Bundle:
     def restrict(self, features: Sequence[str]) -> Bundle:
         """Return the bundle on these features alone, in this order; potentials on other features are dropped.
 
-        The provenance of the result has the digest of this bundle as `restricted_from`.
+        In the provenance of the new bundle, `restricted_from` is the digest of this bundle.
 
         Raises
         ------
