@@ -58,12 +58,15 @@ for (const button of document.querySelectorAll("button.open")) {
   button.addEventListener("click", async () => {
     document.getElementById("reader-title").textContent = button.dataset.title;
     inside.title = button.dataset.title;
+    inside.removeAttribute("srcdoc");
     reader.showModal();
-    inside.srcdoc = await unpacked(button.dataset.page);
+    const page = await unpacked(button.dataset.page);
+    if (reader.open && inside.title === button.dataset.title) inside.srcdoc = page;
   });
 }
 document.getElementById("close").addEventListener("click", () => reader.close());
-reader.addEventListener("close", () => inside.removeAttribute("srcdoc"));
+// The browser reports that the reader closed only later, when another page may be open in it.
+reader.addEventListener("close", () => reader.open || inside.removeAttribute("srcdoc"));
 
 // A link into a folded part unfolds it.
 function unfold() {
