@@ -17,7 +17,7 @@ from afa.errors import ConfigError
 from afa.evaluate.figures import RULE_STYLE
 from afa.io.yamlfile import read_mapping
 from afa.paper.config import RunConfig, check_run_config, cohort_file, own_rule_files
-from afa.paper.experiments import layer1, sanity
+from afa.paper.experiments.settings import Layer1, Sanity
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "config" / "config.yaml"
@@ -262,4 +262,4 @@ def test_the_settings_of_the_paper_are_the_defaults() -> None:
 
 
 def test_one_random_order_is_the_default_of_layer_1_and_of_the_acceptance_tests():
-    assert layer1.Settings().seeds == sanity.Settings().seeds == (0,)
+    assert Layer1().seeds == Sanity().seeds == (0,)

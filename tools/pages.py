@@ -22,7 +22,8 @@ from pydantic import BaseModel
 
 from afa.evaluate.summary import in_order
 from afa.paper.config import RunConfig
-from afa.paper.experiments import sections, stages
+from afa.paper.experiments.declared import STAGES
+from afa.paper.experiments.settings import StageSettings
 
 ROOT = Path(__file__).parents[1]
 FILE, PAGE = ROOT / "config" / "config.yaml", ROOT / "config" / "README.md"
@@ -110,7 +111,7 @@ def written() -> dict[Path, str]:
     )
     page = between(PAGE, "settings", ("key", "type", "default", "meaning"), keys)
     page = between(page, "what reads them", ("changed", "runs again, with all that follows"), _reruns())
-    questions = NO_STAGE | {name: words for stage in stages().values() for name, words in stage.rows.items() if words}
+    questions = NO_STAGE | {name: words for stage in STAGES.values() for name, words in stage.rows.items() if words}
     tables = ((f"`{name}`", questions[name]) for name in in_order(questions))
     return {
         SCHEMA: f"{MADE}For editors and catalogs.\n{text}",
@@ -132,7 +133,7 @@ def between(page: Path | str, name: str, head: Sequence[str], rows: Iterable[Seq
 def _reruns() -> Iterator[Sequence[str]]:
     """The rules that read the settings of stages, by the contract of reruns; keys of a section alike in one row."""
     contract = runpy.run_path(str(CONTRACT))["load_contract"]()
-    for head in ("shards", *sections()):
+    for head in ("shards", *StageSettings.model_fields):
         readers = {key: contract.readers(key) for key in contract.settings if key.partition(".")[0] == head}
         often, times = Counter(readers.values()).most_common(1)[0]
         rows = {key: read for key, read in readers.items() if times == 1 or read != often}

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec
 from inspect import signature
 from json import dumps, loads
 from pathlib import Path
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from afa.paper.baselines import Briefing, Trial
+    from afa.paper.experiments.base import Stage
 
 app = typer.Typer()
 
@@ -54,65 +54,54 @@ def stage(
     from afa.model.bundle import load_bundle
     from afa.paper.experiments.base import check_tables, columns_of, named, stored
 
-    module = _module(name)
-    described = module.STAGE
+    module, declared = _module(name), _declared(name)
     folders: dict[str, Path] = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
     folders |= {key: value for key, value in (("bundle", bundle), ("cohort", cohort)) if value is not None}
-    if missing := [key for key in described.inputs if key not in folders]:
+    if missing := [key for key in declared.inputs if key not in folders]:
         words = [f"--{key} FOLDER" if key in ("bundle", "cohort") else f"--input {key}=PATH" for key in missing]
         fault = Fault(f"afa stage {name}", f"no {', '.join(missing)}", "all its inputs", f"add {' '.join(words)}")
         raise ConfigError(fault)
     given: dict[str, Any] = {
-        key: Tables(path) if _is_stage(key) else path for key, path in folders.items() if key in described.inputs
+        key: Tables(path) if _is_stage(key) else path for key, path in folders.items() if key in declared.inputs
     }
     if "cohort" in given:
         given["bundle"], given["cohort"] = load_inputs(folders["bundle"], folders["cohort"])
     elif "bundle" in given:
         given["bundle"] = load_bundle(folders["bundle"])
-    if "bundle" in given and not described.scopes:
+    if "bundle" in given and not declared.scopes:
         given["bundle"] = given["bundle"].contrasts()
-    if described.duels:
+    if declared.duels:
         check_duels(given["bundle"], folders["bundle"])
-    if described.sharded:
+    if declared.sharded:
         given["patients"] = shard_of(len(given["cohort"].patients), shard)
     document = _document(settings)
-    summary = described.summary or () if rows is not None else ()
-    given |= _settings(module, described.settings, _part(document, described.settings, but=summary))
+    summary = declared.summary or () if rows is not None else ()
+    given |= _settings(declared.settings, _part(document, declared.settings, but=summary))
     if "threads" in signature(module.run).parameters:
         given["threads"] = threads
     names = {key: given[key].name for key in ("cohort", "bundle") if key in given}
-    expected = columns_of(name, described.tables)
+    expected = columns_of(name, declared.tables)
     tables = named(module.run(**given), expected, **names)
     check_tables(name, tables, expected)
-    write_tables(stored(tables, described.single), out)
+    write_tables(stored(tables, declared.single), out)
     if rows is not None:
-        _write_rows(module, out, folders, _part(document, summary, but=described.settings), rows)
+        _write_rows(name, out, folders, _part(document, summary, but=declared.settings), rows)
 
 
 @app.command("summarise", hidden=True)
 def summarise(name: Name, tables: Parts, out: options.Rows, settings: Chosen = "{}", inputs: Inputs = None) -> None:
     """Write the rows of summary.csv from one stage's tables."""
     beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
-    _write_rows(_module(name), tables[0], beside, _document(settings), out)
+    _write_rows(name, tables[0], beside, _document(settings), out)
 
 
 @app.command("gather", hidden=True)
-def gather(
-    name: Name,
-    shards: Parts,
-    out: options.Out,
-    rows: RowsToo = None,
-    settings: Chosen = "{}",
-    inputs: Inputs = None,
-) -> None:
-    """Join the tables of all shards of a stage, and write the rows of summary.csv from them."""
+def gather(name: Name, shards: Parts, out: options.Out) -> None:
+    """Join the tables of all shards of a stage."""
     from afa.evaluate.long_tables import gather_tables
 
-    module = _module(name)
+    _module(name)
     gather_tables(shards, out)
-    if rows is not None:
-        beside = {key: Path(value) for key, value in options.pairs("--input", inputs or []).items()}
-        _write_rows(module, out, beside, _document(settings), rows)
 
 
 @app.command("join", hidden=True)
@@ -123,16 +112,16 @@ def join(parts: Parts, out: options.Rows) -> None:
     join_summaries(parts, out)
 
 
-def _write_rows(module: ModuleType, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
+def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
     """Write a stage's rows from its tables; `beside` has the tables of other stages that the rows may use."""
     from afa.evaluate.long_tables import Tables
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows
 
-    described = module.STAGE
-    others = {key: Tables(beside[key]) for key in described.beside if key in beside}
-    rows = module.summarise(Tables(tables), **others, **_settings(module, described.summary, document))
-    check_rows(module.__name__.rpartition(".")[2], rows, described.rows)
+    module, declared = _module(name), _declared(name)
+    others = {key: Tables(beside[key]) for key in declared.beside if key in beside}
+    rows = module.summarise(Tables(tables), **others, **_settings(declared.summary or (), document))
+    check_rows(name, rows, declared.rows)
     write_summary([rows], out)
 
 
@@ -160,24 +149,27 @@ def _module(name: str) -> ModuleType:
     """Return the module of a stage; a `ConfigError` for an unknown name."""
     if not _is_stage(name):
         raise ConfigError(
-            Fault("afa stage", repr(name), "the name of a stage", "see the modules of afa/paper/experiments")
+            Fault("afa stage", repr(name), "the name of a stage", "see afa/paper/experiments/declared.py")
         )
     return import_module(f"afa.paper.experiments.{name}")
 
 
+# Imported by name, so that no digest covers these two modules: a rule's parameters have what its stage declares and the
+# settings that it reads.
+def _declared(name: str) -> Stage:
+    declared: Stage = import_module("afa.paper.experiments.declared").STAGES[name]
+    return declared
+
+
 def _is_stage(name: str) -> bool:
-    return name.isidentifier() and find_spec(f"afa.paper.experiments.{name}") is not None
+    return name in import_module("afa.paper.experiments.declared").STAGES
 
 
-def _settings(module: ModuleType, keys: Sequence[str], document: Any) -> dict[str, Any]:
+def _settings(keys: Sequence[str], document: Any) -> dict[str, Any]:
     """Return the settings that a stage reads, by section."""
     from afa.paper.experiments.base import chosen
 
-    # Imported by name, so that no digest covers the module: a rule's parameters have the settings that it reads.
-    known = dict(import_module("afa.paper.experiments.settings").SHARED)
-    if own := module.STAGE.section:
-        known[module.__name__.rpartition(".")[2]] = (own, own())
-    return chosen(keys, known, document)
+    return chosen(keys, import_module("afa.paper.experiments.settings").StageSettings, document)
 
 
 def _document(text: str) -> dict[str, Any]:
@@ -215,11 +207,11 @@ def experiment_baselines(
     from afa.evaluate.long_tables import write_tables
     from afa.io.yamlfile import check_model
     from afa.model.study import Endpoint, load_study
-    from afa.paper.baselines import Protocol, prompts_of
+    from afa.paper.baselines import BASELINE_TABLES, Protocol, prompts_of
     from afa.paper.baselines.course import estimate, live, recorded
-    from afa.paper.baselines.stage import TABLES, Setting, run_baselines
+    from afa.paper.baselines.stage import Setting, run_baselines
 
-    check_place(out, [f"{name}.parquet" for name in TABLES])
+    check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
     # Imported by name, so that no digest covers the module: the rule's parameters have the settings that it reads.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
@@ -275,10 +267,10 @@ def summary_baselines(
     from afa.elicit.budget import Prices
     from afa.evaluate.long_tables import read_table
     from afa.evaluate.summary import write_summary
-    from afa.paper.baselines.stage import TABLES
+    from afa.paper.baselines import BASELINE_TABLES
     from afa.paper.baselines.summary import summarise_baselines
 
-    parts = {name: read_table(tables, name) for name in TABLES}
+    parts = {name: read_table(tables, name) for name in BASELINE_TABLES}
     prices = Prices(prompt_price, answer_price, currency)
     rows = summarise_baselines(parts, resamples=resamples, confidence=confidence, prices=prices, table=table)
     write_summary([rows], out)

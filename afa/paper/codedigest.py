@@ -7,8 +7,8 @@ the function runs.
 
 Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
 `_words_of_errors`). Two kinds of imports are not followed: imports under `if TYPE_CHECKING:`, which do not run, and
-`importlib.import_module` in `afa` itself, by which `afa.cli.stage` imports the models of the settings, because the
-parameters of a rule contain the settings that its job reads.
+`importlib.import_module` in `afa` itself, by which `afa.cli.stage` imports the declarations of stages and the models of
+the settings, because the parameters of a rule contain what its stage declares and the settings that its job reads.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Code:
         if module not in self._modules:
             pieces = self._pieces(module)
             digest = hashlib.sha256("".join(piece.digest for piece in pieces).encode()).hexdigest()
-            self._modules[module] = digest, self._imported(pieces, module)
+            self._modules[module] = digest, self._imported(pieces)
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
@@ -147,11 +147,11 @@ class Code:
         """
         pieces = self._pieces(module)
         own = [piece for piece in pieces if name in piece.binds]
-        if len(own) == 1 and own[0].is_import and (home := next(iter(self._imported(own, module)), "")):
+        if len(own) == 1 and own[0].is_import and (home := next(iter(self._imported(own)), "")):
             return self._function(home, name)
         reached = needed(pieces, name)
         digest = hashlib.sha256("".join(piece.digest for piece in reached if not piece.is_import).encode()).hexdigest()
-        return {f"{module}:{name}": digest}, self._imported(reached, module) - {module}
+        return {f"{module}:{name}": digest}, self._imported(reached) - {module}
 
     def _notebook(self, notebook: Path) -> set[str]:
         try:
@@ -159,7 +159,7 @@ class Code:
             code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(Fault(str(notebook), f"no notebook ({error})", "a notebook", "correct it")) from None
-        return self._imported(self._pieces_of("\n".join(map(_without_magics, code)).encode(), notebook), "")
+        return self._imported(self._pieces_of("\n".join(map(_without_magics, code)).encode(), notebook))
 
     def _pieces(self, module: str) -> tuple[Piece, ...]:
         if module not in self._sources:
@@ -172,19 +172,13 @@ class Code:
         if key in self._before:
             return self._before[key]
         if key not in self._new:
-            self._new[key] = tuple(piece for _, piece in pieces_of(source, file))
+            self._new[key] = pieces_of(source, file)
         return self._new[key]
 
-    def _imported(self, pieces: Iterable[Piece], module: str) -> set[str]:
-        """Return the modules of the package that some pieces of a module import."""
-        found = set[str]()
-        for first, second in chain.from_iterable(piece.imports for piece in pieces):
-            if first == WHOLE_FOLDER:
-                inside = (name for name in self._files if name.rpartition(".")[0] == module)
-                found |= {name for name in inside if not name.rpartition(".")[2].startswith("_")}
-            else:
-                found.add(next((name for name in (first, second) if name in self._files), ""))
-        return found - {""}
+    def _imported(self, pieces: Iterable[Piece]) -> set[str]:
+        """Return the modules of the package that some pieces import."""
+        pairs = chain.from_iterable(piece.imports for piece in pieces)
+        return {next((name for name in pair if name in self._files), "") for pair in pairs} - {""}
 
 
 def _listed(value: object) -> object:
@@ -226,15 +220,8 @@ def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
     return [pieces[number] for number in sorted(found)]
 
 
-def definition(source: bytes, file: Path, name: str) -> list[ast.stmt]:
-    """Return the top-level statements of a module that a name needs, in order."""
-    numbered = pieces_of(source, file)
-    reached = needed([piece for _, piece in numbered], name)
-    return [statement for statement, piece in numbered if any(piece is each for each in reached)]
-
-
-def pieces_of(source: bytes, file: Path) -> tuple[tuple[ast.stmt, Piece], ...]:
-    """Return the top-level statements of a source that run at import, each with its `Piece`.
+def pieces_of(source: bytes, file: Path) -> tuple[Piece, ...]:
+    """Return the top-level statements of a source that run at import, as pieces.
 
     Raises
     ------
@@ -264,13 +251,10 @@ _KNOWN_STATEMENTS = (
     *(ast.For, ast.While, ast.Match, ast.Expr, ast.Assert, ast.Raise, ast.Pass),
     getattr(ast, "TypeAlias", ast.Pass),  # of Python 3.12
 )
-WHOLE_FOLDER = ".*"
-"""In place of a module's name: all modules in the folder of a package that imports them by name at run time."""
 
 
-@cache
-def _pieces_of(source: bytes) -> tuple[tuple[ast.stmt, Piece], ...]:
-    found: list[tuple[ast.stmt, Piece]] = []
+def _pieces_of(source: bytes) -> tuple[Piece, ...]:
+    found: list[Piece] = []
     for statement in _that_run(ast.parse(source).body):
         if not isinstance(statement, _KNOWN_STATEMENTS):
             message = f"afa.paper.codedigest does not know which names the statement {type(statement).__name__} binds"
@@ -280,11 +264,11 @@ def _pieces_of(source: bytes) -> tuple[tuple[ast.stmt, Piece], ...]:
                 one = _with_names(statement, [alias])
                 whole = alias.name == "*" or getattr(statement, "module", "") == "__future__"
                 bound = () if whole else [alias.asname or alias.name.partition(".")[0]]
-                found.append((one, _piece(one, frozenset(bound), is_import=not whole)))
+                found.append(_piece(one, frozenset(bound), is_import=not whole))
         else:
-            found.append((statement, _piece(statement, frozenset(_bound(statement)), is_import=False)))
-    names = frozenset[str]().union(*(piece.binds for _, piece in found))
-    return tuple((statement, piece._replace(uses=piece.uses & names)) for statement, piece in found)
+            found.append(_piece(statement, frozenset(_bound(statement)), is_import=False))
+    names = frozenset[str]().union(*(piece.binds for piece in found))
+    return tuple(piece._replace(uses=piece.uses & names) for piece in found)
 
 
 def _that_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -433,7 +417,7 @@ def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place:
 
 
 def _imports(node: ast.AST, package: str | None = None) -> list[tuple[str, str]]:
-    """Return (`module.name`, `module`) for each name that a statement or a call of `import_module` imports.
+    """Return (`module.name`, `module`) for each name that a statement imports.
 
     package : the package of the node's module, for relative imports
     """
@@ -444,8 +428,6 @@ def _imports(node: ast.AST, package: str | None = None) -> list[tuple[str, str]]
         if node.level:
             module = resolve_name(module, package)
         return [(f"{module}.{each.name}", module) for each in node.names]
-    if _calls_import_module(node) and ast.unparse(node.args[0]).startswith("f'{__name__}."):
-        return [(WHOLE_FOLDER, "")]
     return []
 
 

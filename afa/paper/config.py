@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, create_model
+from pydantic import Field, PositiveInt
 
 from afa.errors import ConfigError, Fault
 from afa.io.yamlfile import check_model, load_model
 from afa.paper.codedigest import user_files
-from afa.paper.experiments import sections
 from afa.paper.experiments.base import Name, Section
-from afa.paper.experiments.settings import SHARED, TopK
-
-if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Allocation, Bootstrap, Closure, Inference
+from afa.paper.experiments.settings import StageSettings
 
 FIELDS = Path("resources/fields")
 EXTRACTS = Path("resources/series")
@@ -170,8 +166,6 @@ class _Inputs(Section):
     """folder with tables of fields that are not bundled with the project, as `<field>/<file>`"""
     geo_cache: Path = Path("data/geo")
     """folder that caches files from GEO"""
-    top_k: TopK = SHARED["top_k"][1]
-    """size of the top set; with k or fewer entities, the number of entities minus one"""
     shards: int = Field(1, ge=1)
     """number of jobs among which a stage's patients are divided, at most the number of patients; results do not depend
     on it
@@ -180,23 +174,7 @@ class _Inputs(Section):
     encoding: Encoding = Encoding()
 
 
-if TYPE_CHECKING:
-
-    class _Stages(_Inputs):
-        """Inputs and the sections that stages read."""
-
-        allocation: Allocation = Allocation()
-        chaos: Any = None
-        closure: Closure = Closure()
-        inference: Inference = Inference()
-        bootstrap: Bootstrap = Bootstrap()
-
-else:
-    read = {name: kind for name, kind in sections().items() if name not in _Inputs.model_fields}
-    _Stages = create_model("_Stages", __base__=_Inputs, **read)
-
-
-class RunConfig(_Stages):
+class RunConfig(StageSettings, _Inputs):
     """One run: a cohort, a bundle and the settings of every stage."""
 
     baselines: Baselines = Baselines()

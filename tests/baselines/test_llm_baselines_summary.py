@@ -16,7 +16,8 @@ from afa.evaluate.long_tables import read_table
 from afa.evaluate.summary import KEYS
 from afa.inference.meanfield import Solver
 from afa.model.bundle import load_bundle
-from afa.paper.baselines.stage import TABLES, OneTask
+from afa.paper.baselines import BASELINE_TABLES
+from afa.paper.baselines.stage import OneTask
 from afa.paper.baselines.summary import summarise_baselines
 from afa.paper.report.publish import dictionary_of
 
@@ -165,7 +166,7 @@ def test_answers_of_a_scripted_model_are_refused(tables, column):
 def test_the_tables_of_a_scripted_run_are_refused_and_those_of_another_model_are_summarised(workshop):
     with serve(sensible) as endpoint:
         folder = workshop.run("live", endpoint=endpoint)
-    tables = {name: read_table(folder, name) for name in TABLES}
+    tables = {name: read_table(folder, name) for name in BASELINE_TABLES}
     with pytest.raises(ElicitationError, match="scripted-test-model"):
         summarised(tables)
     renamed = {**tables, "calls": tables["calls"].assign(model="m", served_model="m")}
@@ -188,7 +189,7 @@ def test_every_column_of_the_stage_has_a_meaning_in_the_data_dictionary(workshop
     with serve(sensible) as endpoint:
         folder = workshop.run("live", endpoint=endpoint, tasks=["top_k"], methods=["mrf_llm"])
     schemas = {f"llm_baselines/{path.stem}": pq.read_schema(path) for path in folder.glob("*.parquet")}
-    assert len(schemas) == len(TABLES)
+    assert len(schemas) == len(BASELINE_TABLES)
     assert len(dictionary_of(schemas)) == sum(len(schema) for schema in schemas.values())
 
 

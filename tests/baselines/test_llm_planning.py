@@ -20,8 +20,8 @@ from afa.elicit.budget import CapError
 from afa.elicit.record import Record
 from afa.errors import ElicitationError
 from afa.model.orders import random_order
+from afa.paper.baselines import BASELINE_TABLES
 from afa.paper.baselines.course import STANDS
-from afa.paper.baselines.stage import TABLES
 
 TINY = Path(__file__).parents[1] / "data/bundle_tiny"
 FEATURES = ["AQP8", "CXCL8", "MMP9", "MUC2", "TFF3"]
@@ -291,6 +291,6 @@ def test_the_key_stands_in_no_file(workshop, turns):
     with serve(with_changes(supporting_text=f"The key is {KEY}.")) as endpoint:
         workshop.run("live", endpoint=endpoint, turns=turns)
     files = [path for path in workshop.root.rglob("*") if path.is_file()]
-    assert len(files) > len(TABLES)
+    assert len(files) > len(BASELINE_TABLES)
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
     assert any("[key removed]" in json.dumps(entry.raw) for entry in Record(workshop.record).entries())

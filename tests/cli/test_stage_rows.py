@@ -31,9 +31,10 @@ def summarise(tables: Any, *, bootstrap: Any) -> pd.DataFrame:
 
 @pytest.fixture(autouse=True)
 def _one_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    described = Stage(inputs=(), settings=("top_k",), tables={"gates": "name cases"}, rows={"sanity": "a question"})
-    module = SimpleNamespace(__name__="afa.paper.experiments.sanity", STAGE=described, run=run, summarise=summarise)
+    declared = Stage(inputs=(), settings=("top_k",), tables={"gates": "name cases"}, rows={"sanity": "a question"})
+    module = SimpleNamespace(__name__="afa.paper.experiments.sanity", run=run, summarise=summarise)
     monkeypatch.setattr(afa.cli.stage, "_module", lambda _: module)
+    monkeypatch.setattr(afa.cli.stage, "_declared", lambda _: declared)
 
 
 def call(*words: object) -> None:
@@ -53,9 +54,8 @@ def test_joined_shards_and_the_tables_summarised_alone_give_the_same_bytes_as_on
     call("stage", "sanity", "--settings", both, "--out", tmp_path / "a", "--rows", tmp_path / "a.parquet")
     call("stage", "sanity", "--settings", json.dumps({"top_k": 3}), "--out", tmp_path / "shard")
     shard = tmp_path / "shard"
-    call("gather", "sanity", shard, "--settings", of_rows, "--out", tmp_path / "b", "--rows", tmp_path / "b.parquet")
+    call("gather", "sanity", shard, "--out", tmp_path / "b")
     call("summarise", "sanity", tmp_path / "b", "--settings", of_rows, "--out", tmp_path / "c.parquet")
-    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "c.parquet").read_bytes()
     assert (tmp_path / "a/gates.parquet").read_bytes() == (tmp_path / "b/gates.parquet").read_bytes()
 

@@ -33,7 +33,7 @@ from afa.evaluate.figures import METHOD_STYLE, new_figure
 from afa.evaluate.method_names import NAMES
 from afa.evaluate.summary import summary_rows, write_summary
 from afa.model.bundle import save_bundle
-from afa.paper.experiments import stages
+from afa.paper.experiments.declared import STAGES
 from afa.paper.report.cells import caption_of, located, show_caption
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb") if
 SMALLEST_FONT = 8  # points
 LEAST_CONTRAST = 0.2  # difference of luminance, from 0 to 1, that two greys are told apart by
 SEED = {"seeds": [0]}
-STAGES = {
+SETTINGS = {
     "sign": {"random_order": SEED},
     "chaos": {"chaos": {"selecting_seeds": [0], "measuring_seeds": [1]}},
     "allocation_truth": {"top_k": 1},
@@ -75,8 +75,8 @@ def invoke(*words):
 
 def run_stage(folder, name, settings):
     """The tables and rows of one stage, with all else as by default."""
-    described = stages()[name]
-    paths = {stage: f"{folder}/tables/{stage}" for stage in stages()}
+    described = STAGES[name]
+    paths = {stage: f"{folder}/tables/{stage}" for stage in STAGES}
     paths |= {key: f"{folder}/{path}" for key, path in INPUTS.items()}
     inputs = [f"--input={key}={paths[key]}" for key in described.inputs]
     invoke("stage", name, *inputs, "--settings", json.dumps(settings), "--out", paths[name])
@@ -119,7 +119,7 @@ def run(tmp_path_factory):
     portfolio = yaml.safe_load((ROOT / "config" / "portfolio.yaml").read_text(encoding="utf-8"))
     (folder / "portfolio.yaml").write_text(yaml.safe_dump({"drug_C4": portfolio["drug_C4"]}), encoding="utf-8")
     curves = folder / "curves"
-    read = {name: {*stage.inputs, *stage.beside} & set(stages()) for name, stage in stages().items()}
+    read = {name: {*stage.inputs, *stage.beside} & set(STAGES) for name, stage in STAGES.items()}
     for name in TopologicalSorter(read).static_order():
         run_stage(folder, name, STAGES.get(name, {}))
     write_summary([choosing_rows()], curves / "llm_choosing.parquet")

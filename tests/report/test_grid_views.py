@@ -22,7 +22,7 @@ from afa.evaluate.summary import summary_rows, write_summary
 from afa.model.rule_names import IN_THE_GRID
 from afa.paper.experiments import allocation_truth, chaos
 from afa.paper.experiments.allocation import run, summarise
-from afa.paper.experiments.settings import Allocation, Bootstrap, Inference
+from afa.paper.experiments.settings import Allocation, Bootstrap, Chaos, Inference
 from afa.paper.report.notebook import run_notebook
 from afa.paper.report.tables import (
     CLAIMS,
@@ -240,7 +240,7 @@ def small_run(bundle_tiny, tmp_path_factory):
     tables |= allocation_truth.run(bundle_tiny, cohort, **asked)
     (folder / "curves").mkdir()
     (folder / "config.json").write_text('{"bootstrap": {"confidence": 0.9}}')
-    tables |= chaos.run(bundle_tiny, cohort, range(6), chaos=chaos.Settings(), inference=Inference()) | {
+    tables |= chaos.run(bundle_tiny, cohort, range(6), chaos=Chaos(), inference=Inference()) | {
         "rounds": tables["rounds"],
         "duels": tables["duels"],
     }

@@ -14,8 +14,8 @@ from codes import label_tables
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
 from afa.evaluate.summary import write_summary
 from afa.model.bundle import save_bundle
-from afa.paper.experiments.labels import Settings, summarise
-from afa.paper.experiments.settings import Bootstrap
+from afa.paper.experiments.labels import summarise
+from afa.paper.experiments.settings import Bootstrap, Labels
 from afa.paper.report.notebook import run_notebook
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def test_a_label_that_nobody_has_leaves_the_healthy_their_table(bundle_tiny, tmp
     run = run_of(tmp_path / "run", bundle_tiny, {"bleeding": [0, 0, 0]})
     healthy = pd.DataFrame(VALUES[:2], ["h0", "h1"], list(bundle_tiny.features))
     cohort = replace(load_cohort(run / "cohort"), controls=healthy)
-    few = Settings(thresholds=(0.5,), percents=(50,), seeds=(0,), permutations=2, whole_permutations=3)
+    few = Labels(thresholds=(0.5,), percents=(50,), seeds=(0,), permutations=2, whole_permutations=3)
     rows = summarise(label_tables(bundle_tiny, cohort, {0.5: cohort}, few), bootstrap=Bootstrap())
     (run / "curves").mkdir()
     write_summary([rows], run / "curves" / "labels.parquet")

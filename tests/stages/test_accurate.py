@@ -12,8 +12,8 @@ from afa.inference.exact import exact_expected_score
 from afa.inference.meanfield import Solver, mean_field
 from afa.model.closure import class_models
 from afa.model.mrf import Evidence
-from afa.paper.experiments.accurate import Settings, States, log_z, run, summarise
-from afa.paper.experiments.settings import Bootstrap, Closure, Inference
+from afa.paper.experiments.accurate import States, log_z, run, summarise
+from afa.paper.experiments.settings import Accurate, Bootstrap, Closure, Inference
 from afa.scores.preference import linearity, two_elbo
 
 LIMIT = 1e9
@@ -35,7 +35,7 @@ def cohort(model):
 
 def tables_by(limit, **changed):
     model = bundle()
-    return run(model, cohort(model), accurate=Settings(limit=limit, **SETTINGS), **READ | changed)
+    return run(model, cohort(model), accurate=Accurate(limit=limit, **SETTINGS), **READ | changed)
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from afa.model.bundle import Bundle
 from afa.model.orders import random_order
 from afa.paper.experiments import chaos as chaos_module
 from afa.paper.experiments import sign
-from afa.paper.experiments.chaos import EARLY, Settings, count_flips, magnitudes
-from afa.paper.experiments.settings import Inference, RandomOrder
+from afa.paper.experiments.chaos import EARLY, count_flips, magnitudes
+from afa.paper.experiments.settings import Chaos, Inference, RandomOrder
 from afa.planner import TopKPlanner
 
 SEEDS = {"selecting": (0, 1), "measuring": (4, 2, 7)}
@@ -39,7 +39,7 @@ def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
 def run(bundle: Bundle, cohort: Cohort, patients: range, **changes: object) -> dict[str, pd.DataFrame]:
     seeds = {f"{name}_seeds": numbers for name, numbers in SEEDS.items()}
     threads = changes.pop("threads", None)
-    chaos = Settings(**{**seeds, **changes})
+    chaos = Chaos(**{**seeds, **changes})
     return chaos_module.run(bundle, cohort, patients, chaos=chaos, inference=Inference(), threads=threads)
 
 
@@ -217,7 +217,7 @@ def test_each_set_of_orders_has_one_and_none_twice(
     selecting: tuple[int, ...], measuring: tuple[int, ...], found: str
 ) -> None:
     with pytest.raises(ValidationError, match=found):
-        Settings(selecting_seeds=selecting, measuring_seeds=measuring)
+        Chaos(selecting_seeds=selecting, measuring_seeds=measuring)
 
 
 def test_the_values_that_are_not_zero_are_counted(cohort: Cohort, whole: dict[str, pd.DataFrame]) -> None:

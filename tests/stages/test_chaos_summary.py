@@ -13,13 +13,12 @@ from afa.model.bundle import Bundle
 from afa.paper.experiments.chaos import (
     COMPARISONS,
     DEFINITIONS,
-    Settings,
     chaos_strata,
     membership_stability,
     run,
     summarise,
 )
-from afa.paper.experiments.settings import Bootstrap, Inference
+from afa.paper.experiments.settings import Bootstrap, Chaos, Inference
 
 SEEDS = {"selecting": (0, 1), "measuring": (4, 2, 7)}
 
@@ -170,7 +169,7 @@ def test_a_constant_answer_is_chosen_within_the_group_and_beside_it_on_all_patie
 def followed(bundle: Bundle, values: np.ndarray) -> dict[str, pd.DataFrame]:
     nobody = pd.DataFrame(index=[f"p{i}" for i in range(len(values))])
     cohort = Cohort("made", bundle.features, tuple(nobody.index), values.astype(np.int8), nobody)
-    seeds = Settings(**{f"{name}_seeds": numbers for name, numbers in SEEDS.items()})
+    seeds = Chaos(**{f"{name}_seeds": numbers for name, numbers in SEEDS.items()})
     return run(bundle, cohort, range(len(values)), chaos=seeds, inference=Inference())
 
 

@@ -20,14 +20,14 @@ from afa.model.bundle import Bundle
 from afa.model.closure import half_potentials
 from afa.model.mrf import Evidence
 from afa.model.orders import random_order
-from afa.paper.experiments.gauge import Settings, clinical_winners, run, summarise
-from afa.paper.experiments.settings import Bootstrap, Inference
+from afa.paper.experiments.gauge import clinical_winners, run, summarise
+from afa.paper.experiments.settings import Bootstrap, Gauge, Inference
 from afa.scores.preference import stack_a, two_elbo, wald
 
 SEEDS = (0, 3)
 GRID = (2, 4)
-READ = {"gauge": Settings(seeds=SEEDS, rounds=GRID), "inference": Inference()}
-ONE = {"gauge": Settings(seeds=(0,)), "inference": Inference()}
+READ = {"gauge": Gauge(seeds=SEEDS, rounds=GRID), "inference": Inference()}
+ONE = {"gauge": Gauge(seeds=(0,)), "inference": Inference()}
 READINGS = [(method, gauge_name) for method in ("two_elbo", "stack_a") for gauge_name in ("true", "maxent")]
 
 
@@ -209,7 +209,7 @@ def test_the_split_of_patients_and_the_threads_do_not_show(
 @pytest.mark.parametrize("rounds", [(2, 2), (-1, 3), ()])
 def test_rounds_that_are_none_are_refused(rounds: tuple[int, ...]) -> None:
     with pytest.raises(ValidationError):
-        Settings(rounds=rounds)
+        Gauge(rounds=rounds)
 
 
 def test_rounds_of_the_grid_beyond_the_last_are_left_out(bundle_tiny: Bundle, cohort: Cohort) -> None:

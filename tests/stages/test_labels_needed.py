@@ -16,11 +16,9 @@ from afa.evaluate.accuracy import RepeatedTests, accuracies, ranking
 from afa.evaluate.classifiers import METHODS, SCREENED, Trained, conditionals, information, shown_shares, train
 from afa.evaluate.label_tasks import Setting, Task
 from afa.model.orders import generator_of, random_order
-from afa.paper.experiments import sections
 from afa.paper.experiments.base import chosen
-from afa.paper.experiments.labels import Settings as Labels
-from afa.paper.experiments.labels_needed import Settings, _first_ahead, drawn, run, summarise
-from afa.paper.experiments.settings import Bootstrap
+from afa.paper.experiments.labels_needed import _first_ahead, drawn, run, summarise
+from afa.paper.experiments.settings import Bootstrap, Labels, LabelsNeeded, StageSettings
 
 OPTIONS = {"sizes": (6, 10), "repeats": 2, "permuted": 1, "labels": 5, "tested": 4, "of_each_class": 2}
 PATIENTS = tuple(f"p{i:02}" for i in range(24))
@@ -59,7 +57,7 @@ def cohorts(bundle):
 
 
 def needed(bundle, cohorts, scores, **options):
-    return needed_tables(bundle, cohorts, scores, Settings(**options))
+    return needed_tables(bundle, cohorts, scores, LabelsNeeded(**options))
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +249,7 @@ def test_what_is_left_out_is_listed_with_the_reason(bundle, cohorts, zero_shot):
 
 def test_one_labelled_patient_and_scores_of_others_are_refused(bundle, cohorts, zero_shot):
     with pytest.raises(ConfigError, match="greater than or equal to 2"):
-        chosen(["labels_needed"], sections(), {"labels_needed": {"sizes": [10, 1]}})
+        chosen(["labels_needed"], StageSettings, {"labels_needed": {"sizes": [10, 1]}})
     fewer = zero_shot["scores"].query("patient != 'p03'")
     with pytest.raises(CohortError, match="scores of 23 patients for fever, reference controls; expected the 24"):
         needed(bundle, cohorts, fewer, **OPTIONS)
@@ -266,7 +264,7 @@ def test_a_cohort_without_labels_has_counts_alone(bundle, cohorts, zero_shot):
 
 
 def test_the_headline_encodings_of_the_stage_labels_are_read(bundle, cohorts, zero_shot, tables):
-    settings = Settings(**{**OPTIONS, "sizes": [6]})
+    settings = LabelsNeeded(**{**OPTIONS, "sizes": [6]})
     alone = zero_shot | {"tasks": zero_shot["tasks"].query("reference == 'cohort'")}
     with codes_of({0.5: cohorts["cohort"], 1.0: cohorts["controls"]}) as path:
         both, one = (

@@ -25,7 +25,7 @@ from afa.model.mrf import Evidence, PairwiseMRF
 from afa.model.orders import random_order
 from afa.paper.experiments import layer1
 from afa.paper.experiments.layer1 import ALLOCATIONS, informed_order, informed_pair_orders, quantile, two_digits
-from afa.paper.experiments.settings import Bootstrap, Inference
+from afa.paper.experiments.settings import Bootstrap, Inference, Layer1
 from afa.scores.bracket import hanson_wright_interval, kl_interval, l1_interval
 from afa.scores.preference import duel_variance, linearity, sign_votes, tie_of
 
@@ -46,7 +46,7 @@ def run(
     """The stage; with a share below 1 of the budgets of the rigorous brackets these are broken."""
     cohort = cohort_of(bundle, values)
     chosen = range(len(cohort.patients)) if patients is None else patients
-    settings = layer1.Settings.model_construct(seeds=seeds)
+    settings = Layer1.model_construct(seeds=seeds)
     with pytest.MonkeyPatch.context() as patched:
         for calls in (shared_order_calls, own_order_calls):
             patched.setattr(layer1, calls.__name__, partial(calls, budget_share=budget_share))

@@ -19,11 +19,11 @@ from afa.evaluate.label_tasks import Setting, as_greedy_chooses, by_model, in_ra
 from afa.inference.class_odds import two_elbo
 from afa.model.closure import contrast
 from afa.model.orders import random_order
-from afa.paper.experiments.labels import Settings, summarise
-from afa.paper.experiments.settings import Bootstrap
+from afa.paper.experiments.labels import summarise
+from afa.paper.experiments.settings import Bootstrap, Labels
 from afa.planner import BinaryPlanner
 
-OPTIONS = Settings(percents=(34, 50), seeds=(0, 1), strengths=(0.9, 0.5), permutations=3, whole_permutations=5)
+OPTIONS = Labels(percents=(34, 50), seeds=(0, 1), strengths=(0.9, 0.5), permutations=3, whole_permutations=5)
 ONCE = np.ones((1, 4))
 
 

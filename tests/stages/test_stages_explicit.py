@@ -16,11 +16,18 @@ from afa.evaluate.long_tables import Tables
 from afa.evaluate.summary import KEYS
 from afa.paper.experiments import binary, stopping
 from afa.paper.experiments.calibration import NOT_COMPILED, run, summarise
-from afa.paper.experiments.labels import Settings as Labels
 from afa.paper.experiments.labels import summarise as summarise_labels
-from afa.paper.experiments.labels_needed import Settings as Needed
 from afa.paper.experiments.labels_needed import summarise as summarise_labels_needed
-from afa.paper.experiments.settings import Bootstrap, Calibration, Closure, Inference, RandomOrder, Stopping
+from afa.paper.experiments.settings import (
+    Bootstrap,
+    Calibration,
+    Closure,
+    Inference,
+    Labels,
+    LabelsNeeded,
+    RandomOrder,
+    Stopping,
+)
 from afa.paper.experiments.stopping import summarise as summarise_stopping
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 
@@ -249,7 +256,7 @@ def test_features_of_two_values_are_read_by_how_often_alone(encoding, group):
     assert tables["null"]["auroc"].between(0, 1).all()
     assert len(summarise_labels(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9)))
     limits = {"sizes": [4], "repeats": 1, "permuted": 1, "labels": 2, "tested": 2, "of_each_class": 1}
-    needed = needed_tables(bundle, {encoding: cohort}, tables["scores"], Needed(**limits))
+    needed = needed_tables(bundle, {encoding: cohort}, tables["scores"], LabelsNeeded(**limits))
     assert not needed["zero_shot"].duplicated().any()
     assert len(summarise_labels_needed(needed, bootstrap=Bootstrap(resamples=100, confidence=0.9)))
 
@@ -277,7 +284,7 @@ def test_labels_needed_hold_classifiers_against_it_too(case):
     options = {"percents": [50], "seeds": [0], "strengths": [0.9], "permutations": 1, "whole_permutations": 1}
     scores = label_tables(found.bundle, cohort, {0.5: cohort}, Labels(**options))["scores"]
     limits = {"sizes": [4], "repeats": 2, "permuted": 1, "labels": 2, "tested": 2, "of_each_class": 1}
-    tables = needed_tables(found.bundle, {"controls": cohort}, scores, Needed(**limits))
+    tables = needed_tables(found.bundle, {"controls": cohort}, scores, LabelsNeeded(**limits))
     assert set(tables["zero_shot"]["coupling"]) == {"differential", "explicit"}
     rows = summarise_labels_needed(tables, bootstrap=Bootstrap(resamples=100, confidence=0.9))
     shown = rows[(rows["method"] == "posterior") & (rows["level"] == 4) & rows["variant"].isna() & (rows["t"] == 100)]

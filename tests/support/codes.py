@@ -13,7 +13,7 @@ import pandas as pd
 from afa.cohort.cohort import Cohort, write_codes
 from afa.model.bundle import Bundle
 from afa.paper.experiments import labels, labels_needed
-from afa.paper.experiments.settings import Inference
+from afa.paper.experiments.settings import Inference, Labels, LabelsNeeded
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def codes_of(cohorts: Mapping[float, Cohort]) -> Iterator[Path]:
 
 
 def label_tables(
-    bundle: Bundle, cohort: Cohort, by_cohort: Mapping[float, Cohort], settings: labels.Settings, **options: Any
+    bundle: Bundle, cohort: Cohort, by_cohort: Mapping[float, Cohort], settings: Labels, **options: Any
 ) -> dict[str, pd.DataFrame]:
     """The tables of the stage `labels`; the thresholds are those of the cohorts."""
     settings = settings.model_copy(update={"thresholds": tuple(by_cohort)})
@@ -36,7 +36,7 @@ def label_tables(
 
 
 def needed_tables(
-    bundle: Bundle, cohorts: Mapping[str, Cohort], scores: pd.DataFrame, settings: labels_needed.Settings
+    bundle: Bundle, cohorts: Mapping[str, Cohort], scores: pd.DataFrame, settings: LabelsNeeded
 ) -> dict[str, pd.DataFrame]:
     """The tables of the stage `labels_needed`, of cohorts by reference and the scores of the stage `labels`."""
     tasks = pd.DataFrame({"reference": list(cohorts), "variant": "", "threshold": 0.5})

@@ -26,7 +26,7 @@ from afa.cli import app
 
 ROOT = Path(__file__).parents[2]
 GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
-OF_STAGES = {"stage": "run", "gather": "summarise"}
+OF_STAGES = {"stage": "run", "summarise": "summarise"}
 """Commands that call a function of the stage they name; with `--rows` the first calls `summarise` too."""
 
 

@@ -112,13 +112,14 @@ def _add_stage(
     """Put what `reruns.yaml` says of one stage where it says the same of other rules."""
     job, tables, notebook = f"{name}_shard" if split else f"{name}_tables", f"{name}_tables", f"{name}_notebook"
     rules, settings = text["rules"], text["settings"]
-    rules |= {tables: [job, *reads] if split else reads} | ({job: reads} if split else {})
+    rows = f"{name}_rows" if split else tables
+    rules |= {tables: [job, *reads], job: reads, rows: [tables]} if split else {tables: reads}
     rules |= {notebook: ["encode_cohort", tables]} if figure else {}
-    rules["summary"].append(tables)
+    rules["summary"] += dict.fromkeys([rows, tables])
     rules["published"].append(tables)
     text["notebooks"] += [notebook] if figure else []
     settings |= {f"{name}.{key}": {"to": value, "first": [job]} for key, value in (own or {}).items()}
-    readers = [*((key, job) for key in shared), ("bootstrap", tables), *([("shards", job)] if split else [])]
+    readers = [*((key, job) for key in shared), ("bootstrap", rows), *([("shards", job)] if split else [])]
     for read, rule in readers:
         found = [key for key in settings if key == read or key.startswith(f"{read}.")]
         assert found, f"{FILE.name}, stage {name}: no entry of a setting {read}"

@@ -22,7 +22,6 @@ from typing import Any
 import snakemake.cli
 
 from afa.paper import codedigest
-from afa.paper.experiments import stages
 
 DIGESTS_AT_START = Path(codedigest.__file__).read_bytes()
 LONGEST = 600
@@ -36,7 +35,6 @@ def import_packages() -> None:
     for module in re.findall(r"^from (afa[\w.]*) import", workflow.read_text(encoding="utf-8"), re.MULTILINE):
         importlib.import_module(module)
     importlib.import_module("smart_open")  # Snakemake's own, once it reads a rule
-    stages()
 
 
 def parse_all() -> None:

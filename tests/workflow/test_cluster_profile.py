@@ -11,12 +11,12 @@ import pytest
 import snakemakes
 import yaml
 
-from afa.paper.experiments import stages
+from afa.paper.experiments.declared import STAGES
 
 ROOT = Path(__file__).parents[2]
 PROFILE = yaml.safe_load((ROOT / "workflow/profiles/slurm/config.yaml").read_text(encoding="utf-8"))
 STORED = sorted((ROOT / "resources/benchmarks").glob("*.csv"))
-TARGETS = {"all", "cohort", "bundle", "tables", *stages()}
+TARGETS = {"all", "cohort", "bundle", "tables", *STAGES}
 LEAGUE = {"league", "league_field"}
 """Rules of other data than a cohort, which no run of one cohort has."""
 OTHER_WAY = {"copy_bundle"}

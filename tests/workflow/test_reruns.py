@@ -176,6 +176,10 @@ def test_a_changed_function_reruns_the_rules_whose_command_reaches_it(trials: Tr
     trials.module(module)
 
 
+def test_a_changed_kernel_reruns_in_one_run_the_stages_that_reach_it(trials: Trials) -> None:
+    trials.module("afa.engine.gauges")
+
+
 @pytest.mark.parametrize("package", NUMERICS)
 def test_another_version_of_a_package_behind_the_numbers_reruns_all_that_runs_code_of_afa(
     trials: Trials, package: str
@@ -195,7 +199,7 @@ def test_a_half_saved_module_stops_only_what_reaches_it_and_is_named_with_its_li
     with trials.lab.changed({"afa/evaluate/figures.py": b"y = 1\nx = (\n"}):
         assert trials.lab.reruns(DEFAULT_RUN, target="gauge").rules == before
         with pytest.raises(
-            AssertionError, match=r"afa/paper/report/figures\.py, line 2: found a module that does not parse"
+            AssertionError, match=r"afa/evaluate/figures\.py, line 2: found a module that does not parse"
         ):
             trials.lab.reruns(DEFAULT_RUN)
 

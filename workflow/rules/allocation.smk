@@ -24,7 +24,7 @@ rule allocation_shard:
         inputs=input_options,
         settings=settings_of_part,
         contents=contents(OWN_RULE_FILES),
-        code=stage_digest("allocation", "run"),
+        code=stage_digest("allocation", "stage", "run"),
     shell:
         "afa stage allocation {params.inputs} --shard {wildcards.shard} --settings {params.settings:q}"
         " --threads {threads} --out {output.tables} > {log} 2>&1"

@@ -3,8 +3,7 @@
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:
-    from afa.paper.baselines import prompt_digests
-    from afa.paper.baselines.stage import TABLES as BASELINE_TABLES
+    from afa.paper.baselines import BASELINE_TABLES, prompt_digests
     from afa.model.study import MODEL, study_files
 
 for name, asked in BASELINES.items():

@@ -51,7 +51,7 @@ from afa.paper.report.benchmarks import UNMEASURED, read_needs, read_stored
 from afa.paper.report.cells import caption_of, fill_caption
 from afa.paper.report.start import start_notes
 from afa.paper.sources import NOTED, note_sources, sources
-from afa.paper.experiments import left_out, stages
+from afa.paper.experiments import declared
 from afa.paper.workflow import (
     has_profile,
     join_the_living,
@@ -178,6 +178,9 @@ def files_of(folder, *patterns):
 
 
 PAPER_TABLES = files_of(home("resources/paper"), "*.csv")
+PRINTED_TABLES = [
+    Path(file).stem for file in PAPER_TABLES if Path(file).name.startswith("tab_")
+]
 LOOKED_INTO = 10_000_000
 """Bytes. A larger source counts as Snakemake has it: when it is newer, and other, than what was read."""
 DIGESTS = {}
@@ -225,11 +228,15 @@ def command_digest(command, beside=""):
     return code_of(f"afa.cli.{command}", beside=beside)
 
 
-def stage_digest(name, function):
-    """`code_of` one job of a stage: its `run` or its `summarise`, and the command that calls it."""
-    command = {"run": "stage", "summarise": "summarise"}[function]
+def stage_digest(name, command, *functions):
+    """`code_of` one job of a stage: a command, the stage's functions that it calls, and what the stage declares beside
+    its inputs and settings."""
+    stage = declared.STAGES[name]
+    said = repr((stage.scopes, stage.tables, stage.single, sorted(stage.rows)))
     return code_of(
-        f"afa.cli.stage:{command}", f"afa.paper.experiments.{name}:{function}"
+        f"afa.cli.stage:{command}",
+        *(f"afa.paper.experiments.{name}:{function}" for function in functions),
+        beside=f" {hashlib.sha256(said.encode()).hexdigest()[:DIGEST_LENGTH]}",
     )
 
 
@@ -303,7 +310,9 @@ def comma_separated(numbers):
 
 
 # What this run does not have, and why: stages that need what bundle and cohort lack, and the paper's own numbers.
-LEFT_OUT = left_out(2 if ENTITIES is None else ENTITIES, labelled=bool(COHORT.labels))
+LEFT_OUT = declared.left_out(
+    2 if ENTITIES is None else ENTITIES, labelled=bool(COHORT.labels)
+)
 if TABLE:
     LEFT_OUT["layer0_synthetic"] = (
         "it is about the paper's synthetic portfolio, not about this table"
@@ -311,7 +320,9 @@ if TABLE:
     LEFT_OUT["comparison"] = "the paper's numbers are about another disease"
 elif "allocation" in LEFT_OUT:
     LEFT_OUT["comparison"] = LEFT_OUT["allocation"]
-STAGES = {name: stage for name, stage in stages().items() if name not in LEFT_OUT}
+STAGES = {
+    name: stage for name, stage in declared.STAGES.items() if name not in LEFT_OUT
+}
 # The files of what jobs read, by name: a list of those of a folder. A bundle and
 # a cohort may have further files, of which bundle.yaml and cohort.yaml have the digests.
 FILES = {
@@ -418,7 +429,7 @@ def input_options(wildcards, input):
     paths = {
         name: files if isinstance(files, str) else folder_of(files)
         for name, files in input.items()
-        if name not in ("shards", "own_rules", "of_shards", "kernels")
+        if name not in ("tables", "own_rules", "kernels")
     }
     return " ".join(
         f"--{name} {path}" if name in own else f"--input {name}={path}"
@@ -504,10 +515,10 @@ def series_option(wildcards, input):
     return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
 
 
-# What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more. Those have no shards of
-# stages: one asks for what all of the stage took.
+# What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more. Those have no shards and
+# rows of every stage: each asks for what all of the stage took.
 def need_of(rulename):
-    whole = f"{rulename.removesuffix('_shard')}_tables"
+    whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)
 
 

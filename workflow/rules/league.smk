@@ -1,7 +1,4 @@
 # The league: every field with real labels alone, and the page of them all, in results/league.
-from afa.paper.report.league import PAGE_FILES
-from afa.paper.report.league import TABLES as LEAGUE_TABLES
-
 FIELDS = sorted(
     {
         path.parent.name
@@ -46,7 +43,7 @@ rule league:
     input:
         fields=[f"results/league/fields/{name}" for name in FIELDS],
     output:
-        page=[f"results/league/page/{name}" for name in PAGE_FILES],
+        page=[f"results/league/page/{name}" for name in declared.LEAGUE_FILES],
     log:
         "results/league/logs/page.log",
     benchmark:
@@ -67,7 +64,7 @@ rule league:
 
 # A run of a field has what the league says of it, first in its report.
 if FIELD:
-    FILES["league"] = tables_in(f"{RUN}/tables/league", LEAGUE_TABLES)
+    FILES["league"] = tables_in(f"{RUN}/tables/league", declared.LEAGUE_TABLES)
 
     rule measured_field:
         """How good zero-shot acquisition is on the field of this run."""
@@ -107,7 +104,7 @@ if GAPS:
         input:
             field=FILES["league"],
         output:
-            tables=[f"{RUN}/league/{name}" for name in PAGE_FILES],
+            tables=[f"{RUN}/league/{name}" for name in declared.LEAGUE_FILES],
             page=f"{RUN}/report.html",
         log:
             f"{RUN}/logs/field_report.log",

@@ -1,6 +1,4 @@
 # What a reader sees: the summary, the figures, and the report made of them.
-from afa.paper.report.paper_tables import TABLES as PRINTED_TABLES
-from afa.paper.report.publish import DICTIONARY
 
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
 SUMMARISED += BASELINES
@@ -182,7 +180,7 @@ for name, (chapter, title, reads) in NOTEBOOKS.items():
 # The tables for readers, each as CSV, with the units of every column.
 FILES["published"] = [
     f"{RUN}/published/{name}.csv"
-    for name in [DICTIONARY, *([] if TABLE else PRINTED_TABLES)]
+    for name in [declared.DICTIONARY, *([] if TABLE else PRINTED_TABLES)]
 ]
 
 

@@ -1,14 +1,12 @@
-# Every stage of afa/paper/experiments: its tables and its rows of the summary, made by one job. Of a stage that is split by
-# patients each shard makes a part of the tables, and that job joins them. Shards are folders and temporary, so that
-# thousands of them are planned quickly.
+# Every stage of afa/paper/experiments: its tables and its rows of the summary, made by one job. Of a stage that is split,
+# each shard makes a part of the tables; one job joins them, and one makes the rows. Shards are folders and temporary, so
+# that thousands of them are planned quickly.
 
 
 # No function of a rule may look at the variables of the loop: it would see those of the last stage.
 for name, stage in STAGES.items():
     summary = stage.summary or ()
-    shown_by = (
-        [] if stage.summary is None else [f"afa.paper.experiments.{name}:summarise"]
-    )
+    summarised = [] if stage.summary is None else ["summarise"]
 
     if is_split(name) and name != "allocation":
 
@@ -38,7 +36,7 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 shard=shard_option,
                 settings=settings_of(stage.settings),
-                code=stage_digest(name, "run"),
+                code=stage_digest(name, "stage", "run"),
             shell:
                 "afa stage {params.stage} {params.inputs} {params.shard} --settings {params.settings:q}"
                 " --threads {threads} --out {output.tables} > {log} 2>&1"
@@ -48,11 +46,10 @@ for name, stage in STAGES.items():
         # What the shards read and run is named here too. Shards are temporary: of one that failed in a rerun nothing
         # is left that tells Snakemake so.
         rule:
-            """Tables of a stage, joined of its shards, and its rows of the summary."""
+            """Tables of a stage, joined of its shards."""
             name:
                 f"{name}_tables"
             input:
-                **files_by_name(stage.beside),
                 of_shards=[
                     *(
                         file
@@ -68,7 +65,6 @@ for name, stage in STAGES.items():
                 shards=shard_folders(name),
             output:
                 tables=FILES[name],
-                rows=rows_of(name),
             log:
                 f"{RUN}/logs/{name}_tables.log",
             benchmark:
@@ -80,17 +76,42 @@ for name, stage in STAGES.items():
                 runtime=minutes,
             params:
                 stage=name,
-                inputs=input_options,
-                settings=settings_of(summary),
                 of_shards=settings_of(stage.settings),
                 contents=contents(OWN_RULE_FILES if name == "allocation" else []),
-                code=code_of("afa.cli.stage:gather", *shown_by),
-                code_of_shards=stage_digest(name, "run"),
+                code=stage_digest(name, "gather"),
+                code_of_shards=stage_digest(name, "stage", "run"),
                 folder=folder_of_output("tables"),
-                rows=rows_option,
             shell:
-                "afa gather {params.stage} {input.shards} {params.inputs} --settings {params.settings:q}"
-                " --out {params.folder} {params.rows} > {log} 2>&1"
+                "afa gather {params.stage} {input.shards} --out {params.folder} > {log} 2>&1"
+
+        # A job of its own, so that no shard is made again for other intervals.
+        rule:
+            """Rows of the summary, of the tables of a stage."""
+            name:
+                f"{name}_rows"
+            input:
+                **files_by_name(stage.beside),
+                tables=FILES[name],
+            output:
+                rows=rows_of(name),
+            log:
+                f"{RUN}/logs/{name}_rows.log",
+            benchmark:
+                f"{RUN}/benchmarks/{name}_rows.tsv"
+            conda:
+                ENVIRONMENT
+            resources:
+                mem_mb=memory,
+                runtime=minutes,
+            params:
+                stage=name,
+                inputs=input_options,
+                settings=settings_of(summary),
+                code=stage_digest(name, "summarise", "summarise"),
+                folder=folder_of_input("tables"),
+            shell:
+                "afa summarise {params.stage} {params.folder} {params.inputs} --settings {params.settings:q}"
+                " --out {output.rows} > {log} 2>&1"
 
     else:
 
@@ -121,11 +142,7 @@ for name, stage in STAGES.items():
                 inputs=input_options,
                 settings=settings_of([*stage.settings, *summary]),
                 contents=contents(sources_of(stage)),
-                code=code_of(
-                    "afa.cli.stage:stage",
-                    f"afa.paper.experiments.{name}:run",
-                    *shown_by,
-                ),
+                code=stage_digest(name, "stage", "run", *summarised),
                 folder=folder_of_output("tables"),
                 rows=rows_option,
             shell:

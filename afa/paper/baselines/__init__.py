@@ -35,6 +35,8 @@ CHECKPOINTS, TRAJECTORY = "checkpoints", "trajectory"
 """Asked at some rounds only, along a given order; or at each turn, with the earlier turns listed."""
 PLANNER = "planner"
 CONTROL = "control"
+BASELINE_TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
+"""Tables of `afa experiment baselines`."""
 CONSTANT = "fixed_top_k"
 """The same k entities for every patient: those most often among the k best at full observation."""
 

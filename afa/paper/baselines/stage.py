@@ -36,7 +36,6 @@ GAIN = "cmi"
 BINARY_RULE = "greedy"
 Orders = NDArray[np.int64]
 Rows = Iterator[pd.DataFrame]
-TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
 TRIAL = ["method", "task", "entity", "patient"]
 TURNS = [*TRIAL, "t", "outcome", "asked", "decision", "probability", "labels", "done", "pick", "pick_fault"]
 TURNS += ["label_fault", "measured", "by_rule"]

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import Field
 
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
@@ -36,53 +35,15 @@ from afa.model.bundle import Bundle
 from afa.model.closure import COUPLINGS, class_models
 from afa.model.mrf import LOG3, Evidence, Floats, PairwiseMRF
 from afa.model.orders import random_order, random_orders
-from afa.paper.experiments.base import Rounds, Section, Stage
 from afa.scores.copeland import ranking
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Closure, Inference
+    from afa.paper.experiments.settings import Accurate, Bootstrap, Closure, Inference
 
 Seen = NDArray[np.bool_]
 Values = NDArray[np.int8]
 
 
-class Settings(Section):
-    """Comparison of mean-field decisions with exact inference on the same states (docs/accurate.md)."""
-
-    patients: int = Field(50, ge=1)
-    """number of patients for whom mean-field is compared with exact inference (docs/accurate.md), chosen by a hash of
-    their names
-    """
-    linearity_patients: int = Field(12, ge=1)
-    """number of these patients for whom `linearity` is also compared, which needs moments and takes longer"""
-    seed: int = Field(0, ge=0)
-    """seed for the choice of patients and for each patient's random order"""
-    rounds: Rounds = (10, 50, 100, 150, 200)
-    """numbers of observed features t at which the two are compared, in addition to 0 and M"""
-    limit: float = Field(2e7, ge=0)
-    """largest number of table entries that exact inference may use in one state; states that need more are excluded and
-    counted
-    """
-
-
-STAGE = Stage(
-    settings=("accurate", "top_k", "closure.strength", "inference"),
-    section=Settings,
-    duels=True,
-    tables={
-        "duels": "patient t method entity_a entity_b mean_field accurate cohort bundle",
-        "sets": "patient t k shared right_mean_field right_accurate method cohort bundle",
-        "left_out": "quantity t states left_out cohort bundle",
-        "tasks": (
-            "patient t entity coupling mean_field mean_field_posterior accurate accurate_posterior cohort bundle"
-        ),
-    },
-    rows={
-        "meanfield_vs_exact": "which decisions does the mean-field approximation change, and which of them are better "
-        "without it?"
-    },
-    single=("duels", "tasks"),
-)
 TIE = 1e-9
 """Scores of at most this magnitude, in nats, are rounding errors, by either inference."""
 SCORES = ("mean_field", "accurate")
@@ -97,7 +58,7 @@ def run(
     bundle: Bundle,
     cohort: Cohort,
     *,
-    accurate: Settings,
+    accurate: Accurate,
     top_k: int,
     closure: Closure,
     inference: Inference,

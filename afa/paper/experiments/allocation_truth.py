@@ -14,20 +14,9 @@ from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.topk import Targets, clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
-from afa.paper.experiments.base import Stage
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Inference
-
-STAGE = Stage(
-    settings=("top_k", "inference"),
-    duels=True,
-    summary=None,
-    tables={
-        "duels": "patient entity_a entity_b winner prior_wrong cohort bundle",
-        "targets": "patient entity top label k k_clinical cohort bundle",
-    },
-)
 
 
 def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:

@@ -1,12 +1,10 @@
 """The stages of the workflow, and how to write one.
 
 A stage is one module `afa/paper/experiments/NAME.py` (or a folder with that name, if one file would be too long): a
-question, the tables that answer it, and the rows of `summary.csv` made from these tables. It has three top-level names.
-
-`STAGE = Stage(...)` declares what is known before the stage runs: its inputs, whether its patients are split into
-shards, and the columns of its tables. The rules of the workflow, the configuration and its page, the Slurm groups and
-the data dictionary are made from it. It is read without importing the module (see `afa.paper.experiments.stages`), so
-the module may import anything at its top.
+question, the tables that answer it, and the rows of `summary.csv` made from these tables. It is declared in
+`afa/paper/experiments/declared.py`, as a `Stage`: its inputs and settings, whether its patients are split into shards,
+the columns of its tables, and the tables of the summary. The rules of the workflow, the configuration and its page, the
+Slurm groups and the data dictionary are made from this declaration. The module has two functions.
 
 `run(...)` makes the tables. Its arguments are given by the names of its parameters. It returns one data frame for each
 table, with columns in any order; the columns `cohort` and `bundle`, their names, are added to tables that declare them.
@@ -26,11 +24,11 @@ In a folder, `run` and `summarise` may be in separate files, imported as `from a
 run as run`: a job's digest covers only its own function in either case.
 
 Adding a stage
-    1. `afa/paper/experiments/NAME.py` with `STAGE`, `run`, `summarise`. The meaning of each new column is a line of
-      `columns.csv`, with its `table` if the name means something else in other tables; `rows` of `STAGE` names the
-      tables of the summary. The stage's own settings are a class `Settings(Section)`, given as `section=Settings`: the
-      section NAME of `config.yaml`, and the only place of its defaults; the text below a field is its meaning. A
-      section that two stages read is in `afa/paper/experiments/settings.py`.
+    1. `afa/paper/experiments/NAME.py` with `run` and `summarise`, and its `Stage` in `declared.py`. The meaning of
+      each new column is a line of `columns.csv`, with its `table` if the name means something else in other tables;
+      `rows` of the `Stage` names the tables of the summary. The stage's own settings are a class of `settings.py`, with
+      a field in `StageSettings`: the section NAME of `config.yaml`, and the only place of its defaults; the text below
+      a field is its meaning.
     2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a cell tagged `caption` below the figure, as
       `show_caption("...", run, patients)`; its first cells are as in the other notebooks. A figure of several stages
       has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws it
@@ -151,7 +149,6 @@ class Stage:
     inputs : names of the inputs of `run`
     settings, summary : keys of the configuration that `run` and `summarise` read, whole sections or single keys with a
     dot; if `summary` is None, the stage makes no rows
-    section : model of the stage's own section
     sharded : the patients are split into shards
     duels : the stage needs at least two entities
     scopes : the stage reads which couplings are common to both classes; other stages get `Bundle.contrasts`
@@ -165,7 +162,6 @@ class Stage:
 
     inputs: tuple[str, ...] = ("bundle", "cohort")
     settings: tuple[str, ...] = ()
-    section: type[Section] | None = None
     sharded: bool = False
     duels: bool = False
     scopes: bool = False
@@ -178,7 +174,7 @@ class Stage:
     single: tuple[str, ...] = ()
 
 
-def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], document: Mapping[str, Any]) -> dict[str, Any]:
+def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that a job reads, by section, from a part of a configuration.
 
     Missing keys get their defaults.
@@ -186,7 +182,7 @@ def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], documen
     Parameters
     ----------
     keys : sections, or single keys with a dot, as in `Stage.settings`.
-    sections : type and default of each section, or of a single setting such as `top_k`.
+    known : the model of all settings, with their defaults.
     document : a mapping like `config.yaml`, which must have no other keys.
 
     Raises
@@ -195,8 +191,8 @@ def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], documen
 
     """
     heads = dict.fromkeys(key.partition(".")[0] for key in keys)
-    known: Any = {head: sections[head] for head in heads}
-    model: type[Section] = create_model("Settings", __base__=Section, **known)
+    fields: Any = {head: (known.model_fields[head].annotation, known.model_fields[head]) for head in heads}
+    model: type[Section] = create_model("Settings", __base__=Section, **fields)
     settings = check_model(dict(document), model, "the settings")
     found: dict[str, Any] = {}
     for key in keys:
@@ -212,12 +208,14 @@ def chosen(keys: Iterable[str], sections: Mapping[str, tuple[Any, Any]], documen
 def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
     """Return the tables of `run` with declared columns first, in order, and with the names of cohort and bundle.
 
-    The names are added to tables that declare the columns `cohort` and `bundle`. Undeclared columns come last.
+    The names are added to tables that declare the columns `cohort` and `bundle`. Undeclared columns come last. A table
+    without any column gets the declared ones.
     """
     found = {}
     for name, table in tables.items():
         order = list(expected.get(name, ()))
-        whole = table.assign(**{key: text for key, text in names.items() if key in order and key not in table})
+        filled = table if len(table.columns) else table.reindex(columns=[key for key in order if key not in names])
+        whole = filled.assign(**{key: text for key, text in names.items() if key in order and key not in filled})
         found[name] = whole[[*(key for key in order if key in whole), *(key for key in whole if key not in order)]]
     return found
 
@@ -259,7 +257,7 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
     """Raise a `SanityError` for rows of a table of the summary that the stage does not declare."""
     if unknown := sorted(set(rows["table"]) - set(expected)):
         found = f"rows of {', '.join(unknown)}"
-        raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its STAGE"))
+        raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its declaration"))
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
@@ -269,4 +267,4 @@ def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[st
 
 
 def _fault(where: str, found: str, expected: str) -> Fault:
-    return Fault(where, found, expected, "correct the stage, or the columns in its STAGE")
+    return Fault(where, found, expected, "correct the stage, or the columns in its declaration")

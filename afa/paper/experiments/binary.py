@@ -27,27 +27,10 @@ from afa.model.bundle import Bundle
 from afa.model.closure import Closure
 from afa.model.mrf import Floats
 from afa.model.orders import PAPER_ROUNDS, random_orders
-from afa.paper.experiments.base import Stage
 
 if TYPE_CHECKING:
     from afa.paper.experiments import settings
 
-STAGE = Stage(
-    settings=("random_order.seeds", "inference", "closure"),
-    scopes=True,
-    tables={
-        "steps": (
-            "patient allocation gain guide seed step t wald two_elbo stack_a l1_tight l1_paper hanson_wright entity"
-            " cohort bundle"
-        ),
-        "targets": "patient entity likelihood clinical score cohort bundle",
-        "tasks": "entity features support shift cohort bundle",
-    },
-    rows={
-        "binary": "each phenotype as a task of its own",
-        "bracket_rate": "",
-    },
-)
 
 F_TARGETS = ("two_elbo", "stack_a")
 CUTS: dict[str, dict[str, str]] = {

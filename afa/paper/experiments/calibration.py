@@ -30,25 +30,11 @@ from afa.model.closure import Closure as Gauge
 from afa.model.closure import closed_bundle, known_coupling
 from afa.model.mrf import Floats
 from afa.model.orders import random_orders
-from afa.paper.experiments.base import Stage
 from afa.paper.experiments.binary import targets_of
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Calibration, Closure, Inference
 
-STAGE = Stage(
-    inputs=("bundle", "cohort", "binary"),
-    settings=("calibration.rounds", "inference", "closure"),
-    scopes=True,
-    tables={
-        "odds": "patient entity seed t raw calibrated inference coupling cohort bundle",
-        "targets": "patient entity likelihood clinical coupling cohort bundle",
-        "left_out": "coupling entity reason",
-        "reliability": "bin cases probability positive coupling inference kind target t",
-    },
-    rows={"calibration": "are probabilities as often right as they say?"},
-    single=("odds",),
-)
 HALVES: Sequence[float] = (0.5, -0.5)
 WHOLE: Sequence[float] = (1.0,)
 KINDS = ("calibrated", "raw")

@@ -11,12 +11,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import model_validator
 
 from afa.cohort.cohort import Cohort
 from afa.engine.course import SCORES
@@ -32,40 +31,9 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.model.orders import random_orders
-from afa.paper.experiments.base import Section, Seeds, Stage
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Inference
-
-
-class Settings(Section):
-    """Chaotic patients, selected on some random orders and measured on others (decisions.md A10)."""
-
-    selecting_seeds: Seeds = (0, 1, 2)
-    """seeds of the random orders by which patients are classified as chaotic"""
-    measuring_seeds: Seeds = (3, 4, 5)
-    """seeds of the random orders on which the gap is measured; none may be in `selecting_seeds`"""
-
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
-        if common := sorted({*self.selecting_seeds} & {*self.measuring_seeds}):
-            said = ", ".join(map(str, common))
-            raise ValueError(f"no seed in both lists: {said} would measure the gap on orders that chose the patients")
-        return self
-
-
-STAGE = Stage(
-    settings=("chaos", "inference"),
-    section=Settings,
-    sharded=True,
-    duels=True,
-    tables={
-        "duels": "patient entity_a entity_b winner cohort bundle",
-        "flips": "patient seed_set definition flips runs magnitude nonzero cohort bundle",
-        "rounds": "patient t seed_set method right duels cohort bundle",
-    },
-    rows={"chaos_gap": "does `linearity` gain more over `wald` where signs flip often?"},
-)
+    from afa.paper.experiments.settings import Bootstrap, Chaos, Inference
 
 
 METHODS = ("linearity", "wald")
@@ -120,7 +88,7 @@ def run(
     cohort: Cohort,
     patients: Sequence[int],
     *,
-    chaos: Settings,
+    chaos: Chaos,
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:

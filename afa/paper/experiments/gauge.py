@@ -27,45 +27,11 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.model.orders import random_orders
-from afa.paper.experiments.base import Rounds, Section, Seeds, Stage
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Inference
+    from afa.paper.experiments.settings import Bootstrap, Gauge, Inference
 
 
-class Settings(Section):
-    """The closure of a duel compared with its true gauge (supp:maxent-vs-truegauge)."""
-
-    seeds: Seeds = (0,)
-    """seeds of the random orders along which a duel's closure is compared with its true gauge"""
-    rounds: Rounds = (10, 50, 100, 150, 200)
-    """numbers of observed features t at which the two are correlated, in addition to 0 and M"""
-
-
-STAGE = Stage(
-    settings=("gauge", "inference"),
-    section=Settings,
-    sharded=True,
-    duels=True,
-    tables={
-        "agreement": "patient seed t method agree duels cohort bundle",
-        "rounds": (
-            "patient seed t method reference target right duels right_first duels_first right_prior_wrong"
-            " duels_prior_wrong cohort bundle"
-        ),
-        "scalars": (
-            "patient seed t entity_a entity_b two_elbo_true two_elbo_maxent stack_a_true stack_a_maxent cohort bundle"
-        ),
-        "targets": "patient entity_a entity_b likelihood clinical conclusive cohort bundle",
-        "solves": "patient t model solves iterations capped ascended cohort bundle",
-    },
-    rows={
-        "gauge_agreement": "do the closure and the true gauge decide alike?",
-        "gauge_correlation": "how their scores correlate, within duels and pooled over them",
-        "gauge_accuracy": "the accuracy of each",
-    },
-    single=("scalars",),
-)
 TRACKS = ("two_elbo", "stack_a")
 LEAST_PATIENTS = 30
 BOTH = "maxent_vs_true"
@@ -77,7 +43,7 @@ def run(
     cohort: Cohort,
     patients: Sequence[int],
     *,
-    gauge: Settings,
+    gauge: Gauge,
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:

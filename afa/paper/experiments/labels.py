@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from afa.cohort.cohort import Cohort, with_code
 from afa.errors import BundleError, Fault
@@ -26,66 +25,9 @@ from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
-from afa.paper.experiments.base import Section, Seeds, Stage
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Inference
-
-
-class Settings(Section):
-    """Comparison of scores with the cohort's labels, by reference and coupling, and with chance."""
-
-    seeds: Seeds = (0, 1, 2)
-    """seeds of the random orders along which scores are compared with the cohort's labels"""
-    percents: tuple[Annotated[int, Field(gt=0, lt=100)], ...] = Field((5, 10, 25, 50), min_length=1)
-    """percentages of an entity's support at which scores are compared, in addition to 0 and 100"""
-    thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.5, 0.25, 1.0), min_length=1)
-    """cut points, in robust standard deviations from the cohort's median; results are reported for the first, and the
-    others show how sensitive they are
-    """
-    strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.9, 0.5), min_length=1)
-    """values of beta L^2 to which shared couplings are scaled (as `closure.strength`); results are reported for the
-    first, and the others show how sensitive they are
-    """
-    permutations: int = Field(20, ge=1)
-    """number of bundles with shuffled genes, followed like the real bundle; the smallest possible p is 1 / (1 + this
-    number)
-    """
-    whole_permutations: int = Field(1000, ge=1)
-    """number of bundles with shuffled genes at full observation"""
-
-
-COLUMNS = {
-    "labels": "patient entity label cohort bundle",
-    "left_out": "entity cohort bundle",
-    "controls": "reference coupling entity allocation seed control t observed raw calibrated cohort bundle",
-    "null": (
-        "reference coupling entity allocation t permutation auroc balanced_accuracy balanced_accuracy_calibrated"
-        " cohort bundle"
-    ),
-    "scores": "reference coupling variant entity allocation seed patient t observed raw calibrated label cohort bundle",
-    "tasks": (
-        "reference coupling variant entity threshold strength support contraction factor positive negative shift"
-        " cohort bundle"
-    ),
-    "whole": "reference coupling patient entity score cohort bundle",
-}
-STAGE = Stage(
-    inputs=("bundle", "cohort", "by_cohort"),
-    settings=("labels", "inference"),
-    scopes=True,
-    section=Settings,
-    labels=True,
-    tables=COLUMNS,
-    rows={
-        "labels": "how well do scores tell patients with a label from those without, by reference of the "
-        "encoding and by closure?",
-        "controls": "how often are healthy controls told that they have nothing? Where values are encoded against "
-        "controls",
-        "specificity": "does an entity's score follow its own label more than the scores of the others do?",
-        "null": "`labels` with the genes of the bundle shuffled: what any lists of these sizes and signs come to",
-    },
-)
+    from afa.paper.experiments.settings import Bootstrap, Inference, Labels
 
 
 def run(
@@ -93,7 +35,7 @@ def run(
     cohort: Cohort,
     by_cohort: Path,
     *,
-    labels: Settings,
+    labels: Labels,
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
@@ -168,9 +110,9 @@ def run(
             for entity, task in {task.entity: task for task in tasks}.items()
         ],
     }
-    tables = {name: joined(parts, COLUMNS[name].split()[:-2]) for name, parts in found.items()}
+    tables = {name: joined(parts) for name, parts in found.items()}
     rows = [task.row(part["shift"].iloc[0]) for task, part in zip(tasks, scores, strict=True)]
-    tables["tasks"] = pd.DataFrame(rows, columns=COLUMNS["tasks"].split()[:-2])
+    tables["tasks"] = pd.DataFrame(rows)
     tables["left_out"] = pd.DataFrame({"entity": pd.Series(left_out, dtype="str")})
     if not len(cohort.controls):
         note("no controls are held against the scores: none is encoded in this cohort")

@@ -14,11 +14,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from afa.cohort.cohort import Cohort, with_code
 from afa.errors import CohortError, Fault
@@ -32,51 +31,16 @@ from afa.evaluate.summary import Labelled, labelled, summary_rows
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.model.orders import generator_of
-from afa.paper.experiments.base import Section, Stage
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap
+    from afa.paper.experiments.settings import Bootstrap, LabelsNeeded
 
-
-class Settings(Section):
-    """Classifiers trained on labelled patients, compared with zero-shot scores on all other patients."""
-
-    sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field((10, 20, 50, 100), min_length=1)
-    """numbers of labelled patients for training classifiers, which are compared with the zero-shot scores of `labels`
-    (docs/labels_needed.md)
-    """
-    repeats: int = Field(4, ge=1)
-    """number of samples of the labelled patients"""
-    permuted: int = Field(2, ge=0)
-    """number of these samples that are also trained with shuffled labels"""
-    labels: int = Field(6, ge=1)
-    """largest number of labels, chosen by hashes of their names"""
-    tested: int = Field(20, ge=2)
-    """least number of patients left for evaluation; a size that leaves fewer for a label is skipped for that label"""
-    of_each_class: int = Field(3, ge=1)
-    """least number of patients of each class left for evaluation"""
-
-
-COLUMNS = {
-    "left_out": "entity size reason cohort bundle",
-    "predictions": "reference method permuted entity size repeat allocation t patient log_odds cohort bundle",
-    "splits": "entity size repeat seed labelled labelled_positive tested tested_positive cohort bundle",
-    "zero_shot": "reference coupling entity allocation seed patient t calibrated label cohort bundle",
-}
-STAGE = Stage(
-    inputs=("bundle", "cohort", "by_cohort", "labels"),
-    settings=("labels_needed",),
-    scopes=True,
-    section=Settings,
-    labels=True,
-    figure=("Past the paper", "classifiers by labelled patients"),
-    tables=COLUMNS,
-    rows={"labels_needed": "how many labelled patients does a classifier need to do as well as the zero-shot score?"},
-)
+SPLITS = ["entity", "size", "repeat", "seed", "labelled", "labelled_positive", "tested", "tested_positive"]
+OF_ZERO_SHOT = ["reference", "coupling", "entity", "allocation", "seed", "patient", "t", "calibrated", "label"]
 
 
 def run(
-    bundle: Bundle, cohort: Cohort, by_cohort: Path, labels: Mapping[str, pd.DataFrame], *, labels_needed: Settings
+    bundle: Bundle, cohort: Cohort, by_cohort: Path, labels: Mapping[str, pd.DataFrame], *, labels_needed: LabelsNeeded
 ) -> dict[str, pd.DataFrame]:
     """Return the log-odds of classifiers trained on some labelled patients, for all others, and the zero-shot scores.
 
@@ -125,10 +89,10 @@ def run(
                     found = predicted(task, labelled, shuffled, repeat, percents, seed)
                     parts += [part.assign(size=size, repeat=repeat) for part in found]
     made = {
-        "predictions": joined(parts, COLUMNS["predictions"].split()[:-2]),
+        "predictions": joined(parts),
         "zero_shot": rivals,
-        "splits": pd.DataFrame(splits, columns=COLUMNS["splits"].split()[:-2]).drop_duplicates(ignore_index=True),
-        "left_out": pd.DataFrame(left_out, columns=COLUMNS["left_out"].split()[:-2]).drop_duplicates(ignore_index=True),
+        "splits": pd.DataFrame(splits, columns=SPLITS).drop_duplicates(ignore_index=True),
+        "left_out": pd.DataFrame(left_out, columns=["entity", "size", "reason"]).drop_duplicates(ignore_index=True),
     }
     made["left_out"] = made["left_out"].astype({"entity": "str", "size": "Int64", "reason": "str"})
     for entity, n, reason in made["left_out"].fillna({"size": 0}).itertuples(index=False):
@@ -167,7 +131,7 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFra
             found = f"scores of {parts[-1]['patient'].nunique()} patients for {task.entity}, reference {key[0]}"
             step = "run the stage labels again, on the same bundle and cohort"
             raise CohortError(Fault("--labels", found, f"the {len(task.patients)} who have the label", step))
-    return pd.concat(parts)[COLUMNS["zero_shot"].split()[:-2]].reset_index(drop=True)
+    return pd.concat(parts)[OF_ZERO_SHOT].reset_index(drop=True)
 
 
 def _of_positive(task: Task, size: int) -> int:

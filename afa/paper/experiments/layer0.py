@@ -23,7 +23,6 @@ from afa.evaluate.summary import Labelled, labelled, summary_rows
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
-from afa.paper.experiments.base import LAYER0, Stage
 from afa.planner.cluster import paper_clusters, parameters
 from afa.planner.layer0 import (
     CRITERIA,
@@ -41,21 +40,6 @@ from afa.scores.preference import tie_of
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Inference, Layer0
 
-STAGE = Stage(
-    settings=("layer0.clusters", "top_k", "inference"),
-    duels=True,
-    tables={
-        **LAYER0,
-        "layer0": (
-            "cohort bundle n_clusters paper criterion rule entities needed most_dominators clusters_out"
-            " entities_out contradicted"
-        ),
-    },
-    rows={
-        "layer0_bundle": "what Layer 0 removes on the bundle, how many certificates are false, and what it adds to "
-        "`greedy`"
-    },
-)
 METHOD = {"f1": "wald", "f2": "stack_a", "sound": "wald"}
 ELIMINATION = ["criterion", "rule"]
 FOLLOWED = {

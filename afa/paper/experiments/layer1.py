@@ -35,32 +35,11 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.model.orders import random_orders
-from afa.paper.experiments.base import Section, Seeds, Stage
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Inference
+    from afa.paper.experiments.settings import Bootstrap, Inference, Layer1
 
 
-class Settings(Section):
-    """Duels resolved along random and informed orders (tab:layer1_informed)."""
-
-    seeds: Seeds = (0,)
-    """seeds of the random orders along which resolved duels are counted"""
-
-
-STAGE = Stage(
-    settings=("layer1", "inference"),
-    section=Settings,
-    sharded=True,
-    duels=True,
-    tables={
-        "calls": "patient allocation seed bracket t called wrong tied cohort bundle",
-        "left_open": "patient allocation bracket magnitude duels never never_support cohort bundle",
-        "pairs": "patient duels tied cohort bundle",
-        "steps": "patient allocation seed bracket step called cohort bundle",
-    },
-    rows={"bracket_rate": "how many duels each bracket has called, and how many wrongly"},
-)
 ALLOCATIONS = ("random", "informed", "informed_pair")
 METHOD = {"l1_tight": "wald", "l1_paper": "wald", "hanson_wright": "stack_a", "kl": "kl", "kl_written": "kl"}
 QUANTILES = (0.1, 0.5, 0.9)
@@ -80,7 +59,7 @@ def run(
     cohort: Cohort,
     patients: Sequence[int],
     *,
-    layer1: Settings,
+    layer1: Layer1,
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
@@ -196,7 +175,7 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
             table = rows_of(patient=[name], allocation=[one.allocation], bracket=BRACKETS, magnitude=magnitudes)
             counts = {"never": still_open[TO_THE_END].ravel(), "never_support": still_open[TO_ITS_END].ravel()}
             parts.append(table.assign(duels=np.tile(duels, len(BRACKETS)), **counts))
-    return joined(parts, STAGE.tables["left_open"].split()[:-2])
+    return joined(parts, ["patient", "allocation", "bracket", "magnitude", "duels", "never", "never_support"])
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:

@@ -12,35 +12,11 @@ from afa.evaluate.accuracy import Resampled, share_of
 from afa.evaluate.summary import summary_rows
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
-from afa.paper.experiments.base import Section, Seeds, Stage
 from afa.paper.sanity import Subject, paths, run_gates, scores, synthetic_subjects
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Inference
+    from afa.paper.experiments.settings import Bootstrap, Inference, Sanity
 
-
-class Settings(Section):
-    """The acceptance tests (supp:sanity)."""
-
-    seeds: Seeds = (0,)
-    """seeds of the random orders along which brackets and solves are checked"""
-
-
-STAGE = Stage(
-    settings=("sanity", "inference"),
-    section=Settings,
-    duels=True,
-    tables={
-        "bracket_patients": "population patient bracket decided called wrong tied_called cohort bundle",
-        "brackets": "population t bracket decided called wrong tied_called cohort bundle",
-        "contraction": "model entity opponent contraction ternary cohort bundle",
-        "convergence": "model t entity solves iterations capped finished cohort bundle",
-        "gates": "name input cases failures perturbed_failures cohort bundle",
-        "gauge_change": "subject score t states changed mean_change max_change input cohort bundle",
-        "nonconvergence": "model patient entity solves capped persistent cohort bundle",
-    },
-    rows={"sanity": "numbers that must come out as they are known"},
-)
 
 GATES = (scores.FULL_OBSERVATION, scores.GAUGE, paths.MEAN_FIELD, paths.SOUNDNESS, scores.COPELAND)
 SCORES = ("two_elbo", "stack_a")
@@ -49,7 +25,7 @@ SHARES = {"called": "decided", "wrong": "called"}
 
 
 def run(
-    bundle: Bundle, cohort: Cohort, *, sanity: Settings, inference: Inference, threads: int | None = None
+    bundle: Bundle, cohort: Cohort, *, sanity: Sanity, inference: Inference, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
     """Run all checks on a bundle and a cohort.
 

@@ -1,11 +1,11 @@
-"""Sections of the configuration that several stages read. A section for one stage is `Settings` in its module."""
+"""The sections of the configuration that stages read, with their defaults; the text below a field is its meaning."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from afa.model.rule_names import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 from afa.paper.experiments.base import Rounds, Section, Seeds
@@ -138,17 +138,123 @@ class Bootstrap(Section):
     """confidence level of the intervals"""
 
 
-TopK = Annotated[int, Field(ge=1)]
+class Gauge(Section):
+    """The closure of a duel compared with its true gauge (supp:maxent-vs-truegauge)."""
 
-SHARED: dict[str, tuple[Any, Any]] = {
-    "top_k": (TopK, 5),
-    "inference": (Inference, Inference()),
-    "closure": (Closure, Closure()),
-    "random_order": (RandomOrder, RandomOrder()),
-    "calibration": (Calibration, Calibration()),
-    "layer0": (Layer0, Layer0()),
-    "allocation": (Allocation, Allocation()),
-    "stopping": (Stopping, Stopping()),
-    "bootstrap": (Bootstrap, Bootstrap()),
-}
-"""Type and default of each setting that several stages read, by its key."""
+    seeds: Seeds = (0,)
+    """seeds of the random orders along which a duel's closure is compared with its true gauge"""
+    rounds: Rounds = (10, 50, 100, 150, 200)
+    """numbers of observed features t at which the two are correlated, in addition to 0 and M"""
+
+
+class Chaos(Section):
+    """Chaotic patients, selected on some random orders and measured on others (decisions.md A10)."""
+
+    selecting_seeds: Seeds = (0, 1, 2)
+    """seeds of the random orders by which patients are classified as chaotic"""
+    measuring_seeds: Seeds = (3, 4, 5)
+    """seeds of the random orders on which the gap is measured; none may be in `selecting_seeds`"""
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if common := sorted({*self.selecting_seeds} & {*self.measuring_seeds}):
+            said = ", ".join(map(str, common))
+            raise ValueError(f"no seed in both lists: {said} would measure the gap on orders that chose the patients")
+        return self
+
+
+class Layer1(Section):
+    """Duels resolved along random and informed orders (tab:layer1_informed)."""
+
+    seeds: Seeds = (0,)
+    """seeds of the random orders along which resolved duels are counted"""
+
+
+class Labels(Section):
+    """Comparison of scores with the cohort's labels, by reference and coupling, and with chance."""
+
+    seeds: Seeds = (0, 1, 2)
+    """seeds of the random orders along which scores are compared with the cohort's labels"""
+    percents: tuple[Annotated[int, Field(gt=0, lt=100)], ...] = Field((5, 10, 25, 50), min_length=1)
+    """percentages of an entity's support at which scores are compared, in addition to 0 and 100"""
+    thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.5, 0.25, 1.0), min_length=1)
+    """cut points, in robust standard deviations from the cohort's median; results are reported for the first, and the
+    others show how sensitive they are
+    """
+    strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.9, 0.5), min_length=1)
+    """values of beta L^2 to which shared couplings are scaled (as `closure.strength`); results are reported for the
+    first, and the others show how sensitive they are
+    """
+    permutations: int = Field(20, ge=1)
+    """number of bundles with shuffled genes, followed like the real bundle; the smallest possible p is 1 / (1 + this
+    number)
+    """
+    whole_permutations: int = Field(1000, ge=1)
+    """number of bundles with shuffled genes at full observation"""
+
+
+class LabelsNeeded(Section):
+    """Classifiers trained on labelled patients, compared with zero-shot scores on all other patients."""
+
+    sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field((10, 20, 50, 100), min_length=1)
+    """numbers of labelled patients for training classifiers, which are compared with the zero-shot scores of `labels`
+    (docs/labels_needed.md)
+    """
+    repeats: int = Field(4, ge=1)
+    """number of samples of the labelled patients"""
+    permuted: int = Field(2, ge=0)
+    """number of these samples that are also trained with shuffled labels"""
+    labels: int = Field(6, ge=1)
+    """largest number of labels, chosen by hashes of their names"""
+    tested: int = Field(20, ge=2)
+    """least number of patients left for evaluation; a size that leaves fewer for a label is skipped for that label"""
+    of_each_class: int = Field(3, ge=1)
+    """least number of patients of each class left for evaluation"""
+
+
+class Accurate(Section):
+    """Comparison of mean-field decisions with exact inference on the same states (docs/accurate.md)."""
+
+    patients: int = Field(50, ge=1)
+    """number of patients for whom mean-field is compared with exact inference (docs/accurate.md), chosen by a hash of
+    their names
+    """
+    linearity_patients: int = Field(12, ge=1)
+    """number of these patients for whom `linearity` is also compared, which needs moments and takes longer"""
+    seed: int = Field(0, ge=0)
+    """seed for the choice of patients and for each patient's random order"""
+    rounds: Rounds = (10, 50, 100, 150, 200)
+    """numbers of observed features t at which the two are compared, in addition to 0 and M"""
+    limit: float = Field(2e7, ge=0)
+    """largest number of table entries that exact inference may use in one state; states that need more are excluded and
+    counted
+    """
+
+
+class Sanity(Section):
+    """The acceptance tests (supp:sanity)."""
+
+    seeds: Seeds = (0,)
+    """seeds of the random orders along which brackets and solves are checked"""
+
+
+class StageSettings(Section):
+    """Everything in the configuration that a stage may read."""
+
+    top_k: int = Field(5, ge=1)
+    """size of the top set; with k or fewer entities, the number of entities minus one"""
+    inference: Inference = Inference()
+    closure: Closure = Closure()
+    random_order: RandomOrder = RandomOrder()
+    calibration: Calibration = Calibration()
+    layer0: Layer0 = Layer0()
+    allocation: Allocation = Allocation()
+    stopping: Stopping = Stopping()
+    bootstrap: Bootstrap = Bootstrap()
+    accurate: Accurate = Accurate()
+    chaos: Chaos = Chaos()
+    gauge: Gauge = Gauge()
+    labels: Labels = Labels()
+    labels_needed: LabelsNeeded = LabelsNeeded()
+    layer1: Layer1 = Layer1()
+    sanity: Sanity = Sanity()

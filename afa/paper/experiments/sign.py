@@ -23,28 +23,10 @@ from afa.evaluate.summary import count_rows, summary_rows
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.orders import random_orders
-from afa.paper.experiments.base import Stage
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Inference, RandomOrder
 
-STAGE = Stage(
-    settings=("random_order", "inference"),
-    sharded=True,
-    duels=True,
-    tables={
-        "rounds": (
-            "patient seed t method right duels right_first duels_first right_prior_wrong duels_prior_wrong"
-            " solves iterations capped ascended cohort bundle start"
-        ),
-        "duels": "patient entity_a entity_b winner",
-        "orders": "patient method different compared",
-    },
-    rows={
-        "sign_accuracy_random": "how soon does a score call each duel as at full observation, features coming in"
-        " random order?"
-    },
-)
 
 INFERENCE_METHODS = ("linearity", "two_elbo", "stack_a")
 SOLVES = ("solves", "iterations", "capped", "ascended")

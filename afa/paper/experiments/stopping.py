@@ -31,30 +31,10 @@ from afa.evaluate.topk import Targets
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.orders import random_orders
-from afa.paper.experiments.base import Stage
 from afa.planner import TopKPlanner
 
 if TYPE_CHECKING:
     from afa.paper.experiments import settings
-
-STAGE = Stage(
-    inputs=("bundle", "cohort", "allocation"),
-    settings=("stopping", "top_k", "inference", "closure"),
-    scopes=True,
-    sharded=True,
-    duels=True,
-    tables={
-        "tasks": (
-            "cohort bundle patient coupling entity allocation gain stopping level t stopped decision likelihood"
-            " clinical"
-        ),
-        "top_k": "cohort bundle patient allocation gain stopping level t stopped members wrong",
-    },
-    rows={
-        "stopping": "how early does each rule of stopping end, and how often is the answer then not that of full "
-        "observation?"
-    },
-)
 
 
 RANDOM, GREEDY = "random", "greedy"

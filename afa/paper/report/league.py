@@ -17,14 +17,12 @@ from afa.evaluate.figures import new_figure, save_figure
 from afa.evaluate.long_tables import read_table
 from afa.evaluate.page_parts import page
 from afa.io.files import atomic_folder, write_csv
+from afa.paper.experiments.declared import LEAGUE_FILES, LEAGUE_TABLES
 from afa.paper.experiments.league import APART, BOTH, FIXED, LABELS, PLANNER, RANDOM, SHUFFLED
 
 BEST = "best classifier"
 NOT_FETCHED = "not_fetched.txt"
 """In the folder of a field whose table is not there: a line that says where it is to be had."""
-TABLES = ("curves", "leads", "null", "trained", "ladder", "reliability", "facts")
-PAGE_FILES = ("league.html", "league.svg", "ladder.svg", *(f"{name}.csv" for name in ("league", *TABLES)))
-"""What the page of the league consists of."""
 SHOWN = (3, 5)
 """Features observed at which the page shows a field, beside all."""
 NAMES = {
@@ -62,7 +60,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     rows = []
     facts = tables["facts"][tables["facts"]["main"].astype(bool)] if tables else pd.DataFrame()
     for fact in facts.to_dict("records"):
-        own = {name: of_task(tables[name], fact) for name in TABLES}
+        own = {name: of_task(tables[name], fact) for name in LEAGUE_TABLES}
         metric = "first_place" if "first_place" in set(own["curves"]["metric"]) else "auroc"
         row: dict[Any, Any] = {**fact, "metric": metric}
         for place, t in {**{str(t): t for t in SHOWN}, "all": fact["features"]}.items():
@@ -174,8 +172,12 @@ def said(row: Mapping[Any, Any]) -> str:
 
 def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
     """The tables of some fields, each as one; none where no field asks a question that labels answer."""
-    asked = [path for path in folders if (path / f"{TABLES[0]}.parquet").is_file()]
-    return {name: pd.concat([read_table(path, name) for path in asked], ignore_index=True) for name in TABLES if asked}
+    asked = [path for path in folders if (path / f"{LEAGUE_TABLES[0]}.parquet").is_file()]
+    return {
+        name: pd.concat([read_table(path, name) for path in asked], ignore_index=True)
+        for name in LEAGUE_TABLES
+        if asked
+    }
 
 
 def _shown(
@@ -207,7 +209,7 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
             raise ReportError(Fault(str(path), found, expected, "name its folder"))
     tables = read_fields([path for path in fields if path.name not in absent])
     rows = league_rows(tables)
-    with atomic_folder(out, PAGE_FILES, "league.html") as made:
+    with atomic_folder(out, LEAGUE_FILES, "league.html") as made:
         for name, table in {"league": rows, **tables}.items():
             write_csv(table, made / f"{name}.csv", float_format="%.6g")
         shown = _shown(tables, rows, len(fields), made / "league.svg")

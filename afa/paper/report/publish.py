@@ -17,9 +17,9 @@ from afa.errors import Fault, ReportError
 from afa.io.files import atomic_folder, write_csv
 from afa.io.spreadsheet import marked_table
 from afa.paper.experiments.base import meaning_of
+from afa.paper.experiments.declared import DICTIONARY
 from afa.paper.report.paper_tables import TABLES, Lines, paper_table
 
-DICTIONARY = "data_dictionary"
 COLUMNS = ["table", "column", "type", "unit", "meaning"]
 
 

@@ -20,7 +20,7 @@ from afa.evaluate.long_tables import read_table
 from afa.io.files import sha256_of
 from afa.io.yamlfile import Strict, load_model
 from afa.model.bundle import load_bundle
-from afa.paper.experiments import stages
+from afa.paper.experiments.declared import STAGES
 from afa.paper.report.comparison import Reader, printed_difference
 from afa.paper.report.verdicts import DIFFERENCE, HOLDS, NO_BETTER, NOT_RUN, SIMULATED, judge
 
@@ -175,7 +175,7 @@ def carried_of(run: Path) -> Carried:
 
 def basis(config: Mapping[str, Any]) -> str:
     """Digest of the settings behind the effects, of a whole configuration as in `config.json`."""
-    described = [stages()[name] for name in CARRIED_STAGES]
+    described = [STAGES[name] for name in CARRIED_STAGES]
     keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary or ()))}
     text = json.dumps({key: config.get(key) for key in sorted(keys)}, sort_keys=True)
     return sha256(text.encode()).hexdigest()

@@ -10,8 +10,6 @@ from afa.planner.rules.base import Choice, View, heaviest, nothing_to_decide
 class Boundary:
     """Choose by the unweighted gain over the unresolved duels of a top-k entity against one outside."""
 
-    in_the_grid = 8
-
     def choose(self, view: View) -> Choice:
         if not len(view.contested):
             return nothing_to_decide(view)

@@ -15,8 +15,6 @@ class Clustered:
     champions' duel is resolved, the duel is that of `lucb`.
     """
 
-    in_the_grid = 5
-
     def choose(self, view: View) -> Choice:
         duel = between_champions(view)
         if duel is not None:

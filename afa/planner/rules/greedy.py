@@ -11,8 +11,6 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 class Greedy:
     """Choose by the unweighted gain over every unresolved duel."""
 
-    in_the_grid = 3
-
     def choose(self, view: View) -> Choice:
         total = view.total_gain(view.resolved)
         feature = best(total, view.features, ~view.observed)

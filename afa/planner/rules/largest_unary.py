@@ -8,7 +8,6 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 class LargestUnary:
     """Choose by the total absolute effective unary, the fallback of all other rules."""
 
-    in_the_grid = 2
     looks_at = "nothing"
 
     def choose(self, view: View) -> Choice:

@@ -15,8 +15,6 @@ class Lucb:
     The bounds of an entity are the tight `l1` interval of its own S_v.
     """
 
-    in_the_grid = 4
-
     def choose(self, view: View) -> Choice:
         return of_most_contested(view, "most contested duel across the boundary")
 

@@ -13,16 +13,12 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest
 class PriorityAll:
     """Choose by the weighted gain over every unresolved duel (eq:feature_selection)."""
 
-    in_the_grid = 7
-
     def choose(self, view: View) -> Choice:
         return by_priority(view, np.flatnonzero(~view.resolved), "open duels")
 
 
 class PriorityClusters:
     """Choose by the weighted gain over one unresolved duel in each cluster (eq:active_registry)."""
-
-    in_the_grid = 6
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, registry(view), "open duels of a cluster's best and worst")

@@ -9,7 +9,6 @@ from afa.planner.rules.base import Choice, View
 class Random:
     """Choose in a uniformly random order over all M features; the baseline without any data."""
 
-    in_the_grid = 1
     looks_at = "nothing"
 
     def choose(self, view: View) -> Choice:

@@ -18,15 +18,15 @@ from afa.model.bundle import Bundle
 from afa.model.closure import closed_bundle
 from afa.model.mrf import Evidence, PairwiseMRF
 from afa.model.orders import random_order
-from afa.paper.experiments.sanity import Settings, run, summarise
-from afa.paper.experiments.settings import Bootstrap, Inference
+from afa.paper.experiments.sanity import run, summarise
+from afa.paper.experiments.settings import Bootstrap, Inference, Sanity
 from afa.paper.sanity import Subject
 from afa.paper.sanity.paths import contraction_table, convergence_table, nonconvergence_table, solve_log
 from afa.scores.bracket import hanson_wright_interval, kl_interval, l1_interval
 from afa.scores.preference import duel_variance, linearity, sign_votes
 
 SEEDS = (0, 4)
-READ: dict[str, Any] = {"sanity": Settings(seeds=SEEDS), "inference": Inference()}
+READ: dict[str, Any] = {"sanity": Sanity(seeds=SEEDS), "inference": Inference()}
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def test_a_bundle_of_one_entity_has_no_duels_and_is_checked_all_the_same() -> No
     bundle = bundle_of([[1.0, -0.5]], np.triu(np.ones((1, 2, 2)), 1))
     values = np.array([[1, -1], [0, 0]], dtype=np.int8)
     one = Cohort("one", bundle.features, ("p", "q"), values, pd.DataFrame(index=["p", "q"]))
-    tables = run(bundle, one, sanity=Settings(), inference=Inference(), threads=1)
+    tables = run(bundle, one, sanity=Sanity(), inference=Inference(), threads=1)
     assert tables["brackets"].query("population == 'duels'")["decided"].sum() == 0
     assert tables["brackets"].query("population == 'binary'")["decided"].sum() > 0
     summarise(tables, bootstrap=Bootstrap(resamples=100))

@@ -23,35 +23,12 @@ from afa.evaluate.topk import label_counts
 from afa.model.mrf import Floats
 from afa.model.orders import PAPER_ROUNDS
 from afa.paper.experiments.allocation.tables import run as run
-from afa.paper.experiments.base import Stage
 from afa.paper.experiments.chaos import chaotic_patients
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap
 
 
-STAGE = Stage(
-    settings=("allocation", "top_k", "inference"),
-    sharded=True,
-    duels=True,
-    beside=("allocation_truth", "chaos"),
-    tables={
-        "choices": (
-            "cohort bundle allocation gain schedule seed patient t feature fallback resolved resolved_wrong certified"
-        ),
-        "rounds": (
-            "cohort bundle allocation gain schedule seed patient t method right right_first right_prior_wrong"
-            " p_at_k clinical_p_at_k clinical_r_precision"
-        ),
-    },
-    rows={
-        "allocation_sign": "sign accuracy under each allocation rule",
-        "allocation_p_at_k": "precision of the top k under each allocation rule",
-        "certified_round": "the round from which the top k can no longer change",
-        "acquisition_saved": "how many measurements a rule saves at equal accuracy",
-        "bracket_rate": "",
-    },
-)
 RANDOM = Cell("random", "", "every")
 SAME_GAIN = ("greedy", "clustered")
 """Rules with which all others are compared at the same gain and schedule: the paper's baselines."""

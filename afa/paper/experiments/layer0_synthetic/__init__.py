@@ -12,7 +12,6 @@ from afa.evaluate.accuracy import Resampled
 from afa.evaluate.summary import Labelled, labelled, summary_rows
 from afa.inference.meanfield import Solver
 from afa.paper.experiments import layer0 as on_bundle
-from afa.paper.experiments.base import LAYER0, Stage
 from afa.paper.experiments.layer0_synthetic.portfolio import (
     Configuration,
     load_portfolio,
@@ -23,18 +22,6 @@ from afa.paper.experiments.layer0_synthetic.portfolio import (
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Inference, Layer0
 
-STAGE = Stage(
-    inputs=("portfolio",),
-    settings=("layer0.simulated", "inference"),
-    tables={
-        "clusters": LAYER0["clusters"],
-        "configurations": "bundle letter story entities features patients printed_separation",
-        "layer0": LAYER0["layer0"],
-        "lift": LAYER0["lift"],
-        "patients": LAYER0["patients"],
-    },
-    rows={"layer0_synthetic": "the same on synthetic entities"},
-)
 K = 5
 """Size of the top set."""
 

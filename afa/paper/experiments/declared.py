@@ -1,0 +1,294 @@
+"""All stages of the workflow, as they are declared: what each reads, the tables that it makes, the rows of the summary.
+
+The code of a stage is the module with its name in this folder; `afa.paper.experiments.base` explains how a stage is
+written. This module imports no numerical package, so that Snakemake reads it quickly.
+"""
+
+from __future__ import annotations
+
+from afa.paper.experiments.base import LAYER0, Stage
+
+STAGES: dict[str, Stage] = {
+    "gauge": Stage(
+        settings=("gauge", "inference"),
+        sharded=True,
+        duels=True,
+        tables={
+            "agreement": "patient seed t method agree duels cohort bundle",
+            "rounds": (
+                "patient seed t method reference target right duels right_first duels_first right_prior_wrong"
+                " duels_prior_wrong cohort bundle"
+            ),
+            "scalars": (
+                "patient seed t entity_a entity_b two_elbo_true two_elbo_maxent stack_a_true stack_a_maxent cohort"
+                " bundle"
+            ),
+            "targets": "patient entity_a entity_b likelihood clinical conclusive cohort bundle",
+            "solves": "patient t model solves iterations capped ascended cohort bundle",
+        },
+        rows={
+            "gauge_agreement": "do the closure and the true gauge decide alike?",
+            "gauge_correlation": "how their scores correlate, within duels and pooled over them",
+            "gauge_accuracy": "the accuracy of each",
+        },
+        single=("scalars",),
+    ),
+    "sign": Stage(
+        settings=("random_order", "inference"),
+        sharded=True,
+        duels=True,
+        tables={
+            "rounds": (
+                "patient seed t method right duels right_first duels_first right_prior_wrong duels_prior_wrong"
+                " solves iterations capped ascended cohort bundle start"
+            ),
+            "duels": "patient entity_a entity_b winner",
+            "orders": "patient method different compared",
+        },
+        rows={
+            "sign_accuracy_random": "how soon does a score call each duel as at full observation, features coming in"
+            " random order?"
+        },
+    ),
+    "chaos": Stage(
+        settings=("chaos", "inference"),
+        sharded=True,
+        duels=True,
+        tables={
+            "duels": "patient entity_a entity_b winner cohort bundle",
+            "flips": "patient seed_set definition flips runs magnitude nonzero cohort bundle",
+            "rounds": "patient t seed_set method right duels cohort bundle",
+        },
+        rows={"chaos_gap": "does `linearity` gain more over `wald` where signs flip often?"},
+    ),
+    "layer1": Stage(
+        settings=("layer1", "inference"),
+        sharded=True,
+        duels=True,
+        tables={
+            "calls": "patient allocation seed bracket t called wrong tied cohort bundle",
+            "left_open": "patient allocation bracket magnitude duels never never_support cohort bundle",
+            "pairs": "patient duels tied cohort bundle",
+            "steps": "patient allocation seed bracket step called cohort bundle",
+        },
+        rows={"bracket_rate": "how many duels each bracket has called, and how many wrongly"},
+    ),
+    "layer0": Stage(
+        settings=("layer0.clusters", "top_k", "inference"),
+        duels=True,
+        tables={
+            **LAYER0,
+            "layer0": (
+                "cohort bundle n_clusters paper criterion rule entities needed most_dominators clusters_out"
+                " entities_out contradicted"
+            ),
+        },
+        rows={
+            "layer0_bundle": "what Layer 0 removes on the bundle, how many certificates are false, and what it adds to "
+            "`greedy`"
+        },
+    ),
+    "layer0_synthetic": Stage(
+        inputs=("portfolio",),
+        settings=("layer0.simulated", "inference"),
+        tables={
+            "clusters": LAYER0["clusters"],
+            "configurations": "bundle letter story entities features patients printed_separation",
+            "layer0": LAYER0["layer0"],
+            "lift": LAYER0["lift"],
+            "patients": LAYER0["patients"],
+        },
+        rows={"layer0_synthetic": "the same on synthetic entities"},
+    ),
+    "allocation_truth": Stage(
+        settings=("top_k", "inference"),
+        duels=True,
+        summary=None,
+        tables={
+            "duels": "patient entity_a entity_b winner prior_wrong cohort bundle",
+            "targets": "patient entity top label k k_clinical cohort bundle",
+        },
+    ),
+    "allocation": Stage(
+        settings=("allocation", "top_k", "inference"),
+        sharded=True,
+        duels=True,
+        beside=("allocation_truth", "chaos"),
+        tables={
+            "choices": (
+                "cohort bundle allocation gain schedule seed patient t feature fallback resolved resolved_wrong"
+                " certified"
+            ),
+            "rounds": (
+                "cohort bundle allocation gain schedule seed patient t method right right_first right_prior_wrong"
+                " p_at_k clinical_p_at_k clinical_r_precision"
+            ),
+        },
+        rows={
+            "allocation_sign": "sign accuracy under each allocation rule",
+            "allocation_p_at_k": "precision of the top k under each allocation rule",
+            "certified_round": "the round from which the top k can no longer change",
+            "acquisition_saved": "how many measurements a rule saves at equal accuracy",
+            "bracket_rate": "",
+        },
+    ),
+    "stopping": Stage(
+        inputs=("bundle", "cohort", "allocation"),
+        settings=("stopping", "top_k", "inference", "closure"),
+        scopes=True,
+        sharded=True,
+        duels=True,
+        tables={
+            "tasks": (
+                "cohort bundle patient coupling entity allocation gain stopping level t stopped decision likelihood"
+                " clinical"
+            ),
+            "top_k": "cohort bundle patient allocation gain stopping level t stopped members wrong",
+        },
+        rows={
+            "stopping": "how early does each rule of stopping end, and how often is the answer then not that of full "
+            "observation?"
+        },
+    ),
+    "binary": Stage(
+        settings=("random_order.seeds", "inference", "closure"),
+        scopes=True,
+        tables={
+            "steps": (
+                "patient allocation gain guide seed step t wald two_elbo stack_a l1_tight l1_paper hanson_wright entity"
+                " cohort bundle"
+            ),
+            "targets": "patient entity likelihood clinical score cohort bundle",
+            "tasks": "entity features support shift cohort bundle",
+        },
+        rows={
+            "binary": "each phenotype as a task of its own",
+            "bracket_rate": "",
+        },
+    ),
+    "calibration": Stage(
+        inputs=("bundle", "cohort", "binary"),
+        settings=("calibration.rounds", "inference", "closure"),
+        scopes=True,
+        tables={
+            "odds": "patient entity seed t raw calibrated inference coupling cohort bundle",
+            "targets": "patient entity likelihood clinical coupling cohort bundle",
+            "left_out": "coupling entity reason",
+            "reliability": "bin cases probability positive coupling inference kind target t",
+        },
+        rows={"calibration": "are probabilities as often right as they say?"},
+        single=("odds",),
+    ),
+    "labels": Stage(
+        inputs=("bundle", "cohort", "by_cohort"),
+        settings=("labels", "inference"),
+        scopes=True,
+        labels=True,
+        tables={
+            "labels": "patient entity label cohort bundle",
+            "left_out": "entity cohort bundle",
+            "controls": "reference coupling entity allocation seed control t observed raw calibrated cohort bundle",
+            "null": (
+                "reference coupling entity allocation t permutation auroc balanced_accuracy"
+                " balanced_accuracy_calibrated"
+                " cohort bundle"
+            ),
+            "scores": (
+                "reference coupling variant entity allocation seed patient t observed raw calibrated label cohort"
+                " bundle"
+            ),
+            "tasks": (
+                "reference coupling variant entity threshold strength support contraction factor positive negative"
+                " shift"
+                " cohort bundle"
+            ),
+            "whole": "reference coupling patient entity score cohort bundle",
+        },
+        rows={
+            "labels": "how well do scores tell patients with a label from those without, by reference of the "
+            "encoding and by closure?",
+            "controls": "how often are healthy controls told that they have nothing? Where values are encoded against "
+            "controls",
+            "specificity": "does an entity's score follow its own label more than the scores of the others do?",
+            "null": "`labels` with the genes of the bundle shuffled: what any lists of these sizes and signs come to",
+        },
+    ),
+    "labels_needed": Stage(
+        inputs=("bundle", "cohort", "by_cohort", "labels"),
+        settings=("labels_needed",),
+        scopes=True,
+        labels=True,
+        figure=("Past the paper", "classifiers by labelled patients"),
+        tables={
+            "left_out": "entity size reason cohort bundle",
+            "predictions": "reference method permuted entity size repeat allocation t patient log_odds cohort bundle",
+            "splits": "entity size repeat seed labelled labelled_positive tested tested_positive cohort bundle",
+            "zero_shot": "reference coupling entity allocation seed patient t calibrated label cohort bundle",
+        },
+        rows={
+            "labels_needed": "how many labelled patients does a classifier need to do as well as the zero-shot score?"
+        },
+    ),
+    "accurate": Stage(
+        settings=("accurate", "top_k", "closure.strength", "inference"),
+        duels=True,
+        tables={
+            "duels": "patient t method entity_a entity_b mean_field accurate cohort bundle",
+            "sets": "patient t k shared right_mean_field right_accurate method cohort bundle",
+            "left_out": "quantity t states left_out cohort bundle",
+            "tasks": (
+                "patient t entity coupling mean_field mean_field_posterior accurate accurate_posterior cohort bundle"
+            ),
+        },
+        rows={
+            "meanfield_vs_exact": (
+                "which decisions does the mean-field approximation change, and which of them are better without it?"
+            )
+        },
+        single=("duels", "tasks"),
+    ),
+    "sanity": Stage(
+        settings=("sanity", "inference"),
+        duels=True,
+        tables={
+            "bracket_patients": "population patient bracket decided called wrong tied_called cohort bundle",
+            "brackets": "population t bracket decided called wrong tied_called cohort bundle",
+            "contraction": "model entity opponent contraction ternary cohort bundle",
+            "convergence": "model t entity solves iterations capped finished cohort bundle",
+            "gates": "name input cases failures perturbed_failures cohort bundle",
+            "gauge_change": "subject score t states changed mean_change max_change input cohort bundle",
+            "nonconvergence": "model patient entity solves capped persistent cohort bundle",
+        },
+        rows={"sanity": "numbers that must come out as they are known"},
+    ),
+}
+"""Stage -> its declaration."""
+
+LEAGUE_TABLES = ("curves", "leads", "null", "trained", "ladder", "reliability", "facts")
+"""Tables of the league, for each field."""
+LEAGUE_FILES = ("league.html", "league.svg", "ladder.svg", *(f"{name}.csv" for name in ("league", *LEAGUE_TABLES)))
+"""Files of the league's page."""
+DICTIONARY = "data_dictionary"
+"""Published file that lists the columns of all tables."""
+
+
+def left_out(entities: int, *, labelled: bool) -> dict[str, str]:
+    """Return the stages that a run skips, with the reason.
+
+    A run skips stages whose requirements it does not meet, and stages that read the tables of skipped stages.
+    """
+    found: dict[str, str] = {}
+    for name, stage in STAGES.items():
+        if stage.duels and entities < 2:
+            found[name] = "one entity: no duels and no top k"
+        elif stage.labels and not labelled:
+            found[name] = "no labels"
+    while more := {
+        name: found[read]
+        for name, stage in STAGES.items()
+        if name not in found
+        for read in (*stage.inputs, *stage.beside)
+        if read in found
+    }:
+        found |= more
+    return found
