@@ -51,19 +51,23 @@ def compare_with_paper(
     cohort: options.CohortFolder,
     paper: options.PaperFolder,
     out: options.Out,
+    voters: Annotated[Path | None, typer.Option(help="folder of the tables of the stage voters")] = None,
 ) -> None:
     """Compare a run with the paper: a verdict and a reason for each printed cell and each claim."""
     from afa.cohort.cohort import load_cohort
+    from afa.evaluate.long_tables import read_table
     from afa.evaluate.summary import read_summary
     from afa.io.yamlfile import load_model
     from afa.paper.report.comparison import Reader, compare, load_printed, write_comparison
-    from afa.paper.report.screen import Statements, screen_table
+    from afa.paper.report.screen import Statements, of_voters, screen_table
     from afa.paper.report.verdicts import Answers
 
     reader = Reader.of(read_summary(summary), load_model(paper / "answers.yaml", Answers), load_cohort(cohort))
-    comparison = compare(reader, load_printed(paper))
-    screen = screen_table(load_model(paper / "headlines.yaml", Statements).statements, comparison, reader)
-    write_comparison(comparison, out, screen)
+    printed, statements = load_printed(paper), load_model(paper / "headlines.yaml", Statements).statements
+    comparison = compare(reader, printed)
+    screen = screen_table(statements, comparison, reader)
+    answers = {} if voters is None else {name: read_table(voters, name) for name in ("numbers", "bundles")}
+    write_comparison(comparison, out, screen, of_voters(statements, printed, answers, reader))
 
 
 @app.command("carry")

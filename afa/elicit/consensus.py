@@ -158,9 +158,9 @@ def evidence_filter(
         found, step = "a record without references", "set references: false in study.yaml, and say so where it is used"
         raise ElicitationError(Fault("the evidence filter", found, "the references of every answer", step))
     gene = ["phenotype", "gene"]
-    own = references[_among(references, kept)].reset_index(drop=True)
+    own = references[among(references, kept)].reset_index(drop=True)
     own = own.assign(verdict=[_verdict(row, kinds) for row in own.itertuples()])
-    stays = _among(kept, own[own["verdict"] == SUPPORTS])
+    stays = among(kept, own[own["verdict"] == SUPPORTS])
     reasons = {
         name: "; ".join(f"{count} x {verdict}" for verdict, count in sorted(Counter(rows["verdict"]).items()))
         for name, rows in own.groupby(gene, sort=False)
@@ -184,7 +184,7 @@ def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
     return SUPPORTS if row.names_gene == "yes" else "does not name the gene"
 
 
-def _among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:
+def among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:
     """Return (n_rows,) bool, True for rows whose phenotype and gene occur in another table."""
     names = ["phenotype", "gene"]
     found: NDArray[np.bool_] = pd.MultiIndex.from_frame(table[names]).isin(pd.MultiIndex.from_frame(others[names]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from afa.elicit.citations import checked, citation_counts, citation_table, refer
 from afa.elicit.consensus import (
     SAME_MODEL,
     agreement,
+    among,
     check_voters,
     consensus,
     evidence_filter,
@@ -245,6 +247,33 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
     supported = evidence_stage(study, unary["named"], agreed["kept"], unary["references"])
     pairwise = pairwise_stage(study, source, literature, supported["kept"])
     return {"unary": unary, "consensus": agreed, "evidence": supported, "pairwise": pairwise}
+
+
+def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
+    """Return a study and its stages as `bundle_stage` takes them, with the answers of one voter alone.
+
+    Every gene that the voter names is kept. Pairs are asked only for genes that all voters agree on: a coupling is kept
+    if the voter names both genes, and a gene that the other voters do not name has none.
+
+    Parameters
+    ----------
+    stages : `unary` (with `references`) and `pairwise`, of all voters
+
+    Raises
+    ------
+    ElicitationError : the voter names no gene.
+
+    """
+    alone = replace(study, settings=study.settings.model_copy(update={"voters": (voter,)}))
+    unary = {
+        name: table[table["run"] == voter] if "run" in table else table for name, table in stages["unary"].items()
+    }
+    agreed = consensus_stage(alone, unary["named"], min_agree=1)
+    supported = evidence_stage(alone, unary["named"], agreed["kept"], unary["references"])
+    kept, pairs = supported["kept"], stages["pairwise"]["pairs"]
+    both = [among(pairs.rename(columns={gene: "gene"}), kept) for gene in ("gene_a", "gene_b")]
+    pairwise = {**stages["pairwise"], "pairs": pairs[both[0] & both[1]].reset_index(drop=True)}
+    return alone, {"unary": unary, "consensus": agreed, "evidence": supported, "pairwise": pairwise}
 
 
 def build_recorded_bundle(

@@ -12,6 +12,7 @@ from afa.evaluate.summary import COLUMNS as SUMMARY
 from afa.model.bundle import save_bundle
 from afa.paper.report.comparison import COLUMNS, count_verdicts, write_comparison
 from afa.paper.report.screen import COLUMNS as SCREEN
+from afa.paper.report.screen import VOTER_COLUMNS
 
 ATTACK = "<script>alert(1)</script>"
 QUOTES = "'\"><img src=x onerror=alert(1)>"
@@ -105,6 +106,9 @@ PAGE = (
 )
 
 
+VOTERS = pd.DataFrame([("a_b", ATTACK, -2.0, -3.0, -1.0, "reverses")], columns=VOTER_COLUMNS)
+
+
 def comparison_of(lines=LINES):
     table = pd.DataFrame(lines).reindex(columns=COLUMNS)
     numbers = ["paper_n", "ours", "low", "high", "n", "difference"]
@@ -123,7 +127,7 @@ def finished_run(folder, *, origin="simulated"):
     cohort = Cohort("odd", (ATTACK, "f"), ("p", ATTACK), np.zeros((2, 2), np.int8), labels, provenance)
     write_cohort(cohort, run / "cohort")
     save_bundle(bundle, run / "bundle")
-    write_comparison(comparison_of(), run / "comparison", pd.DataFrame(EFFECTS)[SCREEN])
+    write_comparison(comparison_of(), run / "comparison", pd.DataFrame(EFFECTS)[SCREEN], VOTERS)
     for name in ("notebooks", "figures", "benchmarks", "published"):
         (run / name).mkdir()
     for part in PARTS:

@@ -15,8 +15,19 @@ from afa.io.yamlfile import load_model
 from afa.paper.config import RunConfig
 from afa.paper.report.comparison import Reader, compare, load_printed
 from afa.paper.report.paper_tables import TABLES, Lines
-from afa.paper.report.screen import COLUMNS, Carried, Statements, basis, carried_of, load_carried, screen_table, stale
-from afa.paper.report.sections import figure, sentences, tallies, title_of
+from afa.paper.report.screen import (
+    COLUMNS,
+    VOTER_COLUMNS,
+    Carried,
+    Statements,
+    basis,
+    carried_of,
+    load_carried,
+    of_voters,
+    screen_table,
+    stale,
+)
+from afa.paper.report.sections import figure, sentences, spread, tallies, title_of, voters_said
 from afa.paper.report.verdicts import Answers
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
@@ -30,7 +41,7 @@ FIVE = ("lead_all_2", "lead_all_50", "lead_contrast_2", "cmi_10", "cmi_150")
 """Effects that the second implementation judges."""
 
 
-def spread(value, half):
+def around(value, half):
     return {"value": value, "low": value - half, "high": value + half}
 
 
@@ -38,11 +49,11 @@ def summary_of(values, half=0.02, early=0.86):
     """A summary with five effects of these sizes, as shares; early : what is right before any observation."""
     at = dict(zip(FIVE, values, strict=True))
     chaos = [
-        LEAD | {"t": 2} | spread(at["lead_all_2"], half),
-        LEAD | {"t": 50} | spread(at["lead_all_50"], half),
-        LEAD | {"t": 2, "stratum": "chaotic_minus_non_chaotic"} | spread(at["lead_contrast_2"], half),
+        LEAD | {"t": 2} | around(at["lead_all_2"], half),
+        LEAD | {"t": 50} | around(at["lead_all_50"], half),
+        LEAD | {"t": 2, "stratum": "chaotic_minus_non_chaotic"} | around(at["lead_contrast_2"], half),
     ]
-    binary = [ORDER | {"t": 10} | spread(at["cmi_10"], half), ORDER | {"t": 150} | spread(at["cmi_150"], half)]
+    binary = [ORDER | {"t": 10} | around(at["cmi_10"], half), ORDER | {"t": 150} | around(at["cmi_150"], half)]
     binary += [{"metric": "majority", "value": 0.988, "allocation": None}]
     binary += [{"metric": "accuracy", "method": "wald", "t": 150, "value": 0.97}]
     sign = [{"metric": "accuracy", "method": "linearity", "t": 0, "value": early}]
@@ -91,6 +102,36 @@ def test_a_second_implementation_of_five_verdicts_agrees(seed):
 
 
 GOOD, TURNED = [0.121, -0.03, 0.30, 0.305, 0.10], [-0.121, 0.2, 0.03, 0.001, 0.06]
+
+
+def by_voter(*values):
+    """The effects with the answers of each voter alone, who have these effects."""
+    bundles = pd.DataFrame({"voter": [f"r{i}" for i, _ in enumerate(values, 1)], "features": 240})
+    numbers = [summary_of(each).assign(voter=voter) for each, voter in zip(values, bundles["voter"], strict=True)]
+    answers = {"numbers": pd.concat(numbers, ignore_index=True), "bundles": bundles}
+    return of_voters(STATEMENTS, PRINTED, answers, Reader(Lines(summary_of(GOOD)), ANSWERS, *FACTS))
+
+
+def test_the_text_says_which_effects_hang_on_a_voter():
+    whole, alike, apart = screen(GOOD), by_voter(GOOD, GOOD), by_voter(GOOD, [*TURNED[:1], *GOOD[1:]])
+    assert alike["voter"].unique().tolist() == ["r1", "r2"]
+    lead, said = voters_said(whole, alike)
+    assert lead.startswith("With the answers of one voter alone, five of five effects come out as with the consensus")
+    assert said[0].startswith("These hang on no voter: early lead of linearity, lead gone by t = 50")
+    lead, said = voters_said(whole, apart)
+    assert lead.startswith("With the answers of one voter alone, four of five effects")
+    assert said[1] == "Early lead of linearity changes: reverses with r2; with the consensus: reproduced."
+    assert spread(apart)["lead_all_2"] == pytest.approx((-12.1, 12.1))
+    assert spread(alike)["lead_all_2"] == pytest.approx((12.1, 12.1))
+
+
+def test_an_effect_that_no_voter_has_is_named_and_no_voters_say_nothing():
+    whole, voters = screen(GOOD), by_voter(GOOD)
+    assert voters_said(whole, voters[voters["id"] != "cmi_10"])[1][-1] == (
+        "Not computed for single voters: informed order at t = 10."
+    )
+    assert voters_said(whole, voters.iloc[:0]) is None
+    assert of_voters(STATEMENTS, PRINTED, {}, None).columns.tolist() == VOTER_COLUMNS
 
 
 def test_other_numbers_make_other_sentences():
@@ -150,7 +191,7 @@ def test_each_effect_that_is_judged_is_in_one_group_and_one_tally():
 def test_a_lead_over_a_language_model_says_nothing_where_a_constant_does_as_well():
     keys = {"schedule": "every", "start": "uniform", "allocation": "priority_all", "gain": "cmi", "guide": "linearity"}
     keys |= {"target": "likelihood", "n": 10, "t": 50}
-    planner = keys | {"metric": "p_at_k", "method": "linearity"} | spread(0.96, 0.02)
+    planner = keys | {"metric": "p_at_k", "method": "linearity"} | around(0.96, 0.02)
     gap = keys | {"metric": "gap", "method": "mrf_llm", "reference": "linearity"} | spread(-0.28, 0.05)
     for constant, verdict in ((0.97, "a constant does as well"), (0.60, "holds")):
         fixed = {"metric": "p_at_k", "method": "fixed_top_k", "guide": "linearity", "start": "uniform", "n": 206}
@@ -178,7 +219,7 @@ def test_the_figure_has_every_difference_and_escapes_what_people_wrote(tmp_path)
     (tmp_path / "a.yaml").write_text(
         "cohort: a <b>\nversion: v\nsettings: s\ndata: d\nrows: {cmi_10: [20.0, 19.0, 21.0]}\n"
     )
-    drawn = str(figure(table, load_carried(tmp_path), "here <i>"))
+    drawn = str(figure(table, load_carried(tmp_path), "here <i>", pd.DataFrame(columns=VOTER_COLUMNS)))
     differences = table[(table["unit"] == "percentage points") & table["ours"].notna()]
     assert len(differences) == 5
     assert all(

@@ -57,11 +57,11 @@ def _makes_tables(path: Path) -> bool:
 
 
 def test_what_a_bundle_or_cohort_lacks_leaves_out_the_stages_that_need_it_and_those_that_read_them() -> None:
-    assert left_out(2, labelled=True) == {}
-    alone = left_out(1, labelled=True)
+    assert left_out(2, labelled=True, elicited=True) == {}
+    alone = left_out(1, labelled=True, elicited=True)
     assert {"sign", "allocation", "stopping"} <= set(alone)
     assert not {"binary", "labels", "calibration"} & set(alone)
-    assert left_out(2, labelled=False) == {"labels": "no labels", "labels_needed": "no labels"}
+    assert left_out(2, labelled=False, elicited=True) == {"labels": "no labels", "labels_needed": "no labels"}
 
 
 @pytest.mark.parametrize("name", [name for name, stage in STAGES.items() if stage.figure])

@@ -6,8 +6,10 @@ FILES["comparison"] = [
         "comparison.parquet",
         "verdicts.parquet",
         "screen.parquet",
+        "voters.parquet",
     )
 ]
+VOTERS = FILES["voters"] if "voters" in STAGES else []
 
 
 rule comparison:
@@ -15,6 +17,7 @@ rule comparison:
     input:
         summary=f"{RUN}/summary.csv",
         cohort=FILES["cohort"],
+        voters=VOTERS,
         paper=ancient(home("resources/paper")),
         tables=PAPER_TABLES,
         answers=home("resources/paper/answers.yaml"),
@@ -35,6 +38,9 @@ rule comparison:
     params:
         cohort=folder_of_input("cohort"),
         folder=folder_of_output("tables"),
+        voters=lambda wildcards, input: (
+            f"--voters {folder_of(input.voters)}" if input.voters else ""
+        ),
         contents=contents(
             PAPER_TABLES,
             home("resources/paper/answers.yaml"),
@@ -43,4 +49,4 @@ rule comparison:
         code=command_digest("report:compare_with_paper"),
     shell:
         "afa compare {input.summary} --cohort {params.cohort} --paper {input.paper}"
-        " --out {params.folder} > {log} 2>&1"
+        " {params.voters} --out {params.folder} > {log} 2>&1"

@@ -311,7 +311,9 @@ def comma_separated(numbers):
 
 # What this run does not have, and why: stages that need what bundle and cohort lack, and the paper's own numbers.
 LEFT_OUT = declared.left_out(
-    2 if ENTITIES is None else ENTITIES, labelled=bool(COHORT.labels)
+    2 if ENTITIES is None else ENTITIES,
+    labelled=bool(COHORT.labels),
+    elicited=OWN_BUNDLE is None,
 )
 if TABLE:
     LEFT_OUT["layer0_synthetic"] = (
@@ -369,7 +371,7 @@ def files_behind(*names):
             stage = STAGES.get(name)
             of_stage = [*stage.inputs, *stage.beside] if stage else []
             pending += [*of_stage, *BEFORE.get(name, [])]
-    needed.discard("portfolio")  # comes with the project
+    needed -= {"portfolio", "study"}  # come with the project
     files = [FILES[name] for name in FILES if name in needed]
     rows = [rows_of(name) for name in STAGES if name in needed]
     return [
@@ -504,7 +506,7 @@ def rows_option(wildcards, output):
 
 def sources_of(stage):
     """The files that come with the project among what a stage reads."""
-    return [FILES[name] for name in stage.inputs if name == "portfolio"]
+    return [FILES[name] for name in stage.inputs if name in ("portfolio", "study")]
 
 
 def series_option(wildcards, input):

@@ -24,6 +24,7 @@ FILES |= {
     step: [f"{RUN}/elicitation/{step}/{name}.csv" for name in tables]
     for step, tables in ELICITED.items()
 }
+FILES["study"] = STUDY_FILES
 FILES["bundle_dropped"] = [f"{RUN}/bundle_dropped.csv"]
 
 

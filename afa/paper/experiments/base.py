@@ -153,6 +153,7 @@ class Stage:
     duels : the stage needs at least two entities
     scopes : the stage reads which couplings are common to both classes; other stages get `Bundle.contrasts`
     labels : the stage needs patients with labels
+    elicited : the stage needs a bundle that the run elicits, with the answers of each voter
     figure : chapter and title, in the report, of `notebooks/NAME.ipynb`, which reads only this stage's tables and rows
     beside : stages whose tables `summarise` also reads
     tables : columns of each table, in order
@@ -166,6 +167,7 @@ class Stage:
     duels: bool = False
     scopes: bool = False
     labels: bool = False
+    elicited: bool = False
     summary: tuple[str, ...] | None = ("bootstrap",)
     figure: tuple[str, str] | None = None
     beside: tuple[str, ...] = ()

@@ -132,6 +132,20 @@ STAGES: dict[str, Stage] = {
             "bracket_rate": "",
         },
     ),
+    "voters": Stage(
+        inputs=("bundle", "cohort", "study", "unary", "pairwise"),
+        settings=("random_order", "chaos", "allocation.seeds", "top_k", "inference", "bootstrap"),
+        duels=True,
+        elicited=True,
+        summary=None,
+        tables={
+            "numbers": (
+                "voter table metric quantity method guide gain allocation schedule stratum variant entity target reference"
+                " coupling start level t value low high n"
+            ),
+            "bundles": "voter pairs shared features couplings cohort bundle",
+        },
+    ),
     "stopping": Stage(
         inputs=("bundle", "cohort", "allocation"),
         settings=("stopping", "top_k", "inference", "closure"),
@@ -272,7 +286,7 @@ DICTIONARY = "data_dictionary"
 """Published file that lists the columns of all tables."""
 
 
-def left_out(entities: int, *, labelled: bool) -> dict[str, str]:
+def left_out(entities: int, *, labelled: bool, elicited: bool) -> dict[str, str]:
     """Return the stages that a run skips, with the reason.
 
     A run skips stages whose requirements it does not meet, and stages that read the tables of skipped stages.
@@ -283,6 +297,8 @@ def left_out(entities: int, *, labelled: bool) -> dict[str, str]:
             found[name] = "one entity: no duels and no top k"
         elif stage.labels and not labelled:
             found[name] = "no labels"
+        elif stage.elicited and not elicited:
+            found[name] = "the bundle is not made of the answers of several voters"
     while more := {
         name: found[read]
         for name, stage in STAGES.items()

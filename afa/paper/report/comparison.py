@@ -151,12 +151,12 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
     return counts.rename_axis("source").rename_axis(None, axis="columns").reset_index()
 
 
-def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame) -> None:
-    """Write `comparison` as CSV too, its counts, `verdicts`, and `screen` as Parquet; all appear when complete.
+def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame, voters: pd.DataFrame) -> None:
+    """Write `comparison` as CSV too, its counts, `verdicts`, `screen` and `voters` as Parquet; all appear when complete.
 
-    screen : the table of `afa.paper.report.screen.screen_table`.
+    screen, voters : the tables of `afa.paper.report.screen.screen_table` and `of_voters`.
     """
-    tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen}
+    tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen, "voters": voters}
     with atomic_folder(folder, ["comparison.csv", *(f"{name}.parquet" for name in tables)]) as temporary:
         for name, table in tables.items():
             write_parquet(table, temporary / f"{name}.parquet")

@@ -38,7 +38,9 @@ from afa.paper.report.sections import (
     rounds_said,
     sentences,
     settings_beside,
+    spread,
     title_of,
+    voters_said,
 )
 from afa.paper.report.verdicts import NOTHING, verdict_words
 
@@ -46,6 +48,8 @@ SHORT = 12
 """Digits of a digest that are shown; all of them stand in `provenance.json`."""
 LEADS = {"Past the paper": "past_the_paper.md"}
 """Pages of `docs` that open a chapter."""
+COMPARED = ("comparison", "verdicts", "screen", "voters")
+"""Tables of the comparison with the paper."""
 
 
 def report_page(
@@ -177,7 +181,7 @@ def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohor
     """What came of the paper's statements; nothing where the run is not compared with it."""
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
-    comparison, counts, screen = (read_table(run / "comparison", name) for name in ("comparison", "verdicts", "screen"))
+    comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)
     carried = [each for each in load_carried(paper / "carried") if each.cohort != cohort.name]
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     printed = pd.read_csv(paper / "hyperparams.csv", dtype=str)
@@ -187,10 +191,12 @@ def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohor
         "shapes": paper_shapes(comparison),
         "counted": list(counted(counts)),
         "sentences": sentences(screen),
+        "voters_said": voters_said(screen, voters),
         "effects": screen.to_dict("records"),
+        "spread": spread(voters),
         "carried": carried,
         "settings": basis(config) if carried else "",
-        "figure": figure(screen, carried, cohort.name),
+        "figure": figure(screen, carried, cohort.name, voters),
         "rounds_said": rounds_said(len(cohort.features)),
         "settings_beside": settings_beside(
             printed, config, len(load_bundle(run / "bundle").entities), len(cohort.features)
@@ -204,7 +210,7 @@ def _check_complete(run: Path, parts: Sequence[str], texts: Sequence[Path], left
     names = ["config.json", "provenance.json", "summary.csv", "benchmarks"]
     names += [] if "allocation" in left_out else ["explorer.html"]
     if "comparison" not in left_out:
-        names += [f"comparison/{name}.parquet" for name in ("comparison", "verdicts", "screen")]
+        names += [f"comparison/{name}.parquet" for name in COMPARED]
     names += [name for part in parts for name in (f"notebooks/{part}.ipynb", f"figures/{part}.svg")]
     lacking = [path for path in (*(run / name for name in names), *texts) if not path.exists()]
     if lacking:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from hashlib import sha256
 from pathlib import Path
@@ -21,8 +22,9 @@ from afa.io.files import sha256_of
 from afa.io.yamlfile import Strict, load_model
 from afa.model.bundle import load_bundle
 from afa.paper.experiments.declared import STAGES
-from afa.paper.report.comparison import Reader, printed_difference
-from afa.paper.report.verdicts import DIFFERENCE, HOLDS, NO_BETTER, NOT_RUN, SIMULATED, judge
+from afa.paper.report.comparison import Reader, compare, printed_difference
+from afa.paper.report.paper_tables import Lines
+from afa.paper.report.verdicts import DIFFERENCE, HOLDS, NO_BETTER, NOT_RUN, SIMULATED, judge, outcome
 
 Cause = Literal["data", "elicitation", "reading", "the paper"]
 Row = Mapping[Any, Any]
@@ -30,6 +32,7 @@ Row = Mapping[Any, Any]
 KNOWN = ("id", "name", "says", "cause")
 NUMBERS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size")
 COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because"]
+VOTER_COLUMNS = ["id", "voter", "ours", "low", "high", "came"]
 CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
 """The stages behind the effects, to whose settings a stored run is bound."""
 CARRIED_ROUNDING = 0.015
@@ -98,6 +101,39 @@ def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dic
         row |= {"verdict": NO_BETTER, "size": ""}
     said, because = (_filled(text, row, reader) for text in (statement.said, statement.because))
     return row | {"constant": float("nan") if constant is None else constant.value, "said": said, "because": because}
+
+
+def of_voters(
+    statements: Sequence[Statement],
+    printed: Mapping[str, pd.DataFrame],
+    answers: Mapping[str, pd.DataFrame],
+    reader: Reader,
+) -> pd.DataFrame:
+    """Return the effects with the answers of each voter alone: a row for each that the voter's numbers have.
+
+    Parameters
+    ----------
+    printed : as in `afa.paper.report.comparison.compare`.
+    answers : tables of the stage `voters`; empty if the run has none.
+    reader : of the run, with the answers of all voters.
+
+    Returns
+    -------
+    DataFrame : the columns `VOTER_COLUMNS`; `came` is the outcome (`afa.paper.report.verdicts.outcome`)
+
+    """
+    rows = list[dict[str, Any]]()
+    for each in answers["bundles"].to_dict("records") if answers else ():
+        numbers = answers["numbers"]
+        own = replace(
+            reader,
+            summary=Lines(numbers[numbers["voter"] == each["voter"]].drop(columns="voter")),
+            facts={**reader.facts, "features": each["features"]},
+        )
+        table = screen_table(statements, compare(own, printed), own)
+        found = table[table["ours"].notna() & (table["verdict"] != NOT_RUN)]
+        rows += [row | {"voter": each["voter"], "came": outcome(row)} for row in found.to_dict("records")]
+    return pd.DataFrame(rows, columns=VOTER_COLUMNS)
 
 
 BRACED = re.compile(r"{([^{}]+)}")

@@ -163,6 +163,46 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     return found
 
 
+def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Return the least and the largest value of each effect among the voters, by its id.
+
+    voters : of `afa.paper.report.screen.of_voters`.
+    """
+    ends = voters.groupby("id", sort=False)["ours"].agg(["min", "max"])
+    return {str(each.Index): (float(each.min), float(each.max)) for each in ends.itertuples()}
+
+
+def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
+    """Return a paragraph on which effects come out the same with the answers of each voter alone.
+
+    None if no effect is judged with the answers of one voter.
+
+    table, voters : of `afa.paper.report.screen.screen_table` and `of_voters`.
+    """
+    judged = [row for row in table.to_dict("records") if outcome(row)]
+    came = {name: dict(zip(part["voter"], part["came"], strict=True)) for name, part in voters.groupby("id")}
+    again = [row for row in judged if any(came.get(row["id"], {}).values())]
+    if not again:
+        return None
+    other = {
+        row["id"]: {voter: word for voter, word in came[row["id"]].items() if word != outcome(row)} for row in again
+    }
+    changed = [row for row in again if other[row["id"]]]
+    stays = [row for row in again if not other[row["id"]]]
+    lead = f"With the answers of one voter alone, {counted_as(len(stays))} of {counted_as(len(again))} effects come out"
+    lead += " as with the consensus, whichever voter it is." if len(stays) != 1 else " as with the consensus."
+    said = [f"These hang on no voter: {_listed(stays)}."] if stays else []
+    for row in changed:
+        words = ", ".join(f"{word} with {voter}" for voter, word in other[row["id"]].items())
+        said.append(f"{row['name'].capitalize()} changes: {words}; with the consensus: {outcome(row)}.")
+    said.append(
+        "Fixed for all voters are the patients, the measured genes and the couplings, which were asked once, after the"
+        " consensus."
+    )
+    left = [row for row in judged if row["id"] not in came]
+    return lead, said + ([f"Not computed for single voters: {_listed(left)}."] if left else [])
+
+
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
     """One sentence a reason, each once, with the effects that it is about; what explains most comes first."""
     said: dict[str, list[Row]] = {}
@@ -201,8 +241,10 @@ def title_of(table: pd.DataFrame) -> str:
     return f"Of {of} of the paper, {said}"
 
 
-def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup:
+def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: pd.DataFrame) -> Markup:
     """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares.
+
+    Bars above the disc are the numbers with one voter's answers.
 
     It is narrow, with each name above its row, so that a telephone shows it whole.
     """
@@ -219,6 +261,10 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str) -> Markup
     for name, (numbers, shift, style) in runs.items():
         value, low, high = (numbers[column] for column in ("value", "low", "high"))
         axes.errorbar(value, place + shift, xerr=np.array([value - low, high - value]), label=name, **style)
+    alone = voters[voters["id"].isin(rows.index)]
+    if len(alone):
+        at = rows.index.get_indexer(pd.Index(alone["id"]))
+        axes.plot(alone["ours"], 0.14 - at, "|", color="#0072B2", markersize=7, label="one voter's answers")
     axes.set_yticks([])
     axes.set_ylim(place.min(initial=0) - 0.5, 0.7)
     edge = axes.get_xlim()[0]

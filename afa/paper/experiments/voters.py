@@ -1,0 +1,106 @@
+"""How much hangs on the answers: effects of the first screen with the answers of each voter alone.
+
+The other stages use the consensus of all voters, so their intervals are over patients only. Here the bundle of each
+voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. Fixed for all voters are the patients, the
+couplings of two genes, which are asked once, after the consensus, and the measured genes: those of the consensus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from afa.cohort.cohort import Cohort
+from afa.elicit.stages import bundle_stage, of_one_voter
+from afa.elicit.tables import read_stage
+from afa.evaluate.inputs import note
+from afa.model.bundle import Bundle
+from afa.model.study import load_study
+from afa.paper.experiments import allocation as grid
+from afa.paper.experiments import allocation_truth, sign
+from afa.paper.experiments import chaos as leads
+from afa.paper.experiments.allocation import EXISTING, OURS
+
+if TYPE_CHECKING:
+    from afa.paper.experiments.settings import Bootstrap, Chaos, Inference, RandomOrder
+
+GAIN, SCHEDULE = "wald_magnitude", "paper"
+"""The column of tab:m2_alloc in which rules are compared."""
+
+
+def run(
+    cohort: Cohort,
+    bundle: Bundle,
+    study: Path,
+    unary: Path,
+    pairwise: Path,
+    *,
+    random_order: RandomOrder,
+    chaos: Chaos,
+    allocation: Any,
+    top_k: int,
+    inference: Inference,
+    bootstrap: Bootstrap,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Build the bundle of each voter, and run on it the stages `sign` and `chaos` and a part of the grid.
+
+    Parameters
+    ----------
+    study, unary, pairwise : folders of the study and of its stages, with all voters' answers
+    allocation : `seeds`, of the random orders of the rule `random`
+
+    Returns
+    -------
+    numbers : by voter, the rows of the summary that these stages make
+    bundles : by voter, the `pairs` of entity and gene, how many of them are `shared` with the consensus, `features` and
+    `couplings`
+
+    """
+    asked, consensus = load_study(study), _pairs(bundle)
+    stages = {
+        "unary": read_stage(unary, "asked", "named", "dropped", "references"),
+        "pairwise": read_stage(pairwise, "asked", "pairs"),
+    }
+    numbers, bundles = list[pd.DataFrame](), []
+    for voter in asked.settings.voters:
+        with TemporaryDirectory() as folder:
+            own, _ = bundle_stage(*of_one_voter(asked, stages, voter), Path(folder) / "bundle", min_agree=1)
+        own = own.restrict([name for name in own.features if name in cohort.features]).contrasts()
+        settings = {"inference": inference, "threads": threads}
+        people, everyone = on_features(cohort, own.features), range(len(cohort.patients))
+        first = random_order.model_copy(update={"starts": random_order.starts[:1]})
+        of_sign = sign.run(own, people, everyone, random_order=first, **settings)
+        of_chaos = leads.run(own, people, everyone, chaos=chaos, **settings)
+        rules = SimpleNamespace(rules=(*EXISTING, OURS), gains=(GAIN,), schedules=(SCHEDULE,), seeds=allocation.seeds)
+        of_grid = grid.run(own, people, everyone, allocation=rules, top_k=top_k, **settings)
+        truth = allocation_truth.run(own, people, top_k=top_k, inference=inference)
+        rows = [
+            sign.summarise(of_sign, bootstrap=bootstrap),
+            leads.summarise(of_chaos, bootstrap=bootstrap),
+            grid.summarise(of_grid, truth, of_chaos, bootstrap=bootstrap),
+        ]
+        numbers.append(pd.concat(rows, ignore_index=True).assign(voter=voter))
+        pairs = _pairs(own)
+        counts = {"pairs": len(pairs), "shared": len(pairs & consensus), "features": len(own.features)}
+        bundles.append({"voter": voter, **counts, "couplings": sum(own.mrf(entity).couplings.nnz // 2 for entity in own.entities)})
+        note(f"{voter}: {counts}")
+    return {"numbers": pd.concat(numbers, ignore_index=True), "bundles": pd.DataFrame(bundles)}
+
+
+def on_features(cohort: Cohort, features: Sequence[str]) -> Cohort:
+    """Return the cohort on some of its features, in their order."""
+    places = [cohort.features.index(name) for name in features]
+    controls = cohort.controls.iloc[:, places]
+    return replace(cohort, features=tuple(features), values=cohort.values[:, places], controls=controls)
+
+
+def _pairs(bundle: Bundle) -> set[tuple[str, str]]:
+    """Return the pairs of entity and feature for which a bundle has a potential."""
+    return {(entity, bundle.features[j]) for entity in bundle.entities for j in bundle.support(entity)}
