@@ -192,10 +192,10 @@ def test_a_lead_over_a_language_model_says_nothing_where_a_constant_does_as_well
     keys = {"schedule": "every", "start": "uniform", "allocation": "priority_all", "gain": "cmi", "guide": "linearity"}
     keys |= {"target": "likelihood", "n": 10, "t": 50}
     planner = keys | {"metric": "p_at_k", "method": "linearity"} | around(0.96, 0.02)
-    gap = keys | {"metric": "gap", "method": "mrf_llm", "reference": "linearity"} | spread(-0.28, 0.05)
+    gap = keys | {"metric": "gap", "method": "mrf_llm", "reference": "linearity"} | around(-0.28, 0.05)
     for constant, verdict in ((0.97, "a constant does as well"), (0.60, "holds")):
         fixed = {"metric": "p_at_k", "method": "fixed_top_k", "guide": "linearity", "start": "uniform", "n": 206}
-        fixed |= {"target": "likelihood"} | spread(constant, 0.01)
+        fixed |= {"target": "likelihood"} | around(constant, 0.01)
         summary = [summary_rows("llm_baselines", pd.DataFrame([planner, gap]))]
         summary += [summary_rows("allocation_p_at_k", pd.DataFrame([fixed]))]
         reader = Reader(Lines(pd.concat(summary, ignore_index=True)), ANSWERS, *FACTS)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -20,18 +20,18 @@ from afa.cohort.cohort import Cohort
 from afa.elicit.stages import bundle_stage, of_one_voter
 from afa.elicit.tables import read_stage
 from afa.evaluate.inputs import note
+from afa.evaluate.summary import ROUNDS
 from afa.model.bundle import Bundle
 from afa.model.study import load_study
 from afa.paper.experiments import allocation as grid
 from afa.paper.experiments import allocation_truth, sign
 from afa.paper.experiments import chaos as leads
-from afa.paper.experiments.allocation import EXISTING, OURS
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Chaos, Inference, RandomOrder
 
-GAIN, SCHEDULE = "wald_magnitude", "paper"
-"""The column of tab:m2_alloc in which rules are compared."""
+RULES = ("random", "greedy", "priority_clusters")
+"""Rules of the grid that are followed, by Wald magnitude under the paper's schedule."""
 
 
 def run(
@@ -43,7 +43,6 @@ def run(
     *,
     random_order: RandomOrder,
     chaos: Chaos,
-    allocation: Any,
     top_k: int,
     inference: Inference,
     bootstrap: Bootstrap,
@@ -51,10 +50,12 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Build the bundle of each voter, and run on it the stages `sign` and `chaos` and a part of the grid.
 
+    Random orders of `sign` and of the grid are those of the first seed. Of the rows only those at the rounds that the
+    paper prints are returned.
+
     Parameters
     ----------
     study, unary, pairwise : folders of the study and of its stages, with all voters' answers
-    allocation : `seeds`, of the random orders of the rule `random`
 
     Returns
     -------
@@ -68,6 +69,8 @@ def run(
         "unary": read_stage(unary, "asked", "named", "dropped", "references"),
         "pairwise": read_stage(pairwise, "asked", "pairs"),
     }
+    order = random_order.model_copy(update={"starts": random_order.starts[:1], "seeds": random_order.seeds[:1]})
+    rules = SimpleNamespace(rules=RULES, gains=("wald_magnitude",), schedules=("paper",), seeds=order.seeds)
     numbers, bundles = list[pd.DataFrame](), []
     for voter in asked.settings.voters:
         with TemporaryDirectory() as folder:
@@ -75,10 +78,8 @@ def run(
         own = own.restrict([name for name in own.features if name in cohort.features]).contrasts()
         settings = {"inference": inference, "threads": threads}
         people, everyone = on_features(cohort, own.features), range(len(cohort.patients))
-        first = random_order.model_copy(update={"starts": random_order.starts[:1]})
-        of_sign = sign.run(own, people, everyone, random_order=first, **settings)
+        of_sign = sign.run(own, people, everyone, random_order=order, **settings)
         of_chaos = leads.run(own, people, everyone, chaos=chaos, **settings)
-        rules = SimpleNamespace(rules=(*EXISTING, OURS), gains=(GAIN,), schedules=(SCHEDULE,), seeds=allocation.seeds)
         of_grid = grid.run(own, people, everyone, allocation=rules, top_k=top_k, **settings)
         truth = allocation_truth.run(own, people, top_k=top_k, inference=inference)
         rows = [
@@ -86,7 +87,8 @@ def run(
             leads.summarise(of_chaos, bootstrap=bootstrap),
             grid.summarise(of_grid, truth, of_chaos, bootstrap=bootstrap),
         ]
-        numbers.append(pd.concat(rows, ignore_index=True).assign(voter=voter))
+        every = pd.concat(rows, ignore_index=True).assign(voter=voter)
+        numbers.append(every[every["t"].isna() | every["t"].isin([*ROUNDS, len(own.features)])])
         pairs = _pairs(own)
         counts = {"pairs": len(pairs), "shared": len(pairs & consensus), "features": len(own.features)}
         bundles.append({"voter": voter, **counts, "couplings": sum(own.mrf(entity).couplings.nnz // 2 for entity in own.entities)})
