@@ -37,7 +37,7 @@ LINES = (
         "high": 1,
         "n": 9,
         "verdict": "",
-        "size": "far",
+        "size": "another size",
         "reason": ATTACK,
     },
     {"kind": "number", "id": "c001", "table": "sec:a", "claim": ATTACK, "unit": "percentage points", "paper": "4.7"}
@@ -46,7 +46,7 @@ LINES = (
         "low": -2.6,
         "high": -1.2,
         "verdict": "reverses",
-        "size": "far",
+        "size": "another size",
         "reason": "6.6 apart",
         "see": "E1 X9",
     },
@@ -142,7 +142,7 @@ def finished_run(folder, *, origin="simulated"):
     pd.DataFrame({ATTACK: [1]}).to_csv(run / "published" / "tab_a.csv", index=False)
     pd.DataFrame(columns=SUMMARY).to_csv(run / "summary.csv", index=False)
     (run / "config.json").write_text(
-        json.dumps({"cohort": ATTACK, "shards": 4, "bootstrap": {"confidence": 0.9}, "inference": SOLVER})
+        json.dumps({"cohort": ATTACK, "shards": 4, "bootstrap": {"confidence": 0.9}, "inference": SOLVER, "random_order": {"seeds": [0]}})
     )
     (run / "provenance.json").write_text(json.dumps(provenance_of(run)))
     return run, texts_of(folder)

@@ -17,7 +17,6 @@ from afa.paper.report.verdicts import (
     ALIKE,
     CLOSE,
     DIRECTIONS,
-    FAR,
     HOLDS,
     IDENTITY,
     NEAR,
@@ -123,7 +122,7 @@ def test_every_printed_number_and_every_claim_has_one_line(small):
 def test_a_share_has_a_size_and_no_direction(small):
     near, far = (cell(small, "tab_m2_random_sign", method, "t=10") for method in ("linearity", "wald"))
     assert (near["verdict"], near["size"], near["difference"]) == ("", CLOSE, pytest.approx(0.034))
-    assert (far["verdict"], far["size"], far["paper_n"]) == ("", FAR, 167)
+    assert (far["verdict"], far["size"], far["paper_n"]) == ("", OTHER_SIZE, 167)
 
 
 def test_kl_is_judged_without_its_zero_votes_and_shows_both_readings(small):
@@ -152,7 +151,7 @@ def test_a_claim_and_the_cell_it_repeats_have_one_verdict_and_one_number(small):
 def test_a_claim_in_percent_is_read_from_a_cell_that_is_a_share(small):
     found = claim(small, "c220")
     assert (found["unit"], found["ours"], found["paper"], found["paper_n"]) == ("percent", 97.0, "91", 167)
-    assert (found["verdict"], found["size"]) == ("", FAR)  # at most 91, and 97
+    assert (found["verdict"], found["size"]) == ("", OTHER_SIZE)  # at most 91, and 97
 
 
 def test_a_statement_needs_every_part_of_it(small):
@@ -223,7 +222,7 @@ def test_counts_are_of_every_line_by_table_and_kind_of_claim(small):
     assert counts[[*DIRECTIONS, *UNJUDGED]].sum(axis=None) == (small["verdict"] != "").sum()
     assert counts[list(SIZES)].sum(axis=None) == (small["size"] != "").sum()
     assert len(small) == 266 + 332
-    assert counts.loc["tab_m2_random_sign", [NEAR, CLOSE, FAR, IDENTITY]].tolist() == [1, 1, 1, 1]
+    assert counts.loc["tab_m2_random_sign", [NEAR, CLOSE, OTHER_SIZE, IDENTITY]].tolist() == [1, 1, 1, 1]
 
 
 def test_facts_are_counted_in_the_cohort():
@@ -237,8 +236,8 @@ def test_facts_are_counted_in_the_cohort():
 
 def test_the_tables_are_written_as_csv_and_parquet_and_the_same_each_time(small, tmp_path):
     for name in ("first", "second"):
-        write_comparison(small, tmp_path / name, small.head(0))
-    names = {"comparison.csv", "comparison.parquet", "verdicts.parquet", "screen.parquet"}
+        write_comparison(small, tmp_path / name, small.head(0), small.head(0))
+    names = {"comparison.csv", "comparison.parquet", "verdicts.parquet", "screen.parquet", "voters.parquet"}
     assert {path.name for path in (tmp_path / "first").iterdir()} == names
     assert all((tmp_path / "first" / n).read_bytes() == (tmp_path / "second" / n).read_bytes() for n in names)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "first" / "comparison.parquet"), small)

@@ -104,8 +104,8 @@ def test_a_count_leads_to_its_lines_by_keyboard(page):
 
     assert press(1, "holds") == [("holds", "claim")]
     assert page.switch_to.active_element.get_attribute("id") == "words"
-    assert press(0, "far") == [("far", "cell")]
-    assert press(1, "far") == [("reverses, far", "claim")]
+    assert press(0, "another size") == [("another size", "cell")]
+    assert press(1, "another size") == [("reverses, another size", "claim")]
 
 
 def test_pages_inside_open_and_close_by_mouse_and_by_keyboard(page):

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from bundles import bundle_of
 
 from afa.evaluate.summary import COLUMNS, read_summary, write_summary
 from afa.paper.report.sections import (
     choosing,
+    complexity,
     f_target_said,
     findings,
     language_model,
@@ -112,7 +115,7 @@ def cell(row, column, paper, ours, **more):
 def test_a_table_keeps_the_papers_rows_columns_and_digits():
     lines = [
         cell("b", "t=50", "0.70", 0.7412, low=0.7, high=0.78, size="within 5 points", reason="why", also="kl: 0.5"),
-        cell("b", "t=10", "0.53", 0.9, size="far"),
+        cell("b", "t=10", "0.53", 0.9, size="another size"),
         cell("a", "t=50", "0.6", float("nan"), verdict="not run"),
         cell("a", "t=10", "0.5", 0.5, size="within 2 points"),
         cell("c", "n", "47", 38.0),
@@ -138,6 +141,21 @@ def test_the_papers_settings_stand_beside_the_runs_and_none_is_blank():
     assert (found["T_re"], found["C_min"]) == (("50", "50"), ("5", "5"))
     assert list(found) == list(dict.fromkeys(printed["row"]))
     assert all(all(pair) for pair in found.values())
+
+
+@pytest.mark.parametrize(("solves", "said"), [(40, "2.0 on average"), (100, "5.0 on average")])
+def test_the_costs_of_a_round_are_counts_of_the_run(tmp_path, solves, said):
+    # v has both features, coupled, and w one: 2 rounds of 10 random orders
+    couplings = np.zeros((2, 2, 2))
+    couplings[0, 0, 1] = couplings[0, 1, 0] = 1.0
+    bundle = bundle_of(np.array([[1.0, -1.0], [0.0, 1.0]]), couplings)
+    keys = {"table": "sign_accuracy_random", "metric": "iterations", "allocation": "random", "schedule": "every"}
+    rows = [keys | {"start": start, "value": value, "n": solves} for start, value in (("uniform", 14.0), ("warm", 2.86))]
+    found = {row["paper"]: row["counted"] for row in complexity(summary_of(tmp_path, *rows), bundle, 10)}
+    assert found["O(deg)"] == "0.7 on average, at most 1, of 1 other features"
+    assert found["O(N)"] == f"{said}: entities that have the feature, of 2; 1 duels"
+    assert found["fewer by a warm start"] == "2.9 from the previous round, 14.0 from uniform marginals"
+    assert [row["paper"] for row in complexity(summary_of(tmp_path, rows[0] | {"metric": "rate"}), bundle, 10)] == ["O(deg)"]
 
 
 def test_a_round_of_the_paper_is_another_share_of_other_features():

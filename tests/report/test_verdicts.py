@@ -7,7 +7,6 @@ import pytest
 from afa.paper.report.verdicts import (
     ALIKE,
     CLOSE,
-    FAR,
     HOLDS,
     IDENTITY,
     NEAR,
@@ -54,15 +53,15 @@ def test_a_fraction_is_read_as_one():
         ("share", "0.9", 0.02, NEAR),
         ("share", "0.9", 0.021, CLOSE),
         ("percent", "90", 5.0, CLOSE),
-        ("percent", "90", 5.1, FAR),
+        ("percent", "90", 5.1, OTHER_SIZE),
         # a rate below a tenth is judged by its ratio, unless it is half a point away
         ("percent", "4.0", -4.0, OTHER_SIZE),
         ("percent", "4.0", 3.9, TWOFOLD),
         ("percent", "0.08", -0.08, NEAR),
         ("correlation", "0.9", 0.03, CLOSE),
         ("count", "200", 4.0, NEAR),
-        ("count", "200", 11.0, FAR),
-        ("count", "0", 1.0, FAR),
+        ("count", "200", 11.0, OTHER_SIZE),
+        ("count", "0", 1.0, OTHER_SIZE),
         ("count", "0", 0.0, NEAR),
     ],
 )
@@ -119,7 +118,7 @@ def test_few_patients_of_the_paper_make_its_effect_no_contradiction_of_ours():
         (HOLDS, OTHER_SIZE, OTHER_SIZE),
         (HOLDS, "", REPRODUCED),
         ("", CLOSE, REPRODUCED),
-        ("", FAR, OTHER_SIZE),
+        ("", OTHER_SIZE, OTHER_SIZE),
         (NONE_HERE, "", NONE_HERE),
         (REVERSES, "", REVERSES),
         (NOT_RUN, "", ""),
@@ -132,7 +131,7 @@ def test_each_verdict_counts_under_one_word(verdict, size, word):
 
 def test_a_level_has_a_size_and_no_direction_and_says_what_both_errors_come_to():
     verdict = judge(Printed("0.864", "share", 100), Number(0.953, 0.943, 0.963), 400)
-    assert (verdict.direction, verdict.size) == ("", FAR)
+    assert (verdict.direction, verdict.size) == ("", OTHER_SIZE)
     assert verdict.reason == "0.089 apart; further apart than the error of both, 0.0228"
     near = judge(Printed("0.94", "share", 100), Number(0.953, 0.943, 0.963), 400)
     assert (near.size, near.reason.startswith("0.013 apart; no further apart")) == (NEAR, True)

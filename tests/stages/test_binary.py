@@ -182,6 +182,10 @@ def test_a_rigorous_bracket_is_never_wrong_and_the_tight_one_never_later(rows):
             assert (wide["wrong", bracket].dropna() == 0).all()
         both = wide["called"].dropna()
         assert (both["l1_tight"] >= both["l1_paper"]).all()
+    ties = tables["targets"]["likelihood"] == 0
+    last = rates[rates["variant"].isna() & rates["quantity"].isna() & (rates["t"] == rates["t"].max())]
+    assert ties.any()
+    assert (last[last["reference"] == "l1_tight"]["value"] == 1).all(), "a tied case is no case that could be called"
 
 
 def test_a_cohort_without_labels_has_no_clinical_rows_but_says_how_many_are_missing(bundle_tiny, cohort):

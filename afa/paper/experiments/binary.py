@@ -273,14 +273,19 @@ def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Itera
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Signs, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield by t the share of cases called by each bracket, and of wrong calls (tab:layer1_informed, M1)."""
+    """Yield by t the share of cases called by each bracket, and of wrong calls (tab:layer1_informed, M1).
+
+    Cases that are tied at full observation are left out, as in the rates of duels (`layer1`).
+    """
+    decided = truth[:, :, None, None] != 0
     for allocation, bracket in product(LAYER_ONE, TASK_BRACKETS):
         cube = cubes[allocation, None, None]
         for variant, spread in ((None, cube.by_round), ("support", cube.by_step)):
             calls = spread(cube.columns[bracket])  # (P, E, R, T)
-            masks = calls != 0, (calls != 0) & (calls != truth[:, :, None, None])
+            called_at = (calls != 0) & decided
+            masks = called_at, called_at & (calls != truth[:, :, None, None])
             called, wrong = (mask.sum(axis=(1, 2)).astype(np.float64) for mask in masks)
-            total = np.full(called.shape, float(calls.shape[1] * calls.shape[2]))
+            total = np.broadcast_to(calls.shape[2] * decided.sum(axis=(1, 2)).astype(np.float64), called.shape)
             keys = {"metric": "rate", "variant": variant, "method": BRACKET_METHOD[bracket], "reference": bracket}
             yield by_t(resampled.mean([(called, total)])).assign(allocation=allocation, **keys)
             yield by_t(resampled.mean([(wrong, called)])).assign(allocation=allocation, quantity="wrong", **keys)

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from afa import __version__
 from afa.cohort.cohort import Cohort, load_cohort
 from afa.errors import Fault, ReportError
+from afa.evaluate.inputs import load_inputs
 from afa.evaluate.long_tables import read_table
 from afa.evaluate.page_parts import MARKDOWN, document, items, packed, page
 from afa.evaluate.summary import read_summary
@@ -28,7 +29,9 @@ from afa.paper.report.notebook_page import notebook_caption, notebook_page
 from afa.paper.report.screen import basis, load_carried
 from afa.paper.report.sections import (
     choosing,
+    complexity,
     counted,
+    errata_title,
     f_target_said,
     figure,
     findings,
@@ -88,7 +91,7 @@ def report_page(
         run=run.name,
         cohort=cohort,
         bundle=load_bundle(run / "bundle"),
-        **_compared(run, paper, left_out, cohort),
+        **_compared(run, paper, left_out, cohort, summary),
         left_out=left_out,
         measured=measured,
         **_figures(run, parts, provenance["jobs"], findings(summary)),
@@ -98,6 +101,7 @@ def report_page(
         leads={chapter: Markup(document(path)) for chapter, path in leads.items()},  # noqa: S704
         decisions=Markup(decisions),  # noqa: S704 (of the project's own files)
         errata=Markup(errata),  # noqa: S704
+        errata_title=errata_title((docs / "errata.md").read_text(encoding="utf-8")),
         items=items(decisions) | items(errata),
         rules=by_rule(jobs),
         config=json.dumps(config, indent=1),
@@ -177,7 +181,9 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort) -> dict[str, Any]:
+def _compared(
+    run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
+) -> dict[str, Any]:
     """What came of the paper's statements; nothing where the run is not compared with it."""
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
@@ -185,6 +191,7 @@ def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohor
     carried = [each for each in load_carried(paper / "carried") if each.cohort != cohort.name]
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     printed = pd.read_csv(paper / "hyperparams.csv", dtype=str)
+    bundle, _ = load_inputs(run / "bundle", run / "cohort")
     return {
         "lines": comparison[comparison["verdict"] != NOTHING].to_dict("records"),
         "words": verdict_words,
@@ -198,9 +205,8 @@ def _compared(run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohor
         "settings": basis(config) if carried else "",
         "figure": figure(screen, carried, cohort.name, voters),
         "rounds_said": rounds_said(len(cohort.features)),
-        "settings_beside": settings_beside(
-            printed, config, len(load_bundle(run / "bundle").entities), len(cohort.features)
-        ),
+        "settings_beside": settings_beside(printed, config, len(bundle.entities), len(cohort.features)),
+        "complexity": complexity(summary, bundle, len(cohort.patients) * len(config["random_order"]["seeds"])),
         "not_run": not_run(comparison, cohort.name),
         "figure_title": title_of(screen),
     }

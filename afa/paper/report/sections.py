@@ -5,6 +5,7 @@ And what stands between them and the appendix: the language model, and a sentenc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from markupsafe import Markup
 from afa.engine.rules import C_MIN, T_RE
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
+from afa.model.bundle import Bundle
 from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, START, Lines
 from afa.paper.report.screen import Carried, Row
 from afa.paper.report.tables import CLAIM_ROUND
@@ -287,6 +289,21 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
         yield what, {str(name): int(n) for name, n in sums.items() if n and name != NOTHING}
 
 
+def errata_title(text: str) -> str:
+    """Return the title of the errata of `errata.md`: how many there are, how many remarks, and how many withdrawn.
+
+    >>> errata_title("# Errata\n\n**E1, A.** *Remark.* *Erratum.*\n\n**E2, B.** *Remark.*\n\n**E3, C.** *Withdrawn.*")
+    '1 erratum of the paper, 1 remark, and 1 erratum that we withdrew'
+    """
+    items = re.split(r"\n(?=\*\*E\d+,)", text)[1:]
+    errata = sum("*Erratum.*" in item for item in items)
+    withdrawn = sum("*Withdrawn.*" in item for item in items)
+    remarks = len(items) - errata - withdrawn
+    parts = [f"{errata} errat{'um' if errata == 1 else 'a'} of the paper", f"{remarks} remark{'s' * (remarks != 1)}"]
+    parts += [f"and {withdrawn} errat{'um' if withdrawn == 1 else 'a'} that we withdrew"] if withdrawn else []
+    return ", ".join(parts)
+
+
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     """Every printed table in the paper's order of rows and columns: its name, a title in our words, and its blocks.
 
@@ -410,6 +427,41 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
         {"symbol": row.Index, "what": row.Description, "paper": row.Value, "ours": ours.get(str(row.Index), "not run")}
         for row in wide.itertuples()
     ]
+
+
+def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
+    """Return what the paper says of the costs of a round beside counts of this run; no row without the counts.
+
+    Each has `what`, the `paper`'s order, and what was `counted`.
+
+    Parameters
+    ----------
+    summary : with the sweeps of mean-field solves in random order.
+    cases : number of random orders that were followed, of all patients.
+
+    """
+    lines = Lines(summary[(summary["metric"] == "iterations") & summary["reference"].isna()])
+    keys = {"table": SIGNS["table"], "metric": "iterations", "allocation": "random", "schedule": "every"}
+    later = {start: lines.find(keys | {"start": start}) for start in ("uniform", "warm")}
+    duels, features = len(bundle.entities) * (len(bundle.entities) - 1) // 2, len(bundle.features)
+    found: list[Row] = []
+    degrees = np.concatenate(
+        [np.diff(bundle.mrf(entity).couplings.indptr)[bundle.support(entity)] for entity in bundle.entities]
+    )
+    if len(degrees):
+        counted = f"{degrees.mean():.1f} on average, at most {degrees.max()}, of {features - 1} other features"
+        found.append(
+            {"what": "neighbours that an observed value updates, in an entity", "paper": "O(deg)", "counted": counted}
+        )
+    uniform, warm = later["uniform"], later["warm"]
+    if uniform is not None:
+        each = uniform["n"] / (cases * features)
+        counted = f"{each:.1f} on average: entities that have the feature, of {len(bundle.entities)}; {duels} duels"
+        found.append({"what": "solves in a round, shared by all duels", "paper": "O(N)", "counted": counted})
+    if uniform is not None and warm is not None:
+        counted = f"{warm['value']:.1f} from the previous round, {uniform['value']:.1f} from uniform marginals"
+        found.append({"what": "sweeps of a solve after the first round", "paper": "fewer by a warm start", "counted": counted})
+    return found
 
 
 def rounds_said(features: int) -> str:

@@ -37,9 +37,9 @@ NOTHING = "nothing to reproduce"
 SIMULATED = "simulated"
 DIRECTIONS = (HOLDS, REVERSES, NONE_HERE, ONLY_HERE, NO_BETTER, UNCLEAR)
 UNJUDGED = (IDENTITY, NOT_COMPARABLE, NOT_RUN, NOTHING, SIMULATED)
-NEAR, CLOSE, FAR = "within 2 points", "within 5 points", "far"
+NEAR, CLOSE = "within 2 points", "within 5 points"
 ALIKE, TWOFOLD, OTHER_SIZE = "within a factor of 1.25", "within a factor of 2", "another size"
-SIZES = (NEAR, CLOSE, FAR, ALIKE, TWOFOLD, OTHER_SIZE)
+SIZES = (NEAR, CLOSE, ALIKE, TWOFOLD, OTHER_SIZE)
 POINTS = {NEAR: 2.0, CLOSE: 5.0}
 """Percentage points of a share; per cent of the printed value of any other number that is no difference."""
 SMALL_RATE = 10.0
@@ -194,12 +194,12 @@ def outcome(row: Mapping[Any, Any]) -> str:
         return ""
     if verdict not in ("", HOLDS):
         return str(verdict)
-    return OTHER_SIZE if size in (FAR, OTHER_SIZE) else REPRODUCED
+    return OTHER_SIZE if size == OTHER_SIZE else REPRODUCED
 
 
 def verdict_words(row: Mapping[Any, Any]) -> str:
     """Return direction and size of a line as one phrase; another size does not say *holds* beside it."""
-    if row["size"] == OTHER_SIZE:
+    if row["size"] == OTHER_SIZE and row["verdict"] == HOLDS:
         return OTHER_SIZE
     return ", ".join(word for word in (row["verdict"], row["size"]) if word)
 
@@ -212,7 +212,7 @@ def size_of(printed: Printed, difference: float) -> str:
     if printed.unit in SCALE and 100 * printed.value / whole < SMALL_RATE and points > NOTHING_TO_SEE:
         ours = printed.value + difference
         return factor_of(ours / printed.value) if ours > 0 < printed.value else OTHER_SIZE
-    return next((word for word, most in POINTS.items() if points <= most + EQUAL), FAR)
+    return next((word for word, most in POINTS.items() if points <= most + EQUAL), OTHER_SIZE)
 
 
 def factor_of(ratio: float) -> str:
