@@ -195,7 +195,10 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
     lead += " as with the consensus, whichever voter it is." if len(stays) != 1 else " as with the consensus."
     said = [f"These hang on no voter: {_listed(stays)}."] if stays else []
     for row in changed:
-        words = ", ".join(f"{word} with {voter}" for voter, word in other[row["id"]].items())
+        groups: dict[str, list[str]] = {}
+        for voter, word in other[row["id"]].items():
+            groups.setdefault(word, []).append(voter)
+        words = ", ".join(f"{word} with {_joined(names)}" for word, names in groups.items())
         said.append(f"{row['name'].capitalize()} changes: {words}; with the consensus: {outcome(row)}.")
     said.append(
         "Fixed for all voters are the patients, the measured genes and the couplings, which were asked once, after the"
