@@ -265,9 +265,7 @@ def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tupl
 
     """
     alone = replace(study, settings=study.settings.model_copy(update={"voters": (voter,)}))
-    unary = {
-        name: table[table["run"] == voter] if "run" in table else table for name, table in stages["unary"].items()
-    }
+    unary = {name: table[table["run"] == voter] if "run" in table else table for name, table in stages["unary"].items()}
     agreed = consensus_stage(alone, unary["named"], min_agree=1)
     supported = evidence_stage(alone, unary["named"], agreed["kept"], unary["references"])
     kept, pairs = supported["kept"], stages["pairwise"]["pairs"]

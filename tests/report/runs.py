@@ -142,7 +142,15 @@ def finished_run(folder, *, origin="simulated"):
     pd.DataFrame({ATTACK: [1]}).to_csv(run / "published" / "tab_a.csv", index=False)
     pd.DataFrame(columns=SUMMARY).to_csv(run / "summary.csv", index=False)
     (run / "config.json").write_text(
-        json.dumps({"cohort": ATTACK, "shards": 4, "bootstrap": {"confidence": 0.9}, "inference": SOLVER, "random_order": {"seeds": [0]}})
+        json.dumps(
+            {
+                "cohort": ATTACK,
+                "shards": 4,
+                "bootstrap": {"confidence": 0.9},
+                "inference": SOLVER,
+                "random_order": {"seeds": [0]},
+            }
+        )
     )
     (run / "provenance.json").write_text(json.dumps(provenance_of(run)))
     return run, texts_of(folder)

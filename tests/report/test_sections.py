@@ -150,12 +150,16 @@ def test_the_costs_of_a_round_are_counts_of_the_run(tmp_path, solves, said):
     couplings[0, 0, 1] = couplings[0, 1, 0] = 1.0
     bundle = bundle_of(np.array([[1.0, -1.0], [0.0, 1.0]]), couplings)
     keys = {"table": "sign_accuracy_random", "metric": "iterations", "allocation": "random", "schedule": "every"}
-    rows = [keys | {"start": start, "value": value, "n": solves} for start, value in (("uniform", 14.0), ("warm", 2.86))]
+    rows = [
+        keys | {"start": start, "value": value, "n": solves} for start, value in (("uniform", 14.0), ("warm", 2.86))
+    ]
     found = {row["paper"]: row["counted"] for row in complexity(summary_of(tmp_path, *rows), bundle, 10)}
     assert found["O(deg)"] == "0.7 on average, at most 1, of 1 other features"
     assert found["O(N)"] == f"{said}: entities that have the feature, of 2; 1 duels"
     assert found["fewer by a warm start"] == "2.9 from the previous round, 14.0 from uniform marginals"
-    assert [row["paper"] for row in complexity(summary_of(tmp_path, rows[0] | {"metric": "rate"}), bundle, 10)] == ["O(deg)"]
+    assert [row["paper"] for row in complexity(summary_of(tmp_path, rows[0] | {"metric": "rate"}), bundle, 10)] == [
+        "O(deg)"
+    ]
 
 
 def test_a_round_of_the_paper_is_another_share_of_other_features():

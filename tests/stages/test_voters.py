@@ -64,7 +64,9 @@ def answers_of(voter):
     """(phenotype, gene) -> direction, as in the voter's own files."""
     files = [json.loads(path.read_text(encoding="utf-8")) for path in (RECORDED / "raw/unary" / voter).glob("*.json")]
     return {
-        (file["phenotype"], gene["gene_symbol"]): gene["direction_in_disease"] for file in files for gene in file["genes"]
+        (file["phenotype"], gene["gene_symbol"]): gene["direction_in_disease"]
+        for file in files
+        for gene in file["genes"]
     }
 
 

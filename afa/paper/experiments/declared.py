@@ -140,8 +140,8 @@ STAGES: dict[str, Stage] = {
         summary=None,
         tables={
             "numbers": (
-                "voter table metric quantity method guide gain allocation schedule stratum variant entity target reference"
-                " coupling start level t value low high n"
+                "voter table metric quantity method guide gain allocation schedule stratum variant entity target"
+                " reference coupling start level t value low high n"
             ),
             "bundles": "voter pairs shared features couplings cohort bundle",
         },

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -70,13 +70,13 @@ def run(
         "pairwise": read_stage(pairwise, "asked", "pairs"),
     }
     order = random_order.model_copy(update={"starts": random_order.starts[:1], "seeds": random_order.seeds[:1]})
-    rules = SimpleNamespace(rules=RULES, gains=("wald_magnitude",), schedules=("paper",), seeds=order.seeds)
+    rules: Any = SimpleNamespace(rules=RULES, gains=("wald_magnitude",), schedules=("paper",), seeds=order.seeds)
     numbers, bundles = list[pd.DataFrame](), []
     for voter in asked.settings.voters:
         with TemporaryDirectory() as folder:
             own, _ = bundle_stage(*of_one_voter(asked, stages, voter), Path(folder) / "bundle", min_agree=1)
         own = own.restrict([name for name in own.features if name in cohort.features]).contrasts()
-        settings = {"inference": inference, "threads": threads}
+        settings: dict[str, Any] = {"inference": inference, "threads": threads}
         people, everyone = on_features(cohort, own.features), range(len(cohort.patients))
         of_sign = sign.run(own, people, everyone, random_order=order, **settings)
         of_chaos = leads.run(own, people, everyone, chaos=chaos, **settings)
@@ -91,7 +91,9 @@ def run(
         numbers.append(every[every["t"].isna() | every["t"].isin([*ROUNDS, len(own.features)])])
         pairs = _pairs(own)
         counts = {"pairs": len(pairs), "shared": len(pairs & consensus), "features": len(own.features)}
-        bundles.append({"voter": voter, **counts, "couplings": sum(own.mrf(entity).couplings.nnz // 2 for entity in own.entities)})
+        bundles.append(
+            {"voter": voter, **counts, "couplings": sum(own.mrf(entity).couplings.nnz // 2 for entity in own.entities)}
+        )
         note(f"{voter}: {counts}")
     return {"numbers": pd.concat(numbers, ignore_index=True), "bundles": pd.DataFrame(bundles)}
 

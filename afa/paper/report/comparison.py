@@ -152,7 +152,7 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame, voters: pd.DataFrame) -> None:
-    """Write `comparison` as CSV too, its counts, `verdicts`, `screen` and `voters` as Parquet; all appear when complete.
+    """Write `comparison` as CSV too, its counts, `verdicts`, `screen` and `voters` as Parquet, all at once.
 
     screen, voters : the tables of `afa.paper.report.screen.screen_table` and `of_voters`.
     """

@@ -122,7 +122,7 @@ def of_voters(
     DataFrame : the columns `VOTER_COLUMNS`; `came` is the outcome (`afa.paper.report.verdicts.outcome`)
 
     """
-    rows = list[dict[str, Any]]()
+    rows = list[dict[Any, Any]]()
     for each in answers["bundles"].to_dict("records") if answers else ():
         numbers = answers["numbers"]
         own = replace(
@@ -132,7 +132,7 @@ def of_voters(
         )
         table = screen_table(statements, compare(own, printed), own)
         found = table[table["ours"].notna() & (table["verdict"] != NOT_RUN)]
-        rows += [row | {"voter": each["voter"], "came": outcome(row)} for row in found.to_dict("records")]
+        rows += [{**row, "voter": each["voter"], "came": outcome(row)} for row in found.to_dict("records")]
     return pd.DataFrame(rows, columns=VOTER_COLUMNS)
 
 

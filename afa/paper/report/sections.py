@@ -171,7 +171,10 @@ def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
     voters : of `afa.paper.report.screen.of_voters`.
     """
     ends = voters.groupby("id", sort=False)["ours"].agg(["min", "max"])
-    return {str(each.Index): (float(each.min), float(each.max)) for each in ends.itertuples()}
+    return {
+        str(name): (float(low), float(high))
+        for name, low, high in zip(ends.index, ends["min"], ends["max"], strict=True)
+    }
 
 
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
@@ -268,8 +271,8 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
         axes.errorbar(value, place + shift, xerr=np.array([value - low, high - value]), label=name, **style)
     alone = voters[voters["id"].isin(rows.index)]
     if len(alone):
-        at = rows.index.get_indexer(pd.Index(alone["id"]))
-        axes.plot(alone["ours"], 0.14 - at, "|", color="#0072B2", markersize=7, label="one voter's answers")
+        lines = rows.index.get_indexer(pd.Index(alone["id"]))
+        axes.plot(alone["ours"], 0.14 - lines, "|", color="#0072B2", markersize=7, label="one voter's answers")
     axes.set_yticks([])
     axes.set_ylim(place.min(initial=0) - 0.5, 0.7)
     edge = axes.get_xlim()[0]
@@ -293,7 +296,7 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def errata_title(text: str) -> str:
-    """Return the title of the errata of `errata.md`: how many there are, how many remarks, and how many withdrawn.
+    r"""Return the title of the errata of `errata.md`: how many there are, how many remarks, and how many withdrawn.
 
     >>> errata_title("# Errata\n\n**E1, A.** *Remark.* *Erratum.*\n\n**E2, B.** *Remark.*\n\n**E3, C.** *Withdrawn.*")
     '1 erratum of the paper, 1 remark, and 1 erratum that we withdrew'
@@ -463,7 +466,9 @@ def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
         found.append({"what": "solves in a round, shared by all duels", "paper": "O(N)", "counted": counted})
     if uniform is not None and warm is not None:
         counted = f"{warm['value']:.1f} from the previous round, {uniform['value']:.1f} from uniform marginals"
-        found.append({"what": "sweeps of a solve after the first round", "paper": "fewer by a warm start", "counted": counted})
+        found.append(
+            {"what": "sweeps of a solve after the first round", "paper": "fewer by a warm start", "counted": counted}
+        )
     return found
 
 
