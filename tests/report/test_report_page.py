@@ -60,7 +60,7 @@ def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
     first = page.find_element(By.CSS_SELECTOR, "#effects tbody tr:first-child")
     assert first.find_element(By.TAG_NAME, "th").text == f"A beats B {ATTACK}"
     cells = [cell.text for cell in first.find_elements(By.TAG_NAME, "td")]
-    assert cells[:5] == ["4.7 pp", "3", "-1.9 [-2.6, -1.2]", "88 %", "reverses"]
+    assert cells[:5] == ["4.7 pp", "3", "-1.9 [-2.6, -1.2]\none voter: -2 to -2", "88 %", "reverses"]
     assert cells[5].startswith("data: It is known (E1).")
     assert "what no run has" in page.find_element(By.ID, "paper-settings").text
     assert (

@@ -171,7 +171,7 @@ def test_an_all_zero_patient_and_missing_labels_are_counted(rows, tables):
     assert counts["without_label"] == 27 - 8
 
 
-def test_a_rigorous_bracket_is_never_wrong_and_the_tight_one_never_later(rows):
+def test_a_rigorous_bracket_is_never_wrong_and_the_tight_one_never_later(rows, tables):
     rates = rows[rows["table"] == "bracket_rate"]
     assert set(rates["stratum"]) == {"binary"}
     for _, of_clock in rates.groupby("variant", dropna=False):
