@@ -93,8 +93,10 @@ def run(
     apart = [setting for setting in fixed if setting.reference != "cohort"]
     healthy = scored([task for setting in apart for task in Task.of_controls(setting, bundle, cohort)])
     found = {
-        "scores": scores,
-        "controls": [part.rename(columns={"patient": "control"}) for part in healthy],
+        "scores": [part.drop(columns="shift") for part in scores],
+        "controls": [
+            part.rename(columns={"patient": "control"}).drop(columns=["variant", "shift", "label"]) for part in healthy
+        ],
         "whole": [setting.at_full_observation(bundle, cohorts[setting.threshold]) for setting in fixed],
         "null": label_null(
             [task for task in tasks if not task.setting.variant],
