@@ -1,10 +1,10 @@
 """The belief about all scores S_v of one patient, and what a measurement would settle of it (docs/frontier.md, ours).
 
 Unobserved features are expected as among patients without labels, the background: each with its probabilities there,
-and, where the background has a covariance, as those already observed predict it (the best linear prediction). Under this
-belief the mean and the covariance of all S_v at full observation are sums over features and coupled pairs, without
-mean-field, and exact where features are independent. `Background` is that knowledge, `ScoreTable` the scores of a bundle, laid out once for
-all patients, and `Belief` the state of one patient. The functions in the order of a decision: `Belief.order`,
+and, where the background has a covariance, as those already observed predict it (the best linear prediction). The mean
+and the covariance of all S_v at full observation are then sums over features and coupled pairs, without mean-field, and
+exact where features are independent. `Background` is that knowledge, `ScoreTable` the scores of a bundle, laid out once
+for all patients, and `Belief` the state of one patient. The functions in the order of a decision: `Belief.order`,
 `Belief.differences`, `Belief.frontier`, `Belief.value_of`, `Belief.top_probability`.
 """
 
@@ -175,8 +175,8 @@ class Background:
     ) -> Background:
         """Return the shares of each value among patients without labels, and how features go together.
 
-        Of a feature that was measured in none of them every value is alike. The covariance is `shrunk_covariance`; there
-        is none for more than 500 features.
+        Of a feature that was measured in none of them every value is alike. The covariance is `shrunk_covariance`;
+        there is none for more than 500 features.
 
         Parameters
         ----------
@@ -481,8 +481,8 @@ class Belief:
     table : ScoreTable
         The scores.
     background : Background
-        Probabilities of the values of unobserved features. Its covariance is not used with exclusive groups, nor where a
-        score bends in a feature (bundles with probabilities).
+        Probabilities of the values of unobserved features. Its covariance is not used with exclusive groups, nor where
+        a score bends in a feature (bundles with probabilities).
     exact : bool
         Whether the covariance has its part of coupled pairs; without it the covariance is that to first order.
 
