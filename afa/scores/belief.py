@@ -525,6 +525,7 @@ class Belief:
 
     def _add_up(self) -> None:
         """Set `mean`, and what the couplings add to each slope, from the means and covariances of the features."""
+        self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
         for here, there in (table.ends, table.ends[::-1]):
@@ -587,6 +588,7 @@ class Belief:
     def _settle(self, feature: int) -> None:
         """Let a feature have no variance any more, and the others none that they share with it."""
         if self.joint is not None:
+            self._products = None
             self.joint -= np.outer(self._regression(feature), self.joint[feature])
             self.joint[feature] = self.joint[:, feature] = 0.0
             self.spread = np.maximum(np.diag(self.joint), 0.0)
@@ -615,16 +617,22 @@ class Belief:
         places = np.arange(len(rounded)) if self.table.places is None else self.table.places
         return np.asarray(np.lexsort((places, -rounded)), dtype=np.int64)
 
-    def _loadings(self) -> list[tuple[sp.csr_array, Floats]]:
+    @property
+    def _through(self) -> Floats:
+        """(N, M) c Sigma: covariances of all scores with all features, to first order."""
+        if self._products is None:
+            self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
+        return self._products
+
+    def _loadings(self) -> list[tuple[Any, Floats]]:
         """Matrices (N, M) of what each feature adds to the scores, and the (M,) variances that go with each.
 
         With a covariance Sigma of the features, c Sigma and 1 / s_j stand for c and s_j: measuring feature j takes
         (c Sigma)_j^2 / s_j out of the variance of a score, which is c_j^2 s_j where features are independent.
         """
         if self.joint is not None:
-            open_ = self.spread > 0
-            inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=open_)
-            return [(sp.csr_array(self.table.matrix(self.slope) @ self.joint), inverse)]
+            inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
+            return [(self._through, inverse)]
         parts = [(self.table.matrix(self.slope), self.spread)]
         if self._bend.any():
             parts.append((self.table.matrix(self._bend), (~self.observed & (self.spread > 0)).astype(np.float64)))
@@ -639,8 +647,7 @@ class Belief:
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
         if self.joint is not None:
-            slopes = self.table.matrix(self.slope)
-            total = np.asarray(slopes @ (_rows(slopes, chosen) @ self.joint).T)
+            total = self._through @ _rows(self.table.matrix(self.slope), chosen).T
             return total + self._covariance_of_pairs(chosen) if self.exact else total
         total = np.zeros((len(self.mean), len(chosen)))
         loadings = self._loadings()
@@ -677,7 +684,7 @@ class Belief:
         if self.joint is None:
             total = table.by_entity(self.slope**2 * self.spread[table.feature])
         else:
-            shared = (table.matrix(self.slope) @ self.joint)[table.entity, table.feature]
+            shared = self._through[table.entity, table.feature]
             total = np.maximum(table.by_entity(self.slope * shared), 0.0)
         total += table.by_entity(self._bend**2 * (~self.observed & (self.spread > 0))[table.feature])
         for group in self._open_groups():
@@ -709,7 +716,7 @@ class Belief:
     def _settled(self, of: Differences) -> Floats:
         total = np.zeros(len(self.middle))
         for matrix, s in self._loadings():
-            linear = matrix.data is not self._bend
+            linear = self.joint is None and matrix.data is not self._bend
             total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
         # What cancels in rounding is nothing.
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
@@ -839,9 +846,13 @@ def _rows(matrix: sp.csr_array, rows: Indices) -> Floats:
     return dense
 
 
-def _taken_out(of: Differences, loadings: sp.csr_array, s: Floats) -> Floats:
+def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
     """(M,) sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j; loadings c (N, M), s (M,)."""
     weights, n = of.weights(), loadings.shape[0]
+    if isinstance(loadings, np.ndarray):
+        inside, outside = loadings[of.inside], loadings[of.outside]
+        single = weights.sum(axis=1) @ inside**2 + weights.sum(axis=0) @ outside**2
+        return np.asarray(np.maximum(single - 2 * ((weights @ outside) * inside).sum(axis=0), 0.0) * s)
     every, against = np.zeros(n), np.zeros((n, len(of.inside)))
     every[of.inside], every[of.outside] = weights.sum(axis=1), weights.sum(axis=0)
     against[of.outside] = weights.T
