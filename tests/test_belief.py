@@ -1,14 +1,16 @@
 """The belief about all scores: by enumeration of all completions of tiny models, and by hand."""
 
+import json
 from itertools import product
 
 import numpy as np
 import pytest
 from bundles import bundle_of
 from scipy.special import ndtr
+from scipy.stats import multivariate_normal
 
 from afa.errors import PlannerError
-from afa.scores.belief import Background, Belief, ScoreTable
+from afa.scores.belief import SHRINKAGE, Background, Belief, ScoreTable, _held_out, variances_of
 
 ROWS = np.array(list(product((-1, 0, 1), repeat=4)))
 
@@ -257,3 +259,106 @@ def test_patients_drawn_from_the_background_have_the_top_as_often_as_is_said(who
         top = belief.order()[:2]
         right.append(own[top].min() >= np.delete(own, top).max() - table.tie)
     assert np.mean(said) == pytest.approx(np.mean(right), abs=0.06)  # 2 standard errors of 300 patients
+
+
+def dependent_problem(seed, couplings=True):
+    random = np.random.default_rng(seed)
+    shared = random.integers(-1, 2, 60)
+    values = np.where(random.random((60, 4)) < 0.6, shared[:, None], random.integers(-1, 2, (60, 4)))
+    psi = random.normal(size=(4, 4, 4)) * couplings
+    bundle = bundle_of(random.normal(size=(4, 4)), psi, random.normal(size=4))
+    return bundle, Background.of_patients(bundle, values)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("observed", OBSERVED)
+def test_features_that_go_together_are_conditioned_as_in_a_normal_distribution(seed, observed):
+    bundle, background = dependent_problem(seed)
+    belief, sigma = belief_of(bundle, background, observed), background.covariance
+    here, free = list(observed), [j for j in range(4) if j not in observed]
+    mean = background.probabilities @ (-1, 0, 1)
+    by = sigma[np.ix_(free, here)] @ np.linalg.inv(sigma[np.ix_(here, here)])
+    middle = np.array([observed.get(j, 0.0) for j in range(4)], dtype=float)
+    middle[free] = mean[free] + by @ (middle[here] - mean[here])
+    left = np.zeros((4, 4))
+    left[np.ix_(free, free)] = sigma[np.ix_(free, free)] - by @ sigma[np.ix_(here, free)]
+    np.testing.assert_allclose(belief.middle, middle, atol=1e-12)
+    np.testing.assert_allclose(belief.joint, left, atol=1e-12)
+    second = np.outer(middle, middle) + left
+    unary, psi = bundle.unary, [bundle.mrf(name).couplings.toarray() for name in bundle.entities]
+    expected = bundle.log_odds + unary @ middle + [0.5 * (part * second).sum() for part in psi]
+    np.testing.assert_allclose(belief.mean, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_where_features_go_together_the_value_of_a_set_is_the_fall_of_the_variances(k):
+    bundle, background = dependent_problem(5, couplings=False)
+    belief = belief_of(bundle, background, {1: 1})
+    of = belief.differences(k)
+
+    def fall(features):
+        after = belief.copy()
+        for feature in features:
+            after.observe(feature, 0)
+        covariance, (a, b) = after.covariance(), np.meshgrid(of.inside, of.outside, indexing="ij")
+        left = covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]
+        return (of.weights() * (of.variance - left)).sum()
+
+    np.testing.assert_allclose(belief.frontier(k), [0.0 if j == 1 else fall([j]) for j in range(4)], atol=1e-12)
+    for features in ([0, 2], [3, 0], [0, 2, 3]):
+        assert belief.value_of(features, k) == pytest.approx(fall(features), rel=1e-9)
+    first = int(belief.frontier(k).argmax())
+    second = max((j for j in range(4) if j not in (1, first)), key=lambda j: fall([first, j]))
+    assert belief.together(2, k) == [first, second]
+
+
+def test_a_covariance_without_any_is_independence():
+    bundle, background = random_problem(3)
+    apart = Background(background.probabilities, "patients", "5", np.diag(variances_of(background.probabilities)))
+    for observed in OBSERVED:
+        one, other = belief_of(bundle, background, observed), belief_of(bundle, apart, observed)
+        for name in ("mean", "variances", "covariance", "slope"):
+            each = [getattr(belief, name) for belief in (one, other)]
+            np.testing.assert_allclose(*(part() if callable(part) else part for part in each), atol=1e-12)
+        np.testing.assert_allclose(one.frontier(2), other.frontier(2), atol=1e-12)
+
+
+def test_the_share_of_the_correlations_that_is_kept_predicts_patients_left_out_best():
+    random = np.random.default_rng(0)
+    z, left_out = random.normal(size=(12, 5)) @ random.normal(size=(5, 5)), random.normal(size=(4, 5))
+    found = _held_out(z, left_out)
+    for share, value in zip(SHRINKAGE, found, strict=True):
+        whole = multivariate_normal(np.zeros(5), (1 - share) * z.T @ z / len(z) + share * np.eye(5))
+        assert value == pytest.approx(whole.logpdf(left_out).sum() + 0.5 * left_out.size * np.log(2 * np.pi))
+    bundle, _ = random_problem(0)
+    apart = Background.of_patients(bundle, random.integers(-1, 2, (400, 4)))
+    assert apart.covariance is None or np.abs(np.triu(apart.covariance, 1)).max() < 0.1
+    first = random.integers(-1, 2, 200)
+    alike = Background.of_patients(bundle, np.stack([first, first, -first, random.integers(-1, 2, 200)], axis=1))
+    correlation = alike.covariance / np.sqrt(np.outer(np.diag(alike.covariance), np.diag(alike.covariance)))
+    np.testing.assert_allclose(correlation[0, 1:3], [0.9, -0.9], atol=1e-5)
+
+
+def test_a_covariance_counts_nobody_twice_and_not_the_patient_himself():
+    bundle, _ = random_problem(0)
+    values = np.random.default_rng(1).integers(-1, 2, (40, 4)).astype(float)
+    values[:, 1] = values[:, 0]
+    values[3, 2] = np.nan
+    one = Background.of_patients(bundle, values, without=7)
+    other = Background.of_patients(bundle, np.delete(values, 7, axis=0))
+    np.testing.assert_array_equal(one.covariance, other.covariance)
+    assert one.words == "39 patients, and how their features go together"
+    again = Background.given(bundle, json.loads(json.dumps(one.plain())))
+    np.testing.assert_array_equal(again.covariance, one.covariance)
+    assert (again.words, one.independent().words) == (one.words, "39 patients")
+    assert Background.of_patients(bundle, values[:9]).covariance is None
+    with pytest.raises(PlannerError, match="its diagonal the variances"):
+        Background(one.probabilities, "patients", "39", 2 * one.covariance)
+
+
+def test_a_covariance_with_a_row_of_another_length_is_refused():
+    bundle, background = dependent_problem(0)
+    plain = background.plain()
+    plain["covariance"][2] = "0.1 0.2"
+    with pytest.raises(PlannerError, match="its diagonal the variances"):
+        Background.given(bundle, plain)

@@ -83,8 +83,8 @@ class Planner(ABC):
         self.background: Background | None = None
         self._at_first: Belief | None = None  # the belief before anything is observed
         if options.believes:
-            self.background = Background.given(asked_of, options.background)
-            self._at_first = Belief(self._score_table(), self.background)
+            self._at_first = Belief(self._score_table(), Background.given(asked_of, options.background))
+            self.background = self._at_first.background
             self.settings["background"] = self.background.plain()
         self._belief = self._at_first and self._at_first.copy()
         self.at_once = int(options.together)

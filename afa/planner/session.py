@@ -59,6 +59,7 @@ class _BackgroundUsed(Strict):
     probabilities: list[tuple[float, float, float]]
     kind: Literal["patients", "mixture"]
     words: str
+    covariance: list[str] | None = None
 
 
 class _Settings(Strict):

@@ -1,9 +1,10 @@
 """The belief about all scores S_v of one patient, and what a measurement would settle of it (docs/frontier.md, ours).
 
-Unobserved features are taken as independent, each with its probabilities in a background of patients without labels.
-Under this belief the mean and the covariance of all S_v at full observation are sums over features and coupled pairs,
-exact and without mean-field. `Background` is that knowledge, `ScoreTable` the scores of a bundle, laid out once for
-all patients, and `Belief` the state of one patient. The functions in the order of a decision: `Belief.order`,
+Unobserved features are expected as among patients without labels, the background: each with its probabilities there,
+and, where the background has a covariance, as those already observed predict it (the best linear prediction). The mean
+and the covariance of all S_v at full observation are then sums over features and coupled pairs, without mean-field, and
+exact where features are independent. `Background` is that knowledge, `ScoreTable` the scores of a bundle, laid out once
+for all patients, and `Belief` the state of one patient. The functions in the order of a decision: `Belief.order`,
 `Belief.differences`, `Belief.frontier`, `Belief.value_of`, `Belief.top_probability`.
 """
 
@@ -36,6 +37,16 @@ DRAWS = 4096
 NEAR = 100
 """Entities outside the top k that are drawn; what the others add to the risk is bounded by its sum."""
 OF_VALUES = np.array(VALUES, dtype=np.float64)
+TOGETHER = ", and how their features go together"
+"""End of the words of a background with a covariance."""
+MOST_FEATURES = 500
+"""A background of more features than this has no covariance."""
+SHRINKAGE = np.linspace(0.1, 1.0, 10)
+"""Shares of its correlations that a covariance may lose; 1 leaves features independent."""
+FOLDS = 5
+"""Parts of the patients, each of which is predicted from the others to choose the share."""
+DIGITS = 6
+"""Decimals of a covariance, so that a session that is read again has the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +61,9 @@ class Background:
         `patients`, `elicited`, `mixture` or `uniform`.
     words : str
         The same in words, for every place that shows a number which depends on it.
+    covariance : (n_features, n_features) float64 or None
+        Covariance of the features' values, its diagonal their variances under `probabilities`; None if features are
+        taken as independent.
 
     Examples
     --------
@@ -65,6 +79,7 @@ class Background:
     probabilities: Floats
     kind: Kind
     words: str
+    covariance: Floats | None = None
 
     def __post_init__(self) -> None:
         p = np.asarray(self.probabilities, dtype=np.float64)
@@ -76,6 +91,13 @@ class Background:
             )
         p.flags.writeable = False
         object.__setattr__(self, "probabilities", p)
+        if self.covariance is not None:
+            s = _symmetric(self.covariance)
+            if s.shape != (len(p), len(p)) or not (np.abs(np.diag(s) - variances_of(p)) <= 10.0**-DIGITS).all():
+                expected = "(n_features, n_features), its diagonal the variances"
+                raise PlannerError(Fault("covariance of a background", f"shape {s.shape}", expected, "correct it"))
+            s.flags.writeable = False
+            object.__setattr__(self, "covariance", s)
 
     @classmethod
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
@@ -102,7 +124,14 @@ class Background:
         """Return the background as plain values, from which `given` makes it again."""
         if self.kind in ("elicited", "uniform"):
             return self.kind
-        return {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
+        found = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
+        if self.covariance is not None:
+            found["covariance"] = [" ".join(map(str, row[: i + 1].tolist())) for i, row in enumerate(self.covariance)]
+        return found
+
+    def independent(self) -> Background:
+        """Return the background without its covariance."""
+        return Background(self.probabilities, self.kind, self.words.removesuffix(TOGETHER))
 
     @classmethod
     def uniform(cls, bundle: Bundle) -> Background:
@@ -136,11 +165,18 @@ class Background:
 
     @classmethod
     def of_patients(
-        cls, bundle: Bundle, values: ArrayLike, *, without: int | None = None, name: str = "patients"
+        cls,
+        bundle: Bundle,
+        values: ArrayLike,
+        *,
+        without: int | None = None,
+        name: str = "patients",
+        dependence: bool = True,
     ) -> Background:
-        """Return the shares of each value among patients without labels, and of the patient himself nothing.
+        """Return the shares of each value among patients without labels, and how features go together.
 
-        Of a feature that was measured in none of them every value is alike.
+        Of a feature that was measured in none of them every value is alike. The covariance is `shrunk_covariance`;
+        there is none for more than 500 features.
 
         Parameters
         ----------
@@ -150,13 +186,23 @@ class Background:
             Row of the patient who is planned for, where he is among them.
         name : str
             What the patients are called in `words`.
+        dependence : bool
+            False to take features as independent.
 
         """
         values = np.asarray(values, dtype=np.float64)
-        counts, n = counts_of(bundle, values), len(values)
+        counts = counts_of(bundle, values)
         if without is not None:
-            counts, n = counts - counts_of(bundle, values[without : without + 1]), n - 1
-        return _from_counts(bundle, counts, f"{n} {name}")
+            counts -= counts_of(bundle, values[without : without + 1])
+            values = np.delete(values, without, axis=0)
+        total = counts.sum(axis=1, keepdims=True)
+        alike = cls.uniform(bundle).probabilities
+        shares = np.divide(counts, total, out=alike.copy(), where=total > 0)
+        words, covariance = f"{len(values)} {name}", None
+        if dependence and len(shares) <= MOST_FEATURES:
+            covariance = shrunk_covariance(values, shares)
+            words += TOGETHER if covariance is not None else ""
+        return cls(shares, "patients", words, covariance)
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | NDArray[np.int8], *, prior: float = PRIOR_PATIENTS) -> Background:
@@ -182,11 +228,74 @@ def counts_of(bundle: Bundle, values: Floats | NDArray[np.int8]) -> Floats:
     return np.stack([(x == value).sum(axis=0) for value in VALUES], axis=1).astype(np.float64)
 
 
-def _from_counts(bundle: Bundle, counts: Floats, words: str) -> Background:
-    total = counts.sum(axis=1, keepdims=True)
-    alike = Background.uniform(bundle).probabilities
-    shares = np.divide(counts, total, out=alike.copy(), where=total > 0)
-    return Background(shares, "patients", words)
+def variances_of(probabilities: Floats) -> Floats:
+    """Return the variance of each feature, (n_features,), from the probabilities of -1, 0, +1, (n_features, 3)."""
+    p = probabilities
+    return np.where(p.max(axis=1) == 1, 0.0, np.maximum(p @ OF_VALUES**2 - (p @ OF_VALUES) ** 2, 0.0))
+
+
+def _symmetric(covariance: Any) -> Floats:
+    """Return a covariance as a matrix; it may be given as the rows of its lower triangle, each a text.
+
+    A row of another length is all NaN.
+    """
+    if isinstance(covariance, np.ndarray):
+        return np.array(covariance, dtype=np.float64)
+    lower = np.zeros((len(covariance), len(covariance)))
+    for i, row in enumerate(covariance):
+        numbers = row.split()
+        lower[i, : i + 1] = numbers if len(numbers) == i + 1 else np.nan
+    return np.asarray(lower + np.tril(lower, -1).T)
+
+
+def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
+    """Return the covariance of features among patients, its correlations shrunk by the share that predicts best.
+
+    Of the shares in `SHRINKAGE` it is the one with the largest normal log-likelihood of patients who are left out, in
+    `FOLDS` parts of the patients. None if that is 1: features are then as good as independent.
+
+    Parameters
+    ----------
+    values : (n_patients, n_features) float64
+        -1, 0, +1, or NaN where not measured, which counts as the mean.
+    probabilities : (n_features, 3) float64
+        Shares of -1, 0, +1 among these patients.
+
+    """
+    spread = variances_of(probabilities)
+    varies, n = spread > 0, len(values)
+    if n < 2 * FOLDS or varies.sum() < 2:
+        return None
+    scale = np.sqrt(spread[varies])
+    z = np.nan_to_num((values - probabilities @ OF_VALUES)[:, varies] / scale)
+    part, total = np.arange(n) % FOLDS, np.zeros(len(SHRINKAGE))
+    for fold in range(FOLDS):
+        total += _held_out(z[part != fold], z[part == fold])
+    lost = float(SHRINKAGE[np.argmax(total)])
+    if lost == 1:
+        return None
+    correlation = (1 - lost) * (z.T @ z) / n
+    np.fill_diagonal(correlation, 1.0)
+    covariance = np.zeros((len(spread), len(spread)))
+    covariance[np.ix_(varies, varies)] = np.round(correlation * np.outer(scale, scale), DIGITS)
+    np.fill_diagonal(covariance, spread)
+    return covariance
+
+
+def _held_out(z: Floats, left_out: Floats) -> Floats:
+    """Return the normal log-likelihood of patients left out, up to a constant, for each share of `SHRINKAGE`.
+
+    z, left_out : (n, m) standardised values. The correlations are (1 - share) z'z / n + share I.
+    """
+    _, size, axes = np.linalg.svd(z, full_matrices=False)
+    along = left_out @ axes.T
+    rest = (left_out**2).sum() - (along**2).sum()
+    found = np.zeros(len(SHRINKAGE))
+    for i, share in enumerate(SHRINKAGE):
+        eigenvalues = (1 - share) * size**2 / len(z) + share
+        log_det = np.log(eigenvalues).sum() + (z.shape[1] - len(size)) * np.log(share)
+        found[i] = -0.5 * (len(left_out) * log_det + (along**2 / eigenvalues).sum() + rest / share)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,7 +481,8 @@ class Belief:
     table : ScoreTable
         The scores.
     background : Background
-        Probabilities of the values of unobserved features.
+        Probabilities of the values of unobserved features. Its covariance is not used with exclusive groups, nor where
+        a score bends in a feature (bundles with probabilities).
     exact : bool
         Whether the covariance has its part of coupled pairs; without it the covariance is that to first order.
 
@@ -382,6 +492,10 @@ class Belief:
         E S_v.
     middle, spread : (n_features,) float64
         Mean and variance of each feature; its value and 0 where observed.
+    joint : (n_features, n_features) float64 or None
+        Covariance of the features, 0 where observed; None where they are independent.
+    background : Background
+        What is used of the background given.
     observed : (n_features,) bool
         Features that are observed, or known to be 0 as another one of their exclusive group is +1.
 
@@ -392,9 +506,8 @@ class Belief:
         if len(p) != len(table.features):
             expected = f"{len(table.features)} features, those of the bundle"
             raise PlannerError(Fault("a background", f"{len(p)} features", expected, "give that of this bundle"))
-        self.table, self.background, self.exact = table, background, exact
-        self.middle = p @ OF_VALUES
-        self.spread = np.where(p.max(axis=1) == 1, 0.0, np.maximum(p @ OF_VALUES**2 - self.middle**2, 0.0))
+        self.table, self.exact = table, exact
+        self.middle, self.spread = p @ OF_VALUES, variances_of(p)
         self.observed = np.zeros(len(p), dtype=bool)
         self._value = np.zeros(len(p), dtype=np.int64)
         of, at = p[table.feature], table.feature
@@ -405,12 +518,23 @@ class Belief:
         )
         self._bend = (of * _curve(p)[at] * table.terms).sum(axis=1)
         self._bend[np.abs(self._bend) <= table.tie] = 0.0
-        self._pull = np.zeros(len(at))
+        with_joint = background.covariance is not None and not table.groups and not self._bend.any()
+        self.background = background if with_joint else background.independent()
+        self.joint: Floats | None = None if self.background.covariance is None else self.background.covariance.copy()
+        self._add_up()
+
+    def _add_up(self) -> None:
+        """Set `mean`, and what the couplings add to each slope, from the means and covariances of the features."""
+        self._products: Floats | None = None
+        table, (first, second) = self.table, self.table.pair_features
+        self._pull = np.zeros(len(table.feature))
         for here, there in (table.ends, table.ends[::-1]):
-            np.add.at(self._pull, here, table.psi * self.middle[at[there]])
+            self._pull += np.bincount(here, table.psi * self.middle[table.feature[there]], minlength=len(self._pull))
+        of_pairs = self.middle[first] * self.middle[second]
+        if self.joint is not None:
+            of_pairs += self.joint[first, second]
         self.mean = table.constant + table.by_entity(self._expected)
-        first, second = self.middle[table.pair_features]
-        self.mean += np.bincount(table.owner, weights=table.psi * first * second, minlength=len(self.mean))
+        self.mean += np.bincount(table.owner, weights=table.psi * of_pairs, minlength=len(self.mean))
 
     @property
     def slope(self) -> Floats:
@@ -422,16 +546,21 @@ class Belief:
         other = copy(self)
         for name in ("middle", "spread", "observed", "mean", "_value", "_expected", "_pull"):
             setattr(other, name, getattr(self, name).copy())
+        other.joint = None if self.joint is None else self.joint.copy()
         return other
 
     def __deepcopy__(self, _: object) -> Belief:
         return self.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Take in one value; means move by its surprise, and only entities that hold the feature are touched.
+        """Take in one value; means move by its surprise.
 
-        A member of an exclusive group that is 0 makes the others likelier, and one that is +1 settles them.
+        With a covariance the means of all other features move too, each by its regression on this one. A member of an
+        exclusive group that is 0 makes the others likelier, and one that is +1 settles them.
         """
+        if self.joint is not None:
+            self._observe_jointly(feature, value)
+            return
         others = [group for group in self.table.groups if feature in group]
         chance = {int(j): self.middle[j] for group in others for j in group if j != feature and not self.observed[j]}
         left = 1.0 - self.middle[feature]
@@ -441,6 +570,29 @@ class Belief:
             p = 0.0 if value == 1 or left <= 0 else min(before / left, 1.0)
             self._set(j, p, p * (1.0 - p), None)
             self.observed[j] = value == 1
+
+    def _observe_jointly(self, feature: int, value: int) -> None:
+        """Take in one value where features go together: scores are linear in each, so that f_vj(m_j) = c m_j."""
+        self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
+        self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
+        self._settle(feature)
+        self._expected = self._linear * self.middle[self.table.feature]
+        self._add_up()
+
+    def _regression(self, feature: int) -> Floats:
+        """(M,) by how much the mean of each feature rises with the value of this one."""
+        assert self.joint is not None
+        own = self.spread[feature]
+        return self.joint[feature] / own if own > 0 else np.zeros(len(self.spread))
+
+    def _settle(self, feature: int) -> None:
+        """Let a feature have no variance any more, and the others none that they share with it."""
+        if self.joint is not None:
+            self._products = None
+            self.joint -= np.outer(self._regression(feature), self.joint[feature])
+            self.joint[feature] = self.joint[:, feature] = 0.0
+            self.spread = np.maximum(np.diag(self.joint), 0.0)
+        self.spread[feature] = 0.0
 
     def _set(self, feature: int, middle: float, spread: float, value: int | None) -> None:
         """Give a feature another mean and variance; a value where it is now known."""
@@ -465,8 +617,22 @@ class Belief:
         places = np.arange(len(rounded)) if self.table.places is None else self.table.places
         return np.asarray(np.lexsort((places, -rounded)), dtype=np.int64)
 
-    def _loadings(self) -> list[tuple[sp.csr_array, Floats]]:
-        """Matrices (N, M) of what each feature adds to the scores, and the (M,) variances that go with each."""
+    @property
+    def _through(self) -> Floats:
+        """(N, M) c Sigma: covariances of all scores with all features, to first order."""
+        if self._products is None:
+            self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
+        return self._products
+
+    def _loadings(self) -> list[tuple[Any, Floats]]:
+        """Matrices (N, M) of what each feature adds to the scores, and the (M,) variances that go with each.
+
+        With a covariance Sigma of the features, c Sigma and 1 / s_j stand for c and s_j: measuring feature j takes
+        (c Sigma)_j^2 / s_j out of the variance of a score, which is c_j^2 s_j where features are independent.
+        """
+        if self.joint is not None:
+            inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
+            return [(self._through, inverse)]
         parts = [(self.table.matrix(self.slope), self.spread)]
         if self._bend.any():
             parts.append((self.table.matrix(self._bend), (~self.observed & (self.spread > 0)).astype(np.float64)))
@@ -476,9 +642,13 @@ class Belief:
         """(N, n) covariances of all scores with those of some entities, or (N, N) with all; exact.
 
         Cov(S_v, S_w) = sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, with the bends of the explicit gauge,
-        and the exclusion within groups, added.
+        and the exclusion within groups, added. With a covariance Sigma of the features the first sum is c_v Sigma c_w,
+        and the second is not exact.
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
+        if self.joint is not None:
+            total = self._through @ _rows(self.table.matrix(self.slope), chosen).T
+            return total + self._covariance_of_pairs(chosen) if self.exact else total
         total = np.zeros((len(self.mean), len(chosen)))
         loadings = self._loadings()
         for matrix, s in loadings:
@@ -511,7 +681,11 @@ class Belief:
     def variances(self) -> Floats:
         """(N,) Var S_v of each entity; the diagonal of `covariance`."""
         table = self.table
-        total = table.by_entity(self.slope**2 * self.spread[table.feature])
+        if self.joint is None:
+            total = table.by_entity(self.slope**2 * self.spread[table.feature])
+        else:
+            shared = self._through[table.entity, table.feature]
+            total = np.maximum(table.by_entity(self.slope * shared), 0.0)
         total += table.by_entity(self._bend**2 * (~self.observed & (self.spread > 0))[table.feature])
         for group in self._open_groups():
             part = self._loadings()[0][0][:, group].toarray() * self.middle[group]
@@ -542,7 +716,7 @@ class Belief:
     def _settled(self, of: Differences) -> Floats:
         total = np.zeros(len(self.middle))
         for matrix, s in self._loadings():
-            linear = matrix.data is not self._bend
+            linear = self.joint is None and matrix.data is not self._bend
             total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
         # What cancels in rounding is nothing.
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
@@ -562,12 +736,14 @@ class Belief:
     def value_of(self, features: Sequence[int], k: int) -> float:
         """Return what measuring several features at once takes out of the open differences at the edge of the top k.
 
-        The values of `frontier` added up, and the pairs among the features: sum over j < l of
-        w_ab (psi_ajl - psi_bjl)^2 s_j s_l. Of several members of one exclusive group the sum is too large.
+        The values of `frontier` added up, each given those before it, and the pairs among the features: sum over j < l
+        of w_ab (psi_ajl - psi_bjl)^2 s_j s_l. Of several members of one exclusive group the sum is too large.
         """
-        of, chosen = self.differences(k), list(dict.fromkeys(features))
-        pairs = sum(float(self._paired(of, j)[chosen[i + 1 :]].sum()) for i, j in enumerate(chosen))
-        return float(self._settled(of)[chosen].sum()) + pairs
+        of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
+        for i, j in enumerate(chosen):
+            total += float(ahead._settled(of)[j]) + float(self._paired(of, j)[chosen[i + 1 :]].sum())
+            ahead._settle(j)
+        return total
 
     def _paired(self, of: Differences, feature: int) -> Floats:
         """(M,) what a feature adds to the value of each other one that some entity couples it with."""
@@ -607,16 +783,19 @@ class Belief:
             Features of the first item, where it is chosen already.
 
         """
-        of, worth = self.differences(k), self._settled(self.differences(k))
+        of, ahead, pairs = self.differences(k), self.copy(), np.zeros(len(self.middle))
         allowed = ~self.observed if offered is None else offered & ~self.observed
-        items = np.arange(len(worth)) if item_of is None else item_of
+        items = np.arange(len(pairs)) if item_of is None else item_of
         cost = np.zeros(int(items.max(initial=0)) + 1) if price is None else price
         chosen, taken, new = list[int](), 0, list(first)
         while True:
             if new:
                 chosen, taken, left = [*chosen, *new], taken + 1, left - float(cost[items[new[0]]])
                 allowed = allowed & (items != items[new[0]])
-                worth = worth + sum((self._paired(of, j) for j in new), np.zeros(len(worth)))
+                for j in new:
+                    pairs += self._paired(of, j)
+                    ahead._settle(j)
+            worth = ahead._settled(of) + pairs
             allowed = allowed & (cost <= left * (1 + ROUNDING))[items]
             total = np.bincount(items, weights=np.where(allowed, worth, 0.0), minlength=len(cost))
             per_cost = np.where(allowed, (total / np.where(cost > 0, cost, 1.0))[items], 0.0)
@@ -667,9 +846,13 @@ def _rows(matrix: sp.csr_array, rows: Indices) -> Floats:
     return dense
 
 
-def _taken_out(of: Differences, loadings: sp.csr_array, s: Floats) -> Floats:
+def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
     """(M,) sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j; loadings c (N, M), s (M,)."""
     weights, n = of.weights(), loadings.shape[0]
+    if isinstance(loadings, np.ndarray):
+        inside, outside = loadings[of.inside], loadings[of.outside]
+        single = weights.sum(axis=1) @ inside**2 + weights.sum(axis=0) @ outside**2
+        return np.asarray(np.maximum(single - 2 * ((weights @ outside) * inside).sum(axis=0), 0.0) * s)
     every, against = np.zeros(n), np.zeros((n, len(of.inside)))
     every[of.inside], every[of.outside] = weights.sum(axis=1), weights.sum(axis=0)
     against[of.outside] = weights.T

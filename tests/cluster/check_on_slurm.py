@@ -212,7 +212,9 @@ def test_a_job_that_slurm_cancels_in_a_rerun_is_not_forgotten(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_node_that_fails_costs_another_attempt_and_changes_no_byte(local: Path, tmp_path: Path) -> None:
+def test_a_node_that_fails_costs_another_attempt_and_changes_no_byte(
+    local: Path, cluster: None, tmp_path: Path
+) -> None:
     stage = "layer0_synthetic"
     made, folder = [f"{RUN}/curves/{stage}.parquet"], SmallRun(tmp_path / "on_slurm").folder
     log, end = folder / RUN / "logs" / f"{stage}_tables.log", time.monotonic() + SECONDS
@@ -225,7 +227,8 @@ def test_a_node_that_fails_costs_another_attempt_and_changes_no_byte(local: Path
         node = slurm("squeue", "--noheader", "--states=running", "--format=%N").split()[0]
         slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
         time.sleep(5)
-        slurm("scontrol", "update", f"nodename={node}", "state=resume")
+        # Slurm may have taken the node back by itself, and then says that there is nothing to resume.
+        subprocess.run(["scontrol", "update", f"nodename={node}", "state=resume"], check=False)
         assert run.wait(SECONDS) == 0, (folder / "node.log").read_text()[-4000:]
     finally:
         run.kill()

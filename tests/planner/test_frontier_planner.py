@@ -217,7 +217,7 @@ def test_plan_reads_the_background_from_a_table_without_the_patient(tmp_path: Pa
     table.write_text("\n".join([",".join(["patient", *load_bundle(TINY).features]), *rows]) + "\n", encoding="utf-8")
     given = ("plan", TINY, "--score", "background", "--background", table, "--json")
     done = afa(*given, "--patient", "p3", typed="")
-    assert "in the background: 39 patients." in json.loads(done.stdout.splitlines()[0])["assumption"]
+    assert "in the background: 39 patients" in json.loads(done.stdout.splitlines()[0])["assumption"]
     few = tmp_path / "few.csv"
     few.write_text("\n".join(table.read_text(encoding="utf-8").splitlines()[:6]) + "\n", encoding="utf-8")
     done = afa("plan", TINY, "--score", "background", "--background", few, "--json", typed="")
