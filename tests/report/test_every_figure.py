@@ -121,7 +121,8 @@ def run(tmp_path_factory):
     curves = folder / "curves"
     read = {name: {*stage.inputs, *stage.beside} & set(STAGES) for name, stage in STAGES.items()}
     for name in TopologicalSorter(read).static_order():
-        run_stage(folder, name, STAGES.get(name, {}))
+        if not STAGES[name].elicited:
+            run_stage(folder, name, SETTINGS.get(name, {}))
     write_summary([choosing_rows()], curves / "llm_choosing.parquet")
     invoke("join", *map(str, sorted(curves.glob("*.parquet"))), "--out", f"{folder}/summary.csv")
     (folder / "config.json").write_text(json.dumps({"bootstrap": {"confidence": 0.9}}), encoding="utf-8")
