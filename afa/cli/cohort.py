@@ -316,7 +316,7 @@ def league_field(field: options.FieldArgument, out: options.Out, tables: options
     """Evaluate acquisition for the patients of one field. Without its table, write a note instead."""
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
-    from afa.paper.experiments.league import Settings, follow_field
+    from afa.paper.experiments.league import LeagueSettings, follow_field
     from afa.paper.report.league import NOT_FETCHED
 
     entrant = read_entrant(field, tables)
@@ -325,7 +325,7 @@ def league_field(field: options.FieldArgument, out: options.Out, tables: options
             (made / NOT_FETCHED).write_text(entrant + "\n", encoding="utf-8")
         typer.echo(f"{field.name}: {entrant}")
         return
-    write_tables(follow_field(entrant, Settings()), out, [NOT_FETCHED])
+    write_tables(follow_field(entrant, LeagueSettings()), out, [NOT_FETCHED])
     typer.echo(f"{entrant.name}: {len(entrant.patients):,} patients, {len(entrant.tasks)} questions")
 
 

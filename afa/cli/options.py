@@ -111,7 +111,7 @@ def background_of(named: str | None, bundle: Bundle, patient: str | None = None)
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskOptions:
     """The question (the top set, or one entity) and the definition of its classes."""
 
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")] = None

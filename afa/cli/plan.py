@@ -38,7 +38,7 @@ SMALL, MIDDLE = 20_000, 200_000
 
 
 @dataclass(frozen=True)
-class Question(options.Task):
+class PlanOptions(options.TaskOptions):
     """The question to a planner, its rules and its stopping conditions: one option each."""
 
     score: Annotated[
@@ -111,7 +111,7 @@ def plan(
     session: Session = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines in and out, for another program")] = False,
     *,
-    question: Question,
+    question: PlanOptions,
 ) -> None:
     """Ask what to measure next, answer low, usual or high, and follow the conclusion (docs/plan.md)."""
     with _opened(bundle, question, session) as (planner, keeper):
@@ -132,7 +132,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="port to serve at; a free one by default")] = 0,
     show: Annotated[bool, typer.Option("--open", help="open the page in the browser")] = False,
     *,
-    question: Question,
+    question: PlanOptions,
 ) -> None:
     """Plan on a page in the browser: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
     with _opened(bundle, question, session) as (planner, keeper):
@@ -166,7 +166,7 @@ def demo(
     if patient not in patients:
         raise CohortError(Fault("--patient", repr(patient), f"one of {', '.join(patients)}", "choose one of these"))
     values = patients[patient]
-    with _opened(folder / "bundle", Question(posterior=0.8), None) as (planner, keeper):
+    with _opened(folder / "bundle", PlanOptions(posterior=0.8), None) as (planner, keeper):
         about = f"An example: {patient}, a made-up case; --patient chooses among {', '.join(patients)}."
         if page:
             _wrapped(f"{about} Its values are marked on the page.")
@@ -185,7 +185,7 @@ def _wrapped(text: str) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, question: Question, session: Path | None) -> Iterator[tuple[Planner, Keeper]]:
+def _opened(folder: Path, question: PlanOptions, session: Path | None) -> Iterator[tuple[Planner, Keeper]]:
     """Yield a planner with its first suggestion, and the keeper of its session.
 
     A line on the terminal says what is loading.

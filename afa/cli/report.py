@@ -60,9 +60,9 @@ def compare_with_paper(
     from afa.io.yamlfile import load_model
     from afa.paper.report.comparison import Reader, compare, load_printed, write_comparison
     from afa.paper.report.screen import Statements, of_voters, screen_table
-    from afa.paper.report.verdicts import Answers
+    from afa.paper.report.verdicts import ClaimAnswers
 
-    reader = Reader.of(read_summary(summary), load_model(paper / "answers.yaml", Answers), load_cohort(cohort))
+    reader = Reader.of(read_summary(summary), load_model(paper / "answers.yaml", ClaimAnswers), load_cohort(cohort))
     printed, statements = load_printed(paper), load_model(paper / "headlines.yaml", Statements).statements
     comparison = compare(reader, printed)
     screen = screen_table(statements, comparison, reader)
@@ -107,12 +107,12 @@ def explorer_page(
     from afa.evaluate.explorer import explore, write_explorer
     from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
     from afa.evaluate.long_tables import read_table
-    from afa.evaluate.simulate.walks import Setting
+    from afa.evaluate.simulate.walks import SimulationSetting
 
     model, members = load_inputs(bundle, cohort)
     model = model.contrasts()
     check_duels(model, bundle)
-    setting = Setting(k=top_k_size(model, k), solver=solves.solver(), threads=solves.threads)
+    setting = SimulationSetting(k=top_k_size(model, k), solver=solves.solver(), threads=solves.threads)
     explored = explore(model, members, read_table(tables, "choices"), setting, most=patients)
     write_explorer(explored, out)
 

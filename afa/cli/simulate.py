@@ -17,8 +17,8 @@ from afa.model.rule_names import COMPARED, COMPARED_BINARY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from afa.cohort.cells import Given
-    from afa.evaluate.simulate.walks import Setting
+    from afa.cohort.cells import GivenTable
+    from afa.evaluate.simulate.walks import SimulationSetting
 
 LISTED = 5
 
@@ -33,7 +33,7 @@ def simulate(
         ),
     ],
     out: options.Out,
-    task: options.Task,
+    task: options.TaskOptions,
     allocation: Annotated[
         str | None,
         typer.Option(help=f"rules to compare, or module:Class; default {COMPARED}; with --entity {COMPARED_BINARY}"),
@@ -78,7 +78,7 @@ def simulate(
     from afa.evaluate.cross_validated import brought_text, update_brings
     from afa.evaluate.inputs import labels_of, words
     from afa.evaluate.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
-    from afa.evaluate.simulate.walks import Setting
+    from afa.evaluate.simulate.walks import SimulationSetting
     from afa.evaluate.simulation_page import (
         CARD,
         FILES,
@@ -99,7 +99,7 @@ def simulate(
     if not 0 < confidence < 1:
         raise ConfigError(Fault("--confidence", str(confidence), "a number between 0 and 1", "pass e.g. 0.95"))
     k, entity = question_of(model, task.k, task.entity)
-    setting = Setting(
+    setting = SimulationSetting(
         k=k,
         entity=entity,
         coupling=gauge_of(model, task.coupling),
@@ -205,7 +205,7 @@ def score(
     typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
 
 
-def _with_background(setting: Setting, named: str | None, given: Given) -> Setting:
+def _with_background(setting: SimulationSetting, named: str | None, given: GivenTable) -> SimulationSetting:
     """The setting with the background of each patient by name; of `patients` all others of the cohort."""
     from afa.scores.belief import Background
 
@@ -229,7 +229,7 @@ def _distinct(option: str, text: str) -> list[str]:
     return parts
 
 
-def _tell(given: Given, say: Callable[[str], None]) -> None:
+def _tell(given: GivenTable, say: Callable[[str], None]) -> None:
     """Say aloud what of the input is not used, or not there."""
     from afa.io.csvfile import visible
 

@@ -50,7 +50,7 @@ def stage(
 ) -> None:
     """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv from these tables."""
     from afa.evaluate.inputs import check_duels, load_inputs, shard_of
-    from afa.evaluate.long_tables import Tables, write_tables
+    from afa.evaluate.long_tables import StageTables, write_tables
     from afa.model.bundle import load_bundle
     from afa.paper.experiments.base import check_tables, columns_of, named, stored
 
@@ -62,7 +62,7 @@ def stage(
         fault = Fault(f"afa stage {name}", f"no {', '.join(missing)}", "all its inputs", f"add {' '.join(words)}")
         raise ConfigError(fault)
     given: dict[str, Any] = {
-        key: Tables(path) if _is_stage(key) else path for key, path in folders.items() if key in declared.inputs
+        key: StageTables(path) if _is_stage(key) else path for key, path in folders.items() if key in declared.inputs
     }
     if "cohort" in given:
         given["bundle"], given["cohort"] = load_inputs(folders["bundle"], folders["cohort"])
@@ -114,13 +114,13 @@ def join(parts: Parts, out: options.Rows) -> None:
 
 def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
     """Write a stage's rows from its tables; `beside` has the tables of other stages that the rows may use."""
-    from afa.evaluate.long_tables import Tables
+    from afa.evaluate.long_tables import StageTables
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows
 
     module, declared = _module(name), _declared(name)
-    others = {key: Tables(beside[key]) for key in declared.beside if key in beside}
-    rows = module.summarise(Tables(tables), **others, **_settings(declared.summary or (), document))
+    others = {key: StageTables(beside[key]) for key in declared.beside if key in beside}
+    rows = module.summarise(StageTables(tables), **others, **_settings(declared.summary or (), document))
     check_rows(name, rows, declared.rows)
     write_summary([rows], out)
 
@@ -209,7 +209,7 @@ def experiment_baselines(
     from afa.model.study import Endpoint, load_study
     from afa.paper.baselines import BASELINE_TABLES, Protocol, prompts_of
     from afa.paper.baselines.course import estimate, live, recorded
-    from afa.paper.baselines.stage import Setting, run_baselines
+    from afa.paper.baselines.stage import BaselineSetting, run_baselines
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
@@ -240,7 +240,7 @@ def experiment_baselines(
             typer.echo(f"left to ask: {shown(estimate(trials, plan, source.client), prices)}")
 
     tables = run_baselines(
-        Setting(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
+        BaselineSetting(potentials, people, plan, solver=solves.solver(), threads=solves.threads),
         source,
         disease=about.settings.disease,
         abstracts=abstracts,

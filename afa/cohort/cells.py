@@ -274,7 +274,7 @@ def _step(text: str) -> str:
     return "write the number alone, without a unit or a bound, or leave it empty where nothing was measured"
 
 
-class Given(NamedTuple):
+class GivenTable(NamedTuple):
     """A table or cohort folder, with its bundle, on their common features and with patients sorted by name.
 
     bundle, cohort : on the same features, in the same order
@@ -301,7 +301,7 @@ class Given(NamedTuple):
         return pd.DataFrame(values, index=list(self.cohort.patients), columns=list(self.cohort.features))
 
 
-def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> Given:
+def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> GivenTable:
     """Return the patients of a table or of a cohort folder, on the features of a bundle.
 
     The first column of a table names the patients. Each other column that is a feature of the bundle holds -1, 0, 1 or
@@ -352,10 +352,10 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
     by_name = np.argsort(np.array(cohort.patients, dtype=object))
     columns = [cohort.features.index(name) for name in model.features]
     measured = ~gaps[by_name][:, columns]
-    return Given(model, _ordered(cohort, model.features), measured, digests, unknown, missing, doubt=doubt)
+    return GivenTable(model, _ordered(cohort, model.features), measured, digests, unknown, missing, doubt=doubt)
 
 
-def read_labels(path: Path, given: Given) -> Given:
+def read_labels(path: Path, given: GivenTable) -> GivenTable:
     """Return `given` with the labels of a CSV file: patients in the first column, then a column for each entity.
 
     Labels are 0, 1 or empty. Columns that are not entities are ignored; a patient without a row has no label.

@@ -85,7 +85,7 @@ class Source:
         return source
 
 
-class Place(NamedTuple):
+class FilePlace(NamedTuple):
     """A possible place of a file below the series' folder.
 
     name : path below the series' folder
@@ -98,15 +98,15 @@ class Place(NamedTuple):
     form: Form
 
 
-def places(config: CohortConfig) -> tuple[list[Place], list[Place]]:
+def places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
     """Return the possible places of sample descriptions and of values in a mirror, GEO's own file first."""
     kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
-    of_samples = [Place(f"{kind}/{config.metadata_file}", None, "mirror")]
-    of_values = [Place(f"suppl/{values.file}", values.sha256, "mirror")]
+    of_samples = [FilePlace(f"{kind}/{config.metadata_file}", None, "mirror")]
+    of_values = [FilePlace(f"suppl/{values.file}", values.sha256, "mirror")]
     if config.mirror_metadata_file is not None:
-        of_samples.append(Place(f"metadata/{config.mirror_metadata_file}", None, "mirror_joined"))
+        of_samples.append(FilePlace(f"metadata/{config.mirror_metadata_file}", None, "mirror_joined"))
     if values.joined_file is not None:
-        of_values.append(Place(f"suppl/{values.joined_file}", values.joined_sha256, "mirror_joined"))
+        of_values.append(FilePlace(f"suppl/{values.joined_file}", values.joined_sha256, "mirror_joined"))
     return of_samples, of_values
 
 
@@ -140,7 +140,7 @@ def fetch(
         step = "write the simulated series first and give its folder as the mirror"
         raise CohortError(Fault(f"series {config.series}", "a simulated series and no folder", "its folder", step))
 
-    def fetched(place: Place) -> SourceFile:
+    def fetched(place: FilePlace) -> SourceFile:
         target = Path(cache) / folder / place.name
         download(f"{base_url.rstrip('/')}/{folder}/{quote(place.name)}", target, sha256=place.sha256)
         return SourceFile(target, sha256_of(target), target.stat().st_size, "geo")

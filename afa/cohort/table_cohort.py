@@ -25,7 +25,7 @@ from afa.io.csvfile import visible
 from afa.io.files import sha256_of, write_text
 from afa.io.yamlfile import Strict, check_model, load_model, read_mapping
 from afa.model.features import features_of, read_features
-from afa.model.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, Settings, Table
+from afa.model.study import FEATURES_FILE, NAME, SHA256, STUDY_FILE, StudySettings, TableSource
 
 LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
 """Files of a field's folder, in addition to the files of its study."""
@@ -87,10 +87,10 @@ class TableFiles:
         return read_listed(cls, path, "what `afa cohort fetch` wrote of a table", step)
 
 
-def load_field(folder: str | Path) -> tuple[Settings, Table]:
+def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
     """Return `study.yaml` of a field's folder and its table; all faults are raised as one `ConfigError`."""
     path = Path(folder) / STUDY_FILE
-    study = load_model(path, Settings)
+    study = load_model(path, StudySettings)
     if study.table is None:
         step = "add it, or make the field with `afa field import`"
         raise ConfigError(Fault(f"{path}, key table", "nothing", "where the values of the field are", step))

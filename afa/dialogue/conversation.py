@@ -40,7 +40,7 @@ from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
 from afa.planner.posterior import posterior_is_of, posterior_of
-from afa.planner.values import Reading, code_of, echo, read_typed, reading_of, word_of
+from afa.planner.values import ReadValue, code_of, echo, read_typed, reading_of, word_of
 from afa.planner.why import outcomes, shares
 
 PROTOCOL = 1
@@ -203,17 +203,17 @@ class Conversation:
                 more = {"view": self._view()}
         return more
 
-    def _readings(self, request: _Observe) -> dict[str, Reading]:
+    def _readings(self, request: _Observe) -> dict[str, ReadValue]:
         """What is to be observed, by feature; a `PlannerError` where a value does not fit, or a feature comes twice."""
         planner, bundle = self.planner, self.planner.asked_of
-        given: list[tuple[str, Callable[[str], Reading]]] = [
+        given: list[tuple[str, Callable[[str], ReadValue]]] = [
             *((name, partial(_coded, bundle, value)) for name, value in request.values.items()),
             *((name, partial(_measured, bundle, value)) for name, value in request.numbers.items()),
             *((name, partial(_typed, bundle, value)) for name, value in request.typed.items()),
         ]
         if not given:
             raise PlannerError(Fault("request, key observe.values", "nothing", "a value", "add the key"))
-        readings = dict[str, Reading]()
+        readings = dict[str, ReadValue]()
         for name, read in given:
             feature = feature_named(planner, name)
             if feature in readings:
@@ -222,7 +222,7 @@ class Conversation:
             readings[feature] = read(feature)
         return readings
 
-    def _correction(self, feature: str, request: _Correct) -> Reading:
+    def _correction(self, feature: str, request: _Correct) -> ReadValue:
         """The one value that a feature is corrected to."""
         bundle = self.planner.asked_of
         given = [each for each in (request.value, request.number, request.typed) if each is not None]
@@ -236,7 +236,7 @@ class Conversation:
             return _typed(bundle, request.typed, feature)
         return _coded(bundle, request.value, feature)
 
-    def _told(self, readings: Mapping[str, Reading]) -> list[dict[str, Any]]:
+    def _told(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
         """How each value was read: its code, and of a number the words that a screen shows."""
         bundle = self.planner.asked_of
         return [
@@ -284,15 +284,15 @@ class Conversation:
         }
 
 
-def _coded(bundle: Bundle, value: Any, feature: str) -> Reading:
-    return Reading(code_of(bundle, feature, value))
+def _coded(bundle: Bundle, value: Any, feature: str) -> ReadValue:
+    return ReadValue(code_of(bundle, feature, value))
 
 
-def _measured(bundle: Bundle, value: float, feature: str) -> Reading:
+def _measured(bundle: Bundle, value: float, feature: str) -> ReadValue:
     return reading_of(bundle, feature, value)
 
 
-def _typed(bundle: Bundle, text: str, feature: str) -> Reading:
+def _typed(bundle: Bundle, text: str, feature: str) -> ReadValue:
     return read_typed(bundle, feature, text)
 
 

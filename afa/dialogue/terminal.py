@@ -36,7 +36,7 @@ from afa.planner.values import (
     FINDING,
     TYPED_CODES,
     WORDS,
-    Reading,
+    ReadValue,
     echo,
     read_typed,
     same_unit,
@@ -211,7 +211,7 @@ class Terminal:
         if known:
             for name, value in known.items():
                 self._say(f"  {escape(name)}: {word_of(self.planner.asked_of, name, value)}")
-            self._observe({name: Reading(value) for name, value in known.items()})
+            self._observe({name: ReadValue(value) for name, value in known.items()})
 
     def _skip(self, name: str) -> None:
         if name in self.planner.observed:
@@ -229,7 +229,7 @@ class Terminal:
             raise PlannerError(Fault(f"feature {name}", "no earlier value", "one to correct", step))
         self.planner.correct_to(name, self._reading(name, value))
 
-    def _reading(self, feature: str, typed: str) -> Reading:
+    def _reading(self, feature: str, typed: str) -> ReadValue:
         """What was typed, read; how a number was read is said."""
         reading = read_typed(self.planner.asked_of, feature, typed)
         if reading.number is not None:
@@ -286,8 +286,8 @@ class Terminal:
             pairs[-1] = pairs[-1][0], " ".join([pairs[-1][1], *open_words])
         return pairs
 
-    def _named_values(self, pairs: list[tuple[str, str]]) -> dict[str, Reading]:
-        values = dict[str, Reading]()
+    def _named_values(self, pairs: list[tuple[str, str]]) -> dict[str, ReadValue]:
+        values = dict[str, ReadValue]()
         for name, value in pairs:
             feature = feature_named(self.planner, name)
             if feature in values:
@@ -295,7 +295,7 @@ class Terminal:
             values[feature] = self._reading(feature, value)
         return values
 
-    def _observe(self, readings: dict[str, Reading]) -> None:
+    def _observe(self, readings: dict[str, ReadValue]) -> None:
         for name in readings:
             if name in self.planner.observed:
                 step = f"write fix {name} and the new value to replace it, or undo"

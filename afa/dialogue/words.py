@@ -147,7 +147,7 @@ def answer_of(planner: Planner) -> dict[str, Any]:
     return answer | {"none_between": planner.none()} if explicit and isinstance(planner, TopKPlanner) else answer
 
 
-class Place(NamedTuple):
+class RankedEntity(NamedTuple):
     """One entity of the order that a screen shows: the number beside it, and its bar's share of the full length."""
 
     entity: str
@@ -155,20 +155,20 @@ class Place(NamedTuple):
     bar: float
 
 
-def order_of(planner: Planner, most: int) -> list[Place]:
+def order_of(planner: Planner, most: int) -> list[RankedEntity]:
     """The first entities of the planner's order, each with its probability, or its mean score where scores order."""
     if isinstance(planner, BinaryPlanner):
         shares = sorted(posterior_of(planner).items(), key=lambda pair: -round(pair[1], 9))
-        return [Place(name, share, share) for name, share in shares]
+        return [RankedEntity(name, share, share) for name, share in shares]
     assert isinstance(planner, TopKPlanner)
     ranked = planner.ranking()[:most]
     if planner.ordered_by == "probability":
         posterior = posterior_of(planner)
-        return [Place(name, posterior[name], posterior[name]) for name in ranked]
+        return [RankedEntity(name, posterior[name], posterior[name]) for name in ranked]
     scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True))
     least, largest = min(scores.values()), max(scores.values())
     span = largest - least
-    return [Place(name, scores[name], (scores[name] - least) / span if span else 0.0) for name in ranked]
+    return [RankedEntity(name, scores[name], (scores[name] - least) / span if span else 0.0) for name in ranked]
 
 
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:

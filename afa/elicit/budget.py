@@ -24,7 +24,7 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock
 
-from afa.elicit.record import RESTORE, TRIES, Lines, Record
+from afa.elicit.record import RESTORE, TRIES, JsonLines, Record
 from afa.errors import ElicitationError, Fault
 
 OVERHEAD = 64
@@ -101,7 +101,7 @@ class Budget:
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
         self.record, self.caps, self.prices = record, caps, prices
-        self._lines = Lines(record.folder, TRIES)
+        self._lines = JsonLines(record.folder, TRIES)
         self._calls: dict[str, _Call] = {}
         self._mutex = threading.RLock()
         self._claimed: Path | None = None

@@ -27,7 +27,7 @@ from afa.io.yamlfile import first_error
 RESTORE = "restore the file, or take it out of the folder"
 
 
-class Lines:
+class JsonLines:
     """The files of one suffix in a folder: one to append to, and all of them to read.
 
     An incomplete last line, as a killed process leaves it, is skipped.
@@ -250,7 +250,7 @@ class Record:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._entries, self._wordings = Lines(folder, ENTRIES), Lines(folder, WORDINGS)
+        self._entries, self._wordings = JsonLines(folder, ENTRIES), JsonLines(folder, WORDINGS)
         self._by_key: dict[str, list[Entry]] | None = None
         self._kept: set[str] | None = None
         self._lock = threading.RLock()

@@ -1,6 +1,6 @@
 """Data of the compiled walk: the run's settings, one patient's state, and the results written in each round.
 
-`Course` has the settings, the same for all patients; `Moment` has the state of one patient; `Followed` has the results.
+`RunSettings` has what is the same for all patients, `Moment` the state of one patient, and `Followed` the results.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Moment(NamedTuple):
     closed: NDArray[np.bool_]
 
 
-class Course(NamedTuple):
+class RunSettings(NamedTuple):
     """Run settings, the same for all patients.
 
     Attributes
@@ -198,7 +198,7 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
 
 @kernel(borrows=True)
 def read_round(  # noqa: PLR0912 (one branch for each group of results)
-    course: Course, moment: Moment, now: Sight, t: int, followed: Followed, path: int, row: int
+    course: RunSettings, moment: Moment, now: Sight, t: int, followed: Followed, path: int, row: int
 ) -> None:
     """Write the results of round t of one path into `row` of `followed`."""
     packed, state, reads = course.packed, moment.state, course.reads
@@ -238,7 +238,7 @@ def read_round(  # noqa: PLR0912 (one branch for each group of results)
 
 
 @kernel()
-def _write_signs(course: Course, moment: Moment, t: int, n_unobserved: int, signs: NDArray[np.int8]) -> None:
+def _write_signs(course: RunSettings, moment: Moment, t: int, n_unobserved: int, signs: NDArray[np.int8]) -> None:
     """Write the signs of one round by each score, (S, Q).
 
     The sign of `stack_a` is the sign of its mean, which is `linearity`.
@@ -290,7 +290,7 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
 
 
 @kernel(borrows=True)
-def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
+def _write_duels(course: RunSettings, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
     """Write sums, scores and bracket calls of every duel; brackets are computed only for duels that changed."""
     packed, state, pairs, calls, votes = course.packed, moment.state, course.pairs, moment.calls, moment.votes
     changed_at, made_at = moment.of_entity[CHANGED], moment.of_duel[CALLED]
@@ -322,7 +322,7 @@ def _write_duels(course: Course, moment: Moment, t: int, followed: Followed, pat
 
 
 @kernel(borrows=True)
-def _least_likely(course: Course, moment: Moment, now: Sight, t: int) -> float:
+def _least_likely(course: RunSettings, moment: Moment, now: Sight, t: int) -> float:
     """Return the smallest win probability of the inside entity over unresolved duels across the boundary (eq:fsp)."""
     pairs, least, inside = course.pairs, 1.0, now.inside
     inside[:] = False

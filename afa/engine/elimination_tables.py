@@ -20,7 +20,7 @@ SMALLEST = 1e-250
 STRONGEST = 500.0
 
 
-class Tables(NamedTuple):
+class EliminationTables(NamedTuple):
     """Working memory of the elimination.
 
     The last axes of a table, at most `LOW_AXES`, are *low*; the axes before them are *high*.
@@ -68,15 +68,17 @@ def new_incoming(n: int) -> Incoming:
 
 
 @kernel()
-def new_tables(size: int, width: int, like: NDArray[Any]) -> Tables:
+def new_tables(size: int, width: int, like: NDArray[Any]) -> EliminationTables:
     """Return empty tables for messages of `size` entries and at most `width` axes, of the dtype of `like`."""
     message, high = np.empty(size, dtype=like.dtype), np.empty((2, 3 ** max(0, width - LOW_AXES)), dtype=like.dtype)
-    return Tables(message, high, np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype))
+    return EliminationTables(
+        message, high, np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype)
+    )
 
 
 @kernel()
 def eliminate(
-    clamped: Clamped, n_free: int, factor: Any, incoming: Incoming, tables: Tables, rescale: bool
+    clamped: Clamped, n_free: int, factor: Any, incoming: Incoming, tables: EliminationTables, rescale: bool
 ) -> tuple[Any, float]:
     """Sum all free features out of exp(factor E), `factor` real or complex; return (p, l) where the sum is p exp(l).
 
@@ -111,7 +113,7 @@ def eliminate(
 
 
 @kernel(inline=True)
-def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: Tables) -> float:
+def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: EliminationTables) -> float:
     """Write the weights of +1 and -1 of feature `v` by configuration of its separator; return max |log-weight|."""
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])
@@ -165,7 +167,7 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 
 
 @kernel(inline=True)
-def _sum_out(out: NDArray[Any], high_axes: int, n_messages: int, incoming: Incoming, tables: Tables) -> None:
+def _sum_out(out: NDArray[Any], high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
     """Write the message of one feature: its table summed over its values, one block of low configurations at a time."""
     high_size = 3**high_axes
     low_size = len(out) // high_size

@@ -30,9 +30,9 @@ from afa.engine.course import (
     SCORES,
     SIGNS,
     SOLVES,
-    Course,
     Followed,
     Moment,
+    RunSettings,
 )
 from afa.engine.duels import BRACKETS, Duel, all_pairs
 from afa.engine.gains import F_LINEARITY, GAIN_KINDS, NO_GAIN, bring_up_to_date, new_lookahead
@@ -151,7 +151,7 @@ def course_of(
     budget_share: float = 1.0,
     tie: float | None = None,
     calibrated: bool = False,
-) -> tuple[Course, Moment]:
+) -> tuple[RunSettings, Moment]:
     """Return the run settings and the state before any observation, which is solved here, for all patients of a run.
 
     Parameters
@@ -219,7 +219,7 @@ def course_of(
         worth=np.zeros(m),
         closed=np.zeros(m, dtype=np.bool_),
     )
-    course = Course(
+    course = RunSettings(
         packed=packed,
         edges=edges,
         pairs=pairs,
@@ -257,7 +257,7 @@ def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> 
 
 
 def _walk(
-    course: Course,
+    course: RunSettings,
     start: Moment,
     values: NDArray[np.int8],
     order: NDArray[np.int64],
@@ -295,7 +295,7 @@ def _walk(
     return followed
 
 
-def new_followed(course: Course, order: NDArray[np.int64], n_rows: int | None = None) -> Followed:
+def new_followed(course: RunSettings, order: NDArray[np.int64], n_rows: int | None = None) -> Followed:
     """Return empty arrays for the results along some orders, (J, r), with at most `n_rows` rounds each."""
     reads, n, k, q = course.reads, len(course.name_rank), len(course.packed.feature), len(course.pairs)
     t = int(course.asked.sum())

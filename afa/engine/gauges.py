@@ -53,7 +53,7 @@ class GaugePaths:
     counts: Mapping[str, NDArray[np.int32]]
 
 
-class Gauge(NamedTuple):
+class GaugeRun(NamedTuple):
     """Layout, supports of each duel, and solver settings; the same for all patients."""
 
     packed: Packed
@@ -121,7 +121,7 @@ def gauge_paths(
 
     """
     packed, pairs = pack(bundle), all_pairs(len(bundle.entities))
-    gauge = Gauge(packed, new_gains(packed, pairs), iteration_of(solver or Solver()))
+    gauge = GaugeRun(packed, new_gains(packed, pairs), iteration_of(solver or Solver()))
     shape = (*orders.shape[:2], orders.shape[2] + 1)
     found = Read(
         signs=np.zeros((len(READINGS), *shape, len(pairs)), dtype=np.int8),
@@ -146,7 +146,7 @@ def gauge_paths(
 
 @kernel(entrance=True)
 def _follow(
-    gauge: Gauge,
+    gauge: GaugeRun,
     start: State,
     start_scores: Floats,
     values: Signs,
@@ -183,7 +183,7 @@ def _follow(
 
 @kernel(entrance=True)
 def _read_changed(
-    gauge: Gauge, state: State, scores: Floats, changed: NDArray[np.bool_], counts: NDArray[np.int32]
+    gauge: GaugeRun, state: State, scores: Floats, changed: NDArray[np.bool_], counts: NDArray[np.int32]
 ) -> None:
     """Solve the entities marked in `changed`, (N,), and write the scores of their duels, (5, Q)."""
     for entity in range(len(changed)):
@@ -197,7 +197,7 @@ def _read_changed(
 
 
 @kernel(inline=True)
-def _read(gauge: Gauge, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
+def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
     """Write the scores of one duel into its column, in the order of `READINGS`, from the state of its two entities."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)

@@ -27,7 +27,7 @@ from afa.engine.course import (
 from afa.engine.duels import all_pairs
 from afa.engine.follow import blocks, choose, follow
 from afa.engine.layout import Packed, Pairs, pack
-from afa.engine.tasks import Task
+from afa.engine.tasks import ClassTask
 from afa.inference.meanfield import ASCENT_FACTOR, Solver
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
@@ -314,7 +314,7 @@ def watch(
 
 
 def watch_task(
-    task: Task,
+    task: ClassTask,
     values: NDArray[np.int8],
     orders: NDArray[np.int64] | None,
     *,

@@ -13,7 +13,7 @@ from afa.engine.duels import refresh_budgets, variances, vote_among
 from afa.engine.gains import F_LINEARITY, GAIN_KINDS
 from afa.engine.layout import Indices, Packed, pack
 from afa.engine.patient_state import PatientState
-from afa.engine.ranks import Table, copy_table, new_table, rank_all, refresh_table
+from afa.engine.ranks import RankTable, copy_table, new_table, rank_all, refresh_table
 from afa.engine.rules import total_unary
 from afa.engine.sharing import (
     GainBook,
@@ -36,7 +36,7 @@ from afa.model.mrf import Evidence, Floats
 from afa.scores.gain import information
 from afa.scores.preference import gaussian_sign
 
-Start = tuple[State, Mirror, Table]
+Start = tuple[State, Mirror, RankTable]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
 """Cache of the state before any observation, its mirror and its scores, by solver settings."""
 
@@ -221,7 +221,7 @@ class Patient(PatientState):
         """Return the absolute effective unaries summed over entities, (M,) nats."""
         return total_unary(self.packed, self.state)
 
-    def _linearity(self) -> Table:
+    def _linearity(self) -> RankTable:
         if self._stale_scores.any():
             refresh_table(self.state.cross, self._stale_scores, self.packed.tie, self._table)
             self._stale_scores[:] = False

@@ -247,7 +247,7 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
 
 
-class Table(NamedTuple):
+class RankTable(NamedTuple):
     """The `linearity` scores of one patient, with the sums that rank all entities.
 
     Attributes
@@ -265,18 +265,18 @@ class Table(NamedTuple):
     rest: Floats
 
 
-def new_table(n: int) -> Table:
+def new_table(n: int) -> RankTable:
     """Return the table of N entities that tie in every duel."""
-    return Table(np.zeros((n, n)), np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n))
+    return RankTable(np.zeros((n, n)), np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n))
 
 
-def copy_table(table: Table) -> Table:
+def copy_table(table: RankTable) -> RankTable:
     """Return a copy of the table that can be changed independently."""
-    return Table(table.scores.copy(), table.ahead.copy(), table.margin.copy(), table.rest.copy())
+    return RankTable(table.scores.copy(), table.ahead.copy(), table.margin.copy(), table.rest.copy())
 
 
 @kernel(entrance=True)
-def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: Table) -> None:
+def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: RankTable) -> None:
     """Recompute `linearity` in rows and columns of the entities marked in `changed`, (N,), without rounding errors."""
     n, entities = len(changed), np.flatnonzero(changed)
     scores, ahead, margin, rest = table.scores, table.ahead, table.margin, table.rest
@@ -309,7 +309,7 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
 
 
 @kernel(entrance=True)
-def rank_all(table: Table, name_rank: Indices, tie: float) -> Indices:
+def rank_all(table: RankTable, name_rank: Indices, tie: float) -> Indices:
     """Return the rank of every entity by its duels, (N,) int64, 1 for the best, in the order of `ranks_of`."""
     n = len(name_rank)
     order = best_first(table.ahead.astype(np.float64), table.margin + table.rest, name_rank, tie * n)

@@ -24,7 +24,7 @@ KINDS = ("", "_first", "_prior_wrong")
 """Groups of duels: all with a winner; those won by the first entity; those called wrong before any observation."""
 
 
-class Truth(NamedTuple):
+class Outcomes(NamedTuple):
     """Outcomes of P patients at full observation, for N entities and Q duels.
 
     Attributes
@@ -65,7 +65,7 @@ class RulePaths(NamedTuple):
     certified: Mask
 
 
-def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = None) -> Truth:
+def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = None) -> Outcomes:
     """Return the outcomes of P patients, values (P, M) int8, when every feature is observed."""
     m, score = values.shape[1], ("wald",)
     orders = np.tile(np.arange(m), (len(values), 1))
@@ -74,13 +74,13 @@ def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = N
     prior = follow(
         bundle, no_patient, orders[:1, :0].reshape(1, 0), SIGNS, signs=READOUTS[:1], solver=solver, threads=1
     )
-    return Truth(end.signs[:, 0, 0], end.place[:, 0, 0].astype(np.int64), prior.signs[0, 0, 0])
+    return Outcomes(end.signs[:, 0, 0], end.place[:, 0, 0].astype(np.int64), prior.signs[0, 0, 0])
 
 
 def follow_rule(
     bundle: Bundle,
     values: Signs,
-    truth: Truth,
+    truth: Outcomes,
     *,
     allocation: str,
     gain: str | None = None,
@@ -118,14 +118,14 @@ def follow_rule(
         else:
             rule: dict[str, Any] = {"allocation": allocation, "gain": gain, "target": target, "rescoring": rescoring}
             found = choose(bundle, values[rows], read, n_rounds=rounds, **rule, **settings)
-        here = Truth(truth.winner[rows], truth.place[rows], truth.prior)
+        here = Outcomes(truth.winner[rows], truth.place[rows], truth.prior)
         read_of = found.order, found.fallback, found.signs, found.place, found.resolved, found.certified
         parts.append(judged(here, *read_of))
     return RulePaths._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
 def judged(
-    truth: Truth, order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask
+    truth: Outcomes, order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask
 ) -> RulePaths:
     """Compare the rounds of P patients with full observation; the arrays are fields of `Followed` for `READOUTS`."""
     right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)

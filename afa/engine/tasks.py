@@ -49,7 +49,7 @@ class TaskPaths:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ClassTask:
     """Two class models as the entities of a bundle, and solver settings; the same for all patients.
 
     Attributes
@@ -82,13 +82,13 @@ def task_of(
     solver: Solver | None = None,
     coupling: Closure = "differential",
     strength: float = STRENGTH,
-) -> Task:
+) -> ClassTask:
     """Return one entity of a bundle as a binary task."""
     solver = solver or Solver()
     closed = classes_of(bundle, entity, coupling, strength)
     course, _ = course_of(closed, 0, 0, k=1, solver=solver)
     kappa = known_log_ratio(*closed.models) if isinstance(closed, Models) else 0.0
-    return Task(closed, solver, course.empty, course.packed.tie, kappa)
+    return ClassTask(closed, solver, course.empty, course.packed.tie, kappa)
 
 
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
@@ -112,7 +112,9 @@ def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) 
     )
 
 
-def follow_orders(task: Task, values: NDArray[np.int8], orders: NDArray[np.int64], *, threads: int = 1) -> TaskPaths:
+def follow_orders(
+    task: ClassTask, values: NDArray[np.int8], orders: NDArray[np.int64], *, threads: int = 1
+) -> TaskPaths:
     """Run P patients along R given orders each; the result does not depend on the number of threads.
 
     Parameters
@@ -126,7 +128,7 @@ def follow_orders(task: Task, values: NDArray[np.int8], orders: NDArray[np.int64
 
 
 def follow_gain(
-    task: Task,
+    task: ClassTask,
     values: NDArray[np.int8],
     *,
     gain: str,
@@ -166,7 +168,7 @@ def follow_gain(
     return TaskPaths(**parts)
 
 
-def _steps(task: Task, found: Followed) -> TaskPaths:
+def _steps(task: ClassTask, found: Followed) -> TaskPaths:
     wald, two_elbo = (array[..., 0] - array[..., 1] for array in (found.constant, found.elbo))
     wald[np.abs(wald) <= task.tie] = 0.0
     two_elbo[np.abs(two_elbo) <= task.tie] = 0.0

@@ -22,9 +22,9 @@ from afa.engine.course import (
     LARGEST,
     MISSING,
     SOLVED,
-    Course,
     Followed,
     Moment,
+    RunSettings,
     copy_moment,
     read_round,
 )
@@ -54,7 +54,7 @@ from afa.model.mrf import Floats
 
 @kernel(entrance=True)
 def walk(
-    course: Course,
+    course: RunSettings,
     begin_at: Moment,
     values: NDArray[np.int8],
     followed: Followed,
@@ -101,7 +101,7 @@ def walk(
 
 @kernel(borrows=True)
 def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
-    course: Course,
+    course: RunSettings,
     moment: Moment,
     now: Sight,
     values: NDArray[np.int8],
@@ -166,7 +166,7 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
 
 
 @kernel()
-def _room(course: Course) -> Sight:
+def _room(course: RunSettings) -> Sight:
     """Return an empty view for the quantities of one round."""
     n, q = len(course.name_rank), len(course.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
@@ -227,7 +227,7 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
 
 
 @kernel(inline=True)
-def _look_at(course: Course, moment: Moment, now: Sight) -> None:
+def _look_at(course: RunSettings, moment: Moment, now: Sight) -> None:
     """Write the scores, ranks and resolved duels of a solved state, those that the run needs."""
     state, tie = moment.state, course.packed.tie
     if course.ranking:
@@ -254,7 +254,7 @@ def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: R
 
 @kernel(inline=True)
 def _bring_gains_up_to_date(
-    course: Course, moment: Moment, now: Sight, order: Indices, members: Indices, t: int, number: int
+    course: RunSettings, moment: Moment, now: Sight, order: Indices, members: Indices, t: int, number: int
 ) -> None:
     """Compute the gains that this round needs, and sum them for the rule."""
     rescores = t < len(course.rescore) and course.rescore[t] and course.rule not in (GIVEN, LARGEST_UNARY)
@@ -277,7 +277,7 @@ def _bring_gains_up_to_date(
 
 
 @kernel(inline=True)
-def _choose(course: Course, moment: Moment, followed: Followed, members: Indices, t: int) -> int:
+def _choose(course: RunSettings, moment: Moment, followed: Followed, members: Indices, t: int) -> int:
     """Write the chosen feature and whether the choice was a fallback; return the round in which it is observed.
 
     With `only_changes` the fallback is repeated, one round later each time, until the feature lies in the support of
@@ -320,7 +320,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
 
 
 @kernel(borrows=True)
-def _want(course: Course, now: Sight, feature: int) -> None:
+def _want(course: RunSettings, now: Sight, feature: int) -> None:
     """Mark the unresolved duels with a feature in the support of one of their entities; other duels gain nothing."""
     packed, n = course.packed, len(course.name_rank)
     if feature == NONE:
@@ -334,7 +334,7 @@ def _want(course: Course, now: Sight, feature: int) -> None:
 
 
 @kernel(borrows=True)
-def _gain_of(course: Course, moment: Moment, now: Sight, feature: int) -> float:
+def _gain_of(course: RunSettings, moment: Moment, now: Sight, feature: int) -> float:
     """Return the gain of one feature, as defined at `Followed.worth`."""
     packed, gains, total = course.packed, moment.gains, 0.0
     if feature == NONE or moment.closed[feature]:

@@ -9,7 +9,7 @@ TARGET = {"f_target": "linearity"}
 DUELS = ("right", "right_first", "right_prior_wrong")
 
 
-class Cell(NamedTuple):
+class GridCell(NamedTuple):
     """One way to choose features: a rule's name or `module:Class`, a gain ("" where the rule uses none), a schedule."""
 
     allocation: str

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, xlogy
 
 from afa.engine.course import MISSING
-from afa.evaluate.label_tasks import GREEDY, RANDOM, Task
+from afa.evaluate.label_tasks import GREEDY, RANDOM, LabelTask
 from afa.evaluate.long_tables import rows_of
 from afa.model.mrf import Floats
 from afa.model.orders import generator_of
@@ -195,7 +195,7 @@ def most_told(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
 
 
 def predicted(
-    task: Task, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
+    task: LabelTask, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
 ) -> Iterator[pd.DataFrame]:
     """What each classifier says of the patients without a label, along the random order of `seed` and of its own."""
     names = ("labels needed", task.entity, int(labelled.sum()), repeat, task.setting.reference)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.evaluate.entrants import Task, labels_for, main, questions_of, whole
+from afa.evaluate.entrants import FieldTask, labels_for, main, questions_of, whole
 from afa.evaluate.resampling import patient_weights, with_interval
 from afa.evaluate.update import update_of, updated_bundle
 from afa.model.bundle import Bundle
@@ -63,7 +63,9 @@ def update_brings(
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
 
-def _brought(bundle: Bundle, values: NDArray[np.int8], task: Task, resamples: int, confidence: float) -> pd.DataFrame:
+def _brought(
+    bundle: Bundle, values: NDArray[np.int8], task: FieldTask, resamples: int, confidence: float
+) -> pd.DataFrame:
     """The rows of one question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from afa.errors import ConfigError, Fault, SanityError
 from afa.evaluate.accuracy import Part, Signs
-from afa.evaluate.cells import DUELS, Cell
+from afa.evaluate.cells import DUELS, GridCell
 from afa.evaluate.long_tables import AGAIN, Axis, Complete, Singles, axis_among, axis_of
 from afa.model.mrf import Floats
 
@@ -35,8 +35,8 @@ class Grid:
 
     last_round: int
     methods: Sequence[str]
-    runs: Mapping[Cell, int]
-    counted: Mapping[tuple[str, str, Cell], Floats]
+    runs: Mapping[GridCell, int]
+    counted: Mapping[tuple[str, str, GridCell], Floats]
     totals: Mapping[str, Floats]
     winners: Signs
     top: Signs
@@ -44,7 +44,7 @@ class Grid:
     k: int
     k_clinical: int
 
-    def part(self, column: str, cell: Cell, method: str = "", rounds: Sequence[int] | None = None) -> Part:
+    def part(self, column: str, cell: GridCell, method: str = "", rounds: Sequence[int] | None = None) -> Part:
         """Sums of one column and the cases they are a share of, at all or some rounds; (P, T) each."""
         counted, total = self.counted[column, method, cell], self.totals[column] * self.runs[cell]
         chosen = counted if rounds is None else np.ascontiguousarray(counted[:, list(rounds)])
@@ -86,7 +86,7 @@ def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFra
     choices = _by_run("choices", tables["choices"], patients, [], last_round)
     if set(choices.axes["run"].labels) != set(rounds.axes["run"].labels):
         raise ConfigError(Fault("table choices", "other runs than in the table rounds", "the same", AGAIN))
-    counted = dict[tuple[str, str, Cell], Floats]()
+    counted = dict[tuple[str, str, GridCell], Floats]()
     for name in (*DUELS, *PRECISIONS):
         counted |= _sums(rounds, name, rounds.column(name, may_miss=name in (CLINICAL, CLINICAL_R)))
     for name in CHOICES:
@@ -122,11 +122,11 @@ def _by_run(
     return Complete.of(f"table {name}", table.select_dtypes(["number", "bool"]), axes)
 
 
-def _members(whole: Complete) -> dict[Cell, list[int]]:
+def _members(whole: Complete) -> dict[GridCell, list[int]]:
     """Places of each cell's runs, in the order of the table."""
-    members: dict[Cell, list[int]] = {}
+    members: dict[GridCell, list[int]] = {}
     for i, (allocation, gain, schedule, _) in enumerate(whole.axes["run"].labels):
-        members.setdefault(Cell(str(allocation), str(gain), str(schedule)), []).append(i)
+        members.setdefault(GridCell(str(allocation), str(gain), str(schedule)), []).append(i)
     return members
 
 
@@ -142,14 +142,14 @@ def _checked_choice(choices: Complete, column: str) -> Singles:
     return cube
 
 
-def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, Cell], Floats]:
+def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
     """A column added up over runs, by method and cell: precisions in whole units, duels in exact halves; missing is 0.
 
     cube : (runs, P, M + 1), or (runs, methods, P, M + 1).
     """
     methods = [str(name) for (name,) in whole.axes["method"].labels] if "method" in whole.axes else [""]
     each = cube.reshape(len(cube), len(methods), *cube.shape[-2:])
-    found = dict[tuple[str, str, Cell], Floats]()
+    found = dict[tuple[str, str, GridCell], Floats]()
     for cell, runs in _members(whole).items():
         for i, method in enumerate(methods):
             values = np.nan_to_num(each[runs, i]).astype(np.float64)

@@ -40,7 +40,7 @@ NOBODY = "none of them"
 
 
 @dataclass(frozen=True)
-class Task:
+class FieldTask:
     """A question to the patients: C hypotheses, and of each patient which one holds, (P,), -1 where that is unknown.
 
     entity : whether this one holds, yes or no. Without one, which of all entities does. main : what the field asks,
@@ -71,7 +71,7 @@ class Entrant:
     values: NDArray[np.int8]
     bundle: Bundle
     directions: Bundle
-    tasks: tuple[Task, ...]
+    tasks: tuple[FieldTask, ...]
     confounded: tuple[str, ...]
     rows: NDArray[np.int64]
 
@@ -132,12 +132,12 @@ def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entran
     )
 
 
-def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[Task]:
+def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[FieldTask]:
     """Each entity as a question; before them, where one holds, which does, of patients with one label, or none."""
     for column, entity in enumerate(entities):
         answers = np.where(np.isnan(labels[:, column]), -1, 1 - np.nan_to_num(labels[:, column])).astype(np.int64)
         if {0, 1} <= set(answers.tolist()):
-            yield Task(entity, (entity, f"not {entity}"), answers, entity, main=holds == "several")
+            yield FieldTask(entity, (entity, f"not {entity}"), answers, entity, main=holds == "several")
     if holds == "several":
         return
     count = np.where(np.isnan(labels).any(axis=1), -1, np.nansum(labels, axis=1))
@@ -145,10 +145,10 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
     hypotheses = tuple(entities)
     if holds == "one or none":
         hypotheses, answers = (*entities, NOBODY), np.where(count == 0, len(entities), answers)
-    yield Task("which", hypotheses, answers.astype(np.int64))
+    yield FieldTask("which", hypotheses, answers.astype(np.int64))
 
 
-def statistics(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
+def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
     """Return each metric of a task, (R, T).
 
     `balanced_accuracy` is of decisions at equal prior probabilities. `first_place` is the share of patients whose true
@@ -178,7 +178,7 @@ def statistics(task: Task, answers: NDArray[np.int64], evidence: Floats, weights
     return {metric: np.stack(found, axis=1) for metric, found in columns.items()}
 
 
-def main(task: Task, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
+def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
     """(R, T) of the first metric of a task: as `statistics`, which takes longer."""
     if task.entity is None:
         return statistics(task, answers, evidence, weights)[task.metrics[0]]
@@ -224,7 +224,7 @@ RULES = ("boundary", "greedy", "priority_all")
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class HypothesisModel:
     """What a bundle says of C hypotheses, as a bundle to the engine; exactly one of them holds."""
 
     models: Bundle | Models
@@ -270,7 +270,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Discounted(Reading):
+class Discounted(HypothesisModel):
     """A reading without couplings, believed by how much the findings of a hypothesis repeat each other (F16).
 
     asked : the reading whose order of features is taken. repeats : of each hypothesis but the last one of `models`,
@@ -278,7 +278,7 @@ class Discounted(Reading):
     left out of the evidence where `asked` does not have it.
     """
 
-    asked: Reading
+    asked: HypothesisModel
     repeats: tuple[tuple[Orders, Repeats], ...]
 
     def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
@@ -320,7 +320,7 @@ STATED = (HEADLINE, UNCOUPLED, EFFECTIVE)
 much findings repeat each other, in the same order."""
 
 
-def readings(entrant: Entrant, task: Task) -> dict[str, tuple[Reading, Mask, Values]]:
+def readings(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Mask, Values]]:
     """Each reading of the bundle, the patients that it is asked about, and all patients' values."""
     bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
     own = whole(bundle, task)
@@ -342,18 +342,22 @@ def readings(entrant: Entrant, task: Task) -> dict[str, tuple[Reading, Mask, Val
         shared = with_and_without(entrant.directions, entity, "shared")
         found["directions, shared couplings"] = (shared, asked, values)
     else:  # the paper's models have no hypothesis `none`
-        found["directions"] = (Reading(entrant.directions), asked & (task.answers < len(bundle.entities)), values)
+        found["directions"] = (
+            HypothesisModel(entrant.directions),
+            asked & (task.answers < len(bundle.entities)),
+            values,
+        )
     return found
 
 
-def whole(bundle: Bundle, task: Task) -> Reading:
+def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
     """Return the reading of all that a bundle says of a task: its probabilities and its couplings."""
     if task.entity is not None:
         return with_and_without(bundle, task.entity, "explicit")
     return which(bundle, NOBODY if NOBODY in task.hypotheses else None)
 
 
-def labels_for(bundle: Bundle, task: Task, answers: Answers) -> Floats:
+def labels_for(bundle: Bundle, task: FieldTask, answers: Answers) -> Floats:
     """Return the labels (n, N) of patients as `afa.evaluate.update` takes them: 1, 0, or NaN where not asked.
 
     answers : (n,) hypotheses of the task.
@@ -365,12 +369,12 @@ def labels_for(bundle: Bundle, task: Task, answers: Answers) -> Floats:
     return labels
 
 
-def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Reading:
+def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> HypothesisModel:
     """Whether an entity holds."""
-    return Reading(classes_of(bundle, entity, closure, STRENGTH))
+    return HypothesisModel(classes_of(bundle, entity, closure, STRENGTH))
 
 
-def which(bundle: Bundle, nobody: str | None = None) -> Reading:
+def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
     """Which entity holds, by how often each value occurs; `nobody` names one more hypothesis, the background."""
     found, names = hypotheses_of(bundle), list(bundle.entities)
     chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
@@ -381,15 +385,17 @@ def which(bundle: Bundle, nobody: str | None = None) -> Reading:
     models = tuple(with_groups(bundle, model, at, said) for (model, at), said in zip(found, chances, strict=True))
     spoken = tuple(at for _, at in found)
     groups = exclusive_of(bundle, spoken[0])
-    return Reading(Models(bundle.name, tuple(names), bundle.features, models, spoken, bundle.background, groups))
+    return HypothesisModel(
+        Models(bundle.name, tuple(names), bundle.features, models, spoken, bundle.background, groups)
+    )
 
 
-def uncoupled(reading: Reading) -> Reading:
+def uncoupled(reading: HypothesisModel) -> HypothesisModel:
     """A reading of probabilities without its couplings: naive Bayes (docs/decisions.md, F4)."""
     return _with(reading, lambda model: (np.exp(model.terms), 0 * model.couplings))
 
 
-def discounted(bundle: Bundle, asked: Reading, entity: str | None) -> Discounted:
+def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
     """The reading `asked` of a bundle without its couplings, which discount what is believed instead (F16).
 
     A member of an exclusive group counts there as a finding by itself, which repeats no other.
@@ -401,7 +407,7 @@ def discounted(bundle: Bundle, asked: Reading, entity: str | None) -> Discounted
     return Discounted(models, uncoupled(asked), repeats)
 
 
-def plainly_coupled(reading: Reading) -> Reading:
+def plainly_coupled(reading: HypothesisModel) -> HypothesisModel:
     """A reading of probabilities whose couplings are about 0, not about the means (docs/decisions.md, F2a).
 
     That is the reading with couplings about the means that they lead to: f(s) + s psi mu are the terms of P there.
@@ -420,14 +426,14 @@ def _moved(model: PairwiseMRF) -> Floats:
             return moved
 
 
-def _with(reading: Reading, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> Reading:
+def _with(reading: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
     """The reading with other probabilities and couplings of each model."""
     if isinstance(reading.models, Bundle):
         raise TypeError("a reading of directions")
     models = [
         PairwiseMRF.of_probabilities(*changed(model), model.prior, model.features) for model in reading.models.models
     ]
-    return Reading(replace(reading.models, models=tuple(models)))
+    return HypothesisModel(replace(reading.models, models=tuple(models)))
 
 
 def trained(

@@ -25,7 +25,7 @@ from afa.engine.layout import pack
 from afa.engine.ranks import name_places
 from afa.errors import ConfigError, Fault
 from afa.evaluate.cells import TARGET
-from afa.evaluate.simulate.walks import Setting, Way, planner_of, rounds_until, steps
+from afa.evaluate.simulate.walks import SimulationSetting, Way, planner_of, rounds_until, steps
 from afa.io.files import write_text
 from afa.io.yamlfile import read_mapping
 from afa.model.bundle import Bundle
@@ -85,7 +85,9 @@ class Explored:
     steps: list[dict[str, Any]]
 
 
-def explore(bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: Setting, *, most: int) -> Explored:
+def explore(
+    bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: SimulationSetting, *, most: int
+) -> Explored:
     """Steps of at most `most` patients under each rule of the table `choices` of the allocation stage.
 
     Patients are taken evenly, in the order of the cohort. The schedule shown is `every`, or the table's first where it
@@ -132,7 +134,9 @@ def evenly(n: int, most: int) -> list[int]:
     return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
 
 
-def by_engine(bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: Setting) -> Walked:
+def by_engine(
+    bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: SimulationSetting
+) -> Walked:
     """B patients, values (B, M), as the rule of a way chooses; or along orders (B, M)."""
     options: dict[str, Any] = {"gain": way.gain or None, "target": TARGET.get(way.gain), "ranks": RANKED}
     options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}

@@ -37,8 +37,8 @@ from afa.model.study import (
     ONE_OF_SEVERAL,
     STUDY_FILE,
     Holds,
-    Settings,
-    Table,
+    StudySettings,
+    TableSource,
     read_entities,
 )
 
@@ -106,7 +106,7 @@ def import_field(
         if address is None:
             packed = made / TABLE_FILE
             packed.write_bytes(gzip.compress(read_unpacked(values), compresslevel=9, mtime=0))
-        table = Table(
+        table = TableSource(
             file=values.name if address else TABLE_FILE,
             sha256=sha256_of(values if address else made / TABLE_FILE),
             labels_sha256=sha256_of(source / LABELS_FILE) if address and labels is not None else None,
@@ -117,7 +117,7 @@ def import_field(
         )
         of_cuts = record["cuts"]["voter"].nunique()
         title = text.partition("\n")[0].lstrip("# ").partition(": ")[2] or target.name
-        study = Settings(
+        study = StudySettings(
             name=target.name,
             title=title[:1].upper() + title[1:],
             holds=holds,

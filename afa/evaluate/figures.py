@@ -97,7 +97,7 @@ STYLE: Any = {
 }
 
 
-class Shown(Figure):
+class NotebookFigure(Figure):
     """A figure that a notebook shows at the end of a cell, whatever has been imported there.
 
     saved : as it was written; laid out once more it would differ by hundredths.
@@ -141,10 +141,10 @@ def _rounded(number: re.Match[str]) -> str:
     return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
-def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Shown, list[Axes]]:
+def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[NotebookFigure, list[Axes]]:
     """A figure of the common style with its axes, row by row; sizes in inches."""
     mpl.rcParams.update(STYLE)
-    figure = Shown(figsize=(width, height), layout="constrained")
+    figure = NotebookFigure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
@@ -203,7 +203,7 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
     axes.plot(t, printed, marker=style["marker"], **hollow, zorder=3, label=label)
 
 
-def save_figure(figure: Shown, path: str | Path = "") -> Shown:
+def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure:
     """Return the figure, for a notebook to show; with a path, also write it in the form of the path's ending.
 
     A path without ending, as the workflow gives, writes PDF and SVG beside each other. Vector forms have the same
@@ -226,7 +226,7 @@ def save_figure(figure: Shown, path: str | Path = "") -> Shown:
     return figure
 
 
-def curves_figure(curves: pd.DataFrame, title: str) -> Shown:
+def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
     """Each way with its intervals: a panel a metric, and where costs differ another by what was spent."""
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]

@@ -38,7 +38,7 @@ DIGITS = 9
 
 
 @dataclass(frozen=True)
-class Setting:
+class LabelSetting:
     """One encoding of a cohort and one closure; `variant` is empty for the settings fixed beforehand."""
 
     reference: Reference
@@ -72,7 +72,7 @@ def settings_of(
     explicit: Sequence[Reference] = (),
     *,
     closed: bool = True,
-) -> list[Setting]:
+) -> list[LabelSetting]:
     """Every reference with every coupling; first of each list what was fixed beforehand, then the grid around it.
 
     explicit : the references under which probabilities of the bundle hold. closed : whether the bundle has the paper's
@@ -85,9 +85,9 @@ def settings_of(
             for reference in references:
                 for threshold in thresholds if reference == "cohort" else (None,):
                     other = "" if threshold in (None, thresholds[0]) else f"threshold={threshold:g}"
-                    found.append(Setting(reference, coupling, threshold, strength, f"{other} {varied}".strip()))
+                    found.append(LabelSetting(reference, coupling, threshold, strength, f"{other} {varied}".strip()))
     found += [
-        Setting(reference, "explicit", thresholds[0] if reference == "cohort" else None)
+        LabelSetting(reference, "explicit", thresholds[0] if reference == "cohort" else None)
         for reference in references
         if reference in explicit
     ]
@@ -95,10 +95,10 @@ def settings_of(
 
 
 @dataclass(frozen=True)
-class Task:
+class LabelTask:
     """One label under one setting: its patients' values (P, M), and which of them have it (P,)."""
 
-    setting: Setting
+    setting: LabelSetting
     bundle: Bundle
     entity: str
     patients: tuple[str, ...]
@@ -106,7 +106,7 @@ class Task:
     positive: NDArray[np.bool_]
 
     @classmethod
-    def of_controls(cls, setting: Setting, bundle: Bundle, cohort: Cohort) -> list[Task]:
+    def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
         """A task for each entity of the healthy, of whom nobody has a label."""
         names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
         ill = np.zeros(len(names), dtype=bool)
@@ -146,8 +146,8 @@ class Task:
 
 
 def tasks_of(
-    bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[Setting]
-) -> tuple[list[Task], list[str]]:
+    bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[LabelSetting]
+) -> tuple[list[LabelTask], list[str]]:
     """The tasks of all settings, labels within; and the labels left out, of which one class has no patient.
 
     cohorts : one cohort by threshold, None for the run's own, which is encoded against controls or by ranges.
@@ -163,12 +163,12 @@ def tasks_of(
         for setting in settings:
             cohort = cohorts[setting.threshold]
             names = tuple(compress(cohort.patients, known))
-            tasks.append(Task(setting, bundle, entity, names, cohort.values[known], positive))
+            tasks.append(LabelTask(setting, bundle, entity, names, cohort.values[known], positive))
     return tasks, left_out
 
 
 def by_model(
-    tasks: Sequence[Task], follow: Callable[[Sequence[Task]], list[pd.DataFrame]], threads: int | None
+    tasks: Sequence[LabelTask], follow: Callable[[Sequence[LabelTask]], list[pd.DataFrame]], threads: int | None
 ) -> list[pd.DataFrame]:
     """A table of each task, in their order.
 
@@ -190,7 +190,7 @@ def by_model(
 
 
 def in_random_order(
-    task: Task, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
+    task: LabelTask, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
     """(V P, len(percents) + 2) F_1 - F_0 at 0, `percents` and 100 of a random order of the support; and its shift.
 
@@ -219,7 +219,7 @@ def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> N
 
 
 def as_greedy_chooses(
-    task: Task, values: Values, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
+    task: LabelTask, values: Values, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
     """The same where the rule `greedy` chooses each patient's features by conditional mutual information.
 
@@ -236,7 +236,7 @@ def as_greedy_chooses(
 
 
 def followed(
-    tasks: Sequence[Task], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
+    tasks: Sequence[LabelTask], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
 ) -> list[pd.DataFrame]:
     """The rows of tasks of one model, task by task."""
     fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
@@ -270,7 +270,7 @@ def settled(scores: Floats) -> Floats:
     return np.round(scores, DIGITS) + 0.0
 
 
-def _shuffled(task: Task, permutation: int) -> NDArray[np.int64]:
+def _shuffled(task: LabelTask, permutation: int) -> NDArray[np.int64]:
     """`shuffled_genes` of a task's bundle."""
     bundle = task.bundle
     kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
@@ -278,7 +278,7 @@ def _shuffled(task: Task, permutation: int) -> NDArray[np.int64]:
 
 
 def label_null(
-    tasks: Sequence[Task],
+    tasks: Sequence[LabelTask],
     percents: Sequence[int],
     seed: int,
     permutations: int,
@@ -297,7 +297,7 @@ def label_null(
     the raw score, `balanced_accuracy_calibrated` of the score less its value at no observation.
     """
 
-    def follow(own: Sequence[Task]) -> list[pd.DataFrame]:
+    def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
         # all are followed together, because they meet in many states; what they start from shuffling does not change
         shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
@@ -318,7 +318,7 @@ def label_null(
     return by_model(tasks, follow, threads)
 
 
-def _whole(task: Task, permutations: int, shift: float) -> pd.DataFrame:
+def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
     """At full observation the score is an energy, whose features are looked up where the shuffled ones are."""
     support, score = task.support, _score_of(task)
     values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
@@ -327,7 +327,7 @@ def _whole(task: Task, permutations: int, shift: float) -> pd.DataFrame:
     return pd.concat([found.assign(allocation=name) for name in (RANDOM, GREEDY)], ignore_index=True)
 
 
-def _score_of(task: Task) -> Callable[[Floats], Floats]:
+def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
     """S of values (P, n) of the support."""
     support = task.support
     if task.setting.coupling == "explicit":
@@ -339,7 +339,7 @@ def _score_of(task: Task) -> Callable[[Floats], Floats]:
     return lambda x: mrf.prior + x @ unary + 0.5 * ((x @ couplings) * x).sum(axis=1)
 
 
-def _metrics(task: Task, scores: Floats, shift: float) -> pd.DataFrame:
+def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
     """One row for each permutation and t of `scores` (P, permutations, T)."""
     flat = scores.reshape(len(scores), -1)
     table = {

@@ -81,7 +81,7 @@ def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
     return table.astype(dict.fromkeys(table.select_dtypes("float32").columns, "float64"))
 
 
-class Tables(Mapping[str, pd.DataFrame]):
+class StageTables(Mapping[str, pd.DataFrame]):
     """The tables of a stage's folder by name, each read when it is asked for."""
 
     def __init__(self, folder: str | Path) -> None:

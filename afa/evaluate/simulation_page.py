@@ -25,7 +25,7 @@ from afa.errors import CohortError, Fault
 from afa.evaluate.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of, write_explorer
 from afa.evaluate.simulate import COST, FEATURES, Simulation, usual_rules, ways_of
 from afa.evaluate.simulate import simulate as followed
-from afa.evaluate.simulate.walks import Setting, Way, is_compiled, measured_first, planned, planner_of, ranked
+from afa.evaluate.simulate.walks import SimulationSetting, Way, is_compiled, measured_first, planned, planner_of, ranked
 from afa.io.files import atomic_folder, sha256_of, write_csv
 from afa.io.later import Later
 from afa.io.spreadsheet import marked_table
@@ -54,7 +54,7 @@ def explore_simulation(
     bundle: Bundle,
     cohort: Cohort,
     runs: Sequence[tuple[Way, int]],
-    setting: Setting,
+    setting: SimulationSetting,
     *,
     most: int,
     measured: NDArray[np.bool_],
@@ -296,7 +296,7 @@ def simulate(
     usual = "two_elbo" if entity or gauge_of(model, coupling) == "explicit" else "linearity"
     rules = rules or usual_rules(COMPARED_BINARY if entity else COMPARED, [gain])
     ways = ways_of(rules, [gain], [score or usual])
-    setting = Setting(
+    setting = SimulationSetting(
         k=k,
         entity=entity,
         coupling=coupling,

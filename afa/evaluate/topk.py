@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.ranks import precision_at_k
-from afa.engine.rounds import Truth
+from afa.engine.rounds import Outcomes
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Targets:
     labels: NDArray[np.float64]
 
     @classmethod
-    def of(cls, truth: Truth, labels: NDArray[np.float64], k: int, k_clinical: int) -> Targets:
+    def of(cls, truth: Outcomes, labels: NDArray[np.float64], k: int, k_clinical: int) -> Targets:
         size = (truth.place[:, :, None] == truth.place[:, None, :]).sum(axis=2)
         sure = truth.place + size <= k
         tied = (truth.place < k) & ~sure

@@ -199,7 +199,7 @@ class Words(Strict):
     excluded: str = Field("Other organs do not", description="what it may not come from, before the exclusions")
 
 
-class Table(Strict):
+class TableSource(Strict):
     """Location and licence of the values and labels of a field."""
 
     file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
@@ -224,13 +224,13 @@ class Voter(Strict):
         return {"model": given} if isinstance(given, str) else given
 
 
-class Settings(Strict):
+class StudySettings(Strict):
     """Settings in `study.yaml`."""
 
     name: str = Field(min_length=1, description="the bundle's name begins with it")
     title: str = ""
     holds: Holds = Field("several", description="how many entities a patient has, by the question and not by labels")
-    table: Table | None = Field(None, description="of a field: its values and labels")
+    table: TableSource | None = Field(None, description="of a field: its values and labels")
     confounded: tuple[str, ...] = Field((), description="features that tell a label by how patients were found")
     disease: str = Field("", description="as it stands in every question")
     tissue: str = Field("", description="where features are measured; empty where that goes without saying")
@@ -259,7 +259,7 @@ class Settings(Strict):
         return voters
 
     @model_validator(mode="after")
-    def _fits(self) -> Settings:
+    def _fits(self) -> StudySettings:
         if self.table is not None and not re.fullmatch(NAME, self.name):
             raise ValueError("the name of a field has lower-case letters, digits, - and _ alone")
         if self.table is None and not self.disease:
@@ -299,7 +299,7 @@ class Study:
 
     """
 
-    settings: Settings
+    settings: StudySettings
     phenotypes: pd.DataFrame
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     vocabulary: tuple[str, ...] = ()
@@ -342,14 +342,14 @@ def study_files(folder: str | Path) -> dict[str, Path]:
 def retrieves(folder: str | Path) -> bool:
     """Return True if a study's questions include abstracts; False also for a `study.yaml` that cannot be read."""
     with suppress(AfaError):
-        return load_model(Path(folder) / STUDY_FILE, Settings).abstracts > 0
+        return load_model(Path(folder) / STUDY_FILE, StudySettings).abstracts > 0
     return False
 
 
 def load_study(folder: str | Path) -> Study:
     """Return the study in a folder; a `ConfigError` or an `ElicitationError` lists every error of a file."""
     files = study_files(folder)
-    settings = load_model(files["study"], Settings)
+    settings = load_model(files["study"], StudySettings)
     faults: list[Fault] = []
     phenotypes = read_entities(files["entities"], faults)
     features = read_features(files["features"], {ONE_OF_SEVERAL: "binary"}) if "features" in files else None

@@ -34,7 +34,7 @@ from afa.planner.menu import (
 from afa.planner.options import ALL_DUELS_UP_TO, BACKGROUND, INFORMATION, NewPatient, Options
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
-from afa.planner.values import Reading, code_of, reading_of, unknown, with_number
+from afa.planner.values import ReadValue, code_of, reading_of, unknown, with_number
 from afa.planner.why import (
     explained,
     in_words,
@@ -259,17 +259,17 @@ class Planner(ABC):
         """Replace an earlier value by another, code, word or number, at no cost; everything is computed again."""
         self.correct_to(feature, self._reading(feature, value, number))
 
-    def _reading(self, feature: str, value: Any, number: float | None) -> Reading:
+    def _reading(self, feature: str, value: Any, number: float | None) -> ReadValue:
         """What one value or number of a feature is read as; a `PlannerError` where it is no value of the feature."""
         if number is None:
-            return Reading(code_of(self.bundle, feature, value))
+            return ReadValue(code_of(self.bundle, feature, value))
         if value is not None:
             found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
         code_of(self.bundle, feature, 0)  # a wrong name is an error of its own
         return reading_of(self.bundle, feature, number)
 
-    def take_in(self, readings: Mapping[str, Reading], *, cost: float | None = None) -> None:
+    def take_in(self, readings: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
         """Take in several readings (`afa.planner.values`) at once; all or none.
 
         cost : what they cost together; None for the price of the menu.
@@ -289,7 +289,7 @@ class Planner(ABC):
         for name, reading in readings.items():
             self._note(name, reading.code)
 
-    def correct_to(self, feature: str, reading: Reading) -> None:
+    def correct_to(self, feature: str, reading: ReadValue) -> None:
         """Replace an earlier value by another reading, at no cost; everything is computed again."""
         if feature not in self._log.observed:
             step = "observe it"

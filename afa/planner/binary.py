@@ -17,7 +17,7 @@ from afa.planner.options import (
     BACKGROUND,
     FRONTIER,
     INFORMATION,
-    Given,
+    CommonOptions,
     Options,
     bundle_given,
     gauge_of,
@@ -59,7 +59,7 @@ class BinaryPlanner(Planner):
         gain: str = "cmi",
         allocation: str | Rule | None = None,
         strength: float = STRENGTH,
-        **options: Unpack[Given],
+        **options: Unpack[CommonOptions],
     ) -> None:
         self.entity = entity
         score = score or (BACKGROUND if allocation == FRONTIER else "two_elbo")

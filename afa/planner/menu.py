@@ -15,7 +15,7 @@ from afa.io.csvfile import suggestion
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.planner.rules import Rule, View
-from afa.planner.values import Reading, code_of, reading_of
+from afa.planner.values import ReadValue, code_of, reading_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ class Action:
         return zip(self.features, self.values, numbers, units, strict=True)
 
 
-def action_of(kind: Kind, readings: Mapping[str, Reading], cost: float, reason: str) -> Action:
+def action_of(kind: Kind, readings: Mapping[str, ReadValue], cost: float, reason: str) -> Action:
     """The step that takes in these readings."""
     features, values = tuple(readings), tuple(reading.code for reading in readings.values())
     if all(reading.number is None for reading in readings.values()):
@@ -324,12 +324,12 @@ def given_values(
     bundle: Bundle,
     values: Mapping[str, Any] | pd.Series | None,
     numbers: Mapping[str, float] | pd.Series | None,
-) -> dict[str, Reading]:
+) -> dict[str, ReadValue]:
     """The readings to take in by feature, without those that are missing; a `PlannerError` where any does not fit.
 
     values : codes or words. numbers : measured, in the unit of each feature.
     """
-    given = dict[str, Reading]()
+    given = dict[str, ReadValue]()
     for key, several in (("values", values), ("numbers", numbers)):
         if several is not None and not hasattr(several, "items"):
             step = "give {feature: value}, or a row of a table"
@@ -343,7 +343,7 @@ def given_values(
                     Fault(f"feature {feature}", "a value and a number", "one of the two", "leave one out")
                 )
             code = code_of(bundle, feature, 0 if key == "numbers" else value)  # a wrong name is an error either way
-            given[feature] = reading_of(bundle, feature, value) if key == "numbers" else Reading(code)
+            given[feature] = reading_of(bundle, feature, value) if key == "numbers" else ReadValue(code)
     if not given:
         raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
     return given

@@ -121,7 +121,7 @@ class Stop:
         return vars(self) | {"own": self.own is not None}
 
 
-class Given(TypedDict, total=False):
+class CommonOptions(TypedDict, total=False):
     """The options of both planners that mean the same to both; `TopKPlanner` says what."""
 
     target: str | None
@@ -143,7 +143,10 @@ class Given(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of both planners, those of `Given` with their defaults. A wrong one raises a `PlannerError`."""
+    """The options of both planners: those of `CommonOptions`, with their defaults.
+
+    A wrong one raises a `PlannerError`.
+    """
 
     score: str
     gain: str

@@ -24,7 +24,7 @@ from afa.planner.options import (
     BACKGROUND,
     FRONTIER,
     INFORMATION,
-    Given,
+    CommonOptions,
     Options,
     bundle_given,
     gauge_of,
@@ -101,7 +101,7 @@ class TopKPlanner(Planner):
         allocation: str | Rule | None = None,
         layer0: str | None = None,
         holds: str | None = None,
-        **options: Unpack[Given],
+        **options: Unpack[CommonOptions],
     ) -> None:
         bundle = bundle_given(bundle)
         if not isinstance(k, Integral) or not 1 <= k < len(bundle.entities):

@@ -47,7 +47,7 @@ class Scale(NamedTuple):
         return self.kind != "binary" and not (self.low is None and self.high is None)
 
 
-class Reading(NamedTuple):
+class ReadValue(NamedTuple):
     """One value as it was read: its code, and the number and unit behind the code where a number was given."""
 
     code: int
@@ -130,7 +130,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     return VALUES[place]
 
 
-def reading_of(bundle: Bundle, feature: str, measured: Any) -> Reading:
+def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
     """The reading of a number in the feature's unit: -1 below `low`, 0 between the cut points, +1 above `high`."""
     scale = scale_of(bundle, feature)
     if not scale.has_range:
@@ -147,10 +147,10 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> Reading:
         found, step = written(value, scale.unit), "correct the number, or skip what was not measured"
         raise PlannerError(Fault(f"feature {feature}", found, f"{allowed} (features.csv, values)", step))
     below, above = (scale.low is not None and value < scale.low), (scale.high is not None and value > scale.high)
-    return Reading(-1 if below else int(above), value, scale.unit)
+    return ReadValue(-1 if below else int(above), value, scale.unit)
 
 
-def read_typed(bundle: Bundle, feature: str, text: str) -> Reading:
+def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
     """The reading of what a person typed: a word, a sign, a number where the feature has a range, else a code.
 
     `0`, `1` and `-1` are numbers where the feature has a range. A number may end with the unit of its feature, and may
@@ -168,13 +168,13 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> Reading:
         expected += f", or a number{f' in {scale.unit}' if scale.unit else ''} ({usual_range(bundle, feature)})"
     fault = Fault(f"value of {feature}", repr(text), expected, "write one of these")
     if known is not None and bundle.possible[bundle.features.index(feature)][VALUES.index(known)]:
-        return Reading(known)
+        return ReadValue(known)
     if known is not None or not scale.has_range:
         raise PlannerError(fault)
     return reading_of(bundle, feature, _number_of(typed, scale.unit, fault))
 
 
-def echo(bundle: Bundle, feature: str, reading: Reading) -> str:
+def echo(bundle: Bundle, feature: str, reading: ReadValue) -> str:
     """How a value was read: `flow: 0 ml/s is low`, or `frost: yes` where a code was given."""
     word = word_of(bundle, feature, reading.code)
     said = word if reading.number is None else f"{written(reading.number, reading.unit)} is {word}"

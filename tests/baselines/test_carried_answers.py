@@ -19,8 +19,8 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.study import load_study
 from afa.paper.baselines import Protocol, prompts_of
-from afa.paper.baselines.course import Source, recorded
-from afa.paper.baselines.stage import Setting, run_baselines
+from afa.paper.baselines.course import AnswerSource, recorded
+from afa.paper.baselines.stage import BaselineSetting, run_baselines
 from afa.paper.baselines.summary import summarise_baselines
 from afa.paper.config import Baselines, check_run_config, language_models
 
@@ -45,12 +45,12 @@ def asked_of(name: str, monkeypatch: pytest.MonkeyPatch, table: str = "llm_basel
     return language_models(check_run_config({"cohort": name, **settings}))[table]
 
 
-def replayed(name: str, bundle: Bundle, folder: Path, asked: Baselines) -> tuple[dict[str, Any], Source]:
+def replayed(name: str, bundle: Bundle, folder: Path, asked: Baselines) -> tuple[dict[str, Any], AnswerSource]:
     study = load_study(ROOT / asked.study)
     plan = Protocol(asked, answers=study.settings.manner.answers)
     assert asked.folder is not None
     source = recorded(Record(ROOT / asked.folder), None, study.settings.manner, prompts_of(plan))
-    setting = Setting(bundle, cohort_of(name, bundle, folder), plan, solver=Solver(), threads=1)
+    setting = BaselineSetting(bundle, cohort_of(name, bundle, folder), plan, solver=Solver(), threads=1)
     return run_baselines(setting, source, disease=study.settings.disease, abstracts=None), source
 
 

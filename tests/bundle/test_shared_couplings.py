@@ -14,7 +14,7 @@ from afa.cli import app
 from afa.cohort.cohort import Cohort, write_cohort
 from afa.evaluate.long_tables import read_table
 from afa.evaluate.simulate import simulate
-from afa.evaluate.simulate.walks import Setting, Way
+from afa.evaluate.simulate.walks import SimulationSetting, Way
 from afa.model.bundle import Bundle, save_bundle
 from afa.model.bundle.rates import CONDITION, SHARED
 from afa.planner import TopKPlanner
@@ -68,7 +68,7 @@ def test_simulations_follow_and_judge_duels_without_what_both_classes_have(half_
     made = []
     for bundle in (half_shared, half_shared.contrasts()):
         ways = [Way(rule, "cmi", "linearity") for rule in ("greedy", "priority_all")]
-        made.append(simulate(bundle, cohort, ways, Setting(k=1, resamples=100)))
+        made.append(simulate(bundle, cohort, ways, SimulationSetting(k=1, resamples=100)))
     pd.testing.assert_frame_equal(made[0].curves, made[1].curves)
     pd.testing.assert_frame_equal(made[0].features_needed, made[1].features_needed)
     right = made[0].curves.query("metric == 'sign_accuracy' and t == 5 and allocation == 'greedy'")["value"]

@@ -19,7 +19,7 @@ from afa.cli import app
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
 from afa.evaluate.simulate import areas_of, simulate, some_patients, usual_rules, ways_of
-from afa.evaluate.simulate.walks import Setting, Way, budgets_of, rounds_until
+from afa.evaluate.simulate.walks import SimulationSetting, Way, budgets_of, rounds_until
 from afa.evaluate.simulation_page import write_simulation
 from afa.model.bundle import save_bundle
 from afa.model.orders import random_orders
@@ -75,7 +75,9 @@ def of_bundle(costs, way):
 )
 def test_the_top_k_curves_are_those_of_planners_walked_by_hand(bundle_tiny, score, k, costs):
     ways = ways_of(["priority_all", "greedy", "lucb", "largest_unary", "random"], ["cmi"], [score])
-    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, Setting(k=k, costs=costs, seeds=(7,), resamples=100))
+    made = simulate(
+        bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(k=k, costs=costs, seeds=(7,), resamples=100)
+    )
     full = {
         name: np.array([bundle_tiny.mrf(v).energy(np.array(values)) for v in bundle_tiny.entities])
         for name, values in PATIENTS.items()
@@ -122,7 +124,7 @@ def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, ent
     ways = ways_of(["greedy", "largest_unary", "random"], ["cmi"], ["two_elbo"])
     labels = {"bleeding": [1, 0, 0, pd.NA], "diarrhea": [1, 0, 1, pd.NA], "fistula": [0, 1, 1, pd.NA]}
     patients = cohort(bundle_tiny, labels)
-    setting = Setting(entity=entity, coupling=coupling, costs=costs, seeds=(3,), resamples=100)
+    setting = SimulationSetting(entity=entity, coupling=coupling, costs=costs, seeds=(3,), resamples=100)
     made = simulate(bundle_tiny, patients, ways, setting)
     of_label = [2 * label - 1 for label in labels[entity][:3]]
     for way in ways:
@@ -155,7 +157,7 @@ def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, ent
 
 def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bundle_tiny):
     """`diarrhea` has three features of its own, so that its answer stands after three."""
-    setting = Setting(entity="diarrhea", seeds=range(20))
+    setting = SimulationSetting(entity="diarrhea", seeds=range(20))
     made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random_own", "", "two_elbo")], setting)
     assert bundle_tiny.support("diarrhea").tolist() == [0, 3]
     assert share(made.curves, Way("random_own", "", "two_elbo"), "settled")[2:].tolist() == [1.0] * 4
@@ -165,7 +167,7 @@ def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bu
 def test_a_rule_of_ones_own_is_followed_as_the_compiled_rule_of_the_same_kind(bundle_tiny):
     own, known = "afa.planner.rules.greedy:Greedy", "greedy"
     ways = ways_of([own, known], ["cmi"], ["linearity"])
-    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, Setting(k=2, costs="equal", resamples=100))
+    made = simulate(bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(k=2, costs="equal", resamples=100))
     one, other = (made.curves[made.curves["allocation"] == rule].drop(columns="allocation") for rule in (own, known))
     assert len(one) == 6 * 4
     pd.testing.assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True))
@@ -175,7 +177,7 @@ def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny)
     """Two labelled entities make k' = 1; a patient without a positive label is left out."""
     labels = {"bleeding": [1, 1, 0, 0], "diarrhea": [0, 0, 1, 0]}
     way = Way("greedy", "cmi", "linearity")
-    made = simulate(bundle_tiny, cohort(bundle_tiny, labels), [way], Setting(k=2, resamples=100))
+    made = simulate(bundle_tiny, cohort(bundle_tiny, labels), [way], SimulationSetting(k=2, resamples=100))
     energies = {n: [bundle_tiny.mrf(v).energy(np.array(x)) for v in labels] for n, x in PATIENTS.items()}
     right = [labels[list(labels)[int(np.argmax(energies[n]))]][i] for i, n in enumerate(PATIENTS)][:3]
     assert share(made.curves, way, "label_p_at_k")[-1] == pytest.approx(np.mean(right))
@@ -188,7 +190,7 @@ def test_labels_are_held_against_the_entities_that_are_ranked_first(bundle_tiny)
 def test_the_constant_answers_are_the_usual_winner_and_the_usual_top_k(bundle_tiny):
     patients = {"a": PATIENTS["p1"], "b": PATIENTS["p1"], "c": PATIENTS["p3"]}
     way = Way("random", "", "linearity")
-    made = simulate(bundle_tiny, cohort(bundle_tiny, **patients), [way], Setting(k=1, resamples=100))
+    made = simulate(bundle_tiny, cohort(bundle_tiny, **patients), [way], SimulationSetting(k=1, resamples=100))
     same = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p1"])) for v in bundle_tiny.entities]
     other = [bundle_tiny.mrf(v).energy(np.array(PATIENTS["p3"])) for v in bundle_tiny.entities]
     alike = sum((same[a] - same[b]) * (other[a] - other[b]) > 0 for a, b in ((0, 1), (0, 2), (1, 2)))
@@ -227,9 +229,9 @@ def test_threads_and_blocks_change_no_number(many, monkeypatch, setting):
     bundle, patients = many
     score = "linearity" if "k" in setting else "two_elbo"
     ways = ways_of(["greedy", "largest_unary", "random"], ["cmi", "wald_magnitude"], [score])
-    first = simulate(bundle, patients, ways, Setting(seeds=(0, 1), resamples=200, **setting))
+    first = simulate(bundle, patients, ways, SimulationSetting(seeds=(0, 1), resamples=200, **setting))
     monkeypatch.setattr("afa.evaluate.simulate.walks.BLOCK", 3)
-    second = simulate(bundle, patients, ways, Setting(seeds=(0, 1), resamples=200, threads=3, **setting))
+    second = simulate(bundle, patients, ways, SimulationSetting(seeds=(0, 1), resamples=200, threads=3, **setting))
     for one, other in zip(first, second, strict=True):
         assert one.to_csv() == other.to_csv()
 
@@ -239,7 +241,7 @@ def test_seeds_are_taken_together(many):
     way = Way("random", "", "linearity")
 
     def made(*seeds):
-        found = simulate(bundle, patients, [way], Setting(k=2, seeds=seeds, resamples=200)).curves
+        found = simulate(bundle, patients, [way], SimulationSetting(k=2, seeds=seeds, resamples=200)).curves
         return found[(found["allocation"] == "random") & (found["metric"] == "sign_accuracy")]
 
     one, other, together = made(4), made(9), made(4, 9)
@@ -275,15 +277,15 @@ def test_some_patients_are_drawn_by_name_alone(many):
 )
 def test_a_way_that_cannot_be_gone_is_named_before_anyone_is_followed(bundle_tiny, ways, setting, words):
     with pytest.raises(AfaError, match=words):
-        simulate(bundle_tiny, cohort(bundle_tiny), ways, Setting(**setting))
+        simulate(bundle_tiny, cohort(bundle_tiny), ways, SimulationSetting(**setting))
 
 
 def test_one_entity_alone_has_no_top_k_and_can_be_asked_about(bundle_tiny):
     single = bundle_tiny.restrict_entities(["fistula"])
     with pytest.raises(AfaError, match="--entity"):
-        simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")], Setting())
+        simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")], SimulationSetting())
     ways = ways_of(COMPARED_BINARY.split(","), ["cmi"], ["two_elbo"])
-    simulate(single, cohort(single), ways, Setting(entity="fistula", resamples=100))
+    simulate(single, cohort(single), ways, SimulationSetting(entity="fistula", resamples=100))
 
 
 def run(*arguments):
@@ -309,7 +311,9 @@ def test_the_command_writes_tables_a_figure_and_a_card_with_the_same_bytes_each_
 
 
 def test_a_failed_run_leaves_the_earlier_one_as_it_was(bundle_tiny, tmp_path, monkeypatch):
-    made = simulate(bundle_tiny, cohort(bundle_tiny), [Way("random", "", "linearity")], Setting(k=1, resamples=100))
+    made = simulate(
+        bundle_tiny, cohort(bundle_tiny), [Way("random", "", "linearity")], SimulationSetting(k=1, resamples=100)
+    )
     card = {
         "bundle": {"name": "tiny"},
         "cohort": {"name": "mine", "simulated_on": 4},
@@ -415,7 +419,7 @@ def test_curves_by_cost_say_what_was_right_for_the_money(priced):
     For 1 or 2 cheap is known, for 3 to 6 cheap and middle, for 7 all.
     """
     way = Way("largest_unary", "", "linearity")
-    curves = simulate(*priced, [way], Setting(k=1, resamples=100)).curves
+    curves = simulate(*priced, [way], SimulationSetting(k=1, resamples=100)).curves
     curves = curves[curves["allocation"] == way.allocation]
     by_cost = {
         metric: dict(zip(part["t"], part["value"], strict=True))
@@ -436,7 +440,9 @@ def share_of_three(curves, metric):
 
 def test_curves_by_cost_of_random_orders_follow_each_order(priced):
     bundle, patients = priced
-    made = simulate(bundle, patients, [Way("random", "", "linearity")], Setting(k=1, seeds=(0, 1, 2), resamples=100))
+    made = simulate(
+        bundle, patients, [Way("random", "", "linearity")], SimulationSetting(k=1, seeds=(0, 1, 2), resamples=100)
+    )
     rows = made.curves[(made.curves["counted"] == "cost") & (made.curves["allocation"] == "random")]
     shown = rows[rows["metric"] == "sign_accuracy"].set_index("t")["value"]
     expected = {budget: [] for budget in range(8)}
@@ -450,7 +456,9 @@ def test_curves_by_cost_of_random_orders_follow_each_order(priced):
 
 def test_equal_costs_have_no_curves_by_cost(priced):
     way = Way("random", "", "linearity")
-    assert set(simulate(*priced, [way], Setting(costs="equal", resamples=100)).curves["counted"]) == {"features"}
+    assert set(simulate(*priced, [way], SimulationSetting(costs="equal", resamples=100)).curves["counted"]) == {
+        "features"
+    }
 
 
 @pytest.mark.parametrize(
@@ -489,7 +497,7 @@ def test_the_gain_information_is_followed_as_its_planner_goes(priced, entity, tm
     bundle, patients = priced
     ways = ways_of(["greedy", "random"], ["cmi", "information"], ["two_elbo" if entity else "linearity"])
     assert [way[:2] for way in ways] == [("information",) * 2, ("greedy", "cmi"), ("random", "")]
-    made = simulate(bundle, patients, ways[:1], Setting(k=1, entity=entity, costs="own", resamples=20))
+    made = simulate(bundle, patients, ways[:1], SimulationSetting(k=1, entity=entity, costs="own", resamples=20))
     calls = []
     for values in patients.values.tolist():
         planner = (
@@ -504,7 +512,9 @@ def test_the_gain_information_is_followed_as_its_planner_goes(priced, entity, tm
     assert rows["p90"].item() == quantile(calls, 0.9)
     assert usual_rules("greedy,largest_unary,random", ["information"]) == ["information", "largest_unary", "random"]
     with pytest.raises(PlannerError, match="information"):
-        simulate(bundle, patients, ways_of(["lucb"], ["information"], ["linearity"])[1:], Setting(resamples=20))
+        simulate(
+            bundle, patients, ways_of(["lucb"], ["information"], ["linearity"])[1:], SimulationSetting(resamples=20)
+        )
 
 
 def test_the_gain_information_alone_leaves_out_the_rules_that_weigh_duels(table, tmp_path):

@@ -16,7 +16,7 @@ from afa.engine.course import MISSING
 from afa.errors import AfaError
 from afa.evaluate.simulate import simulate
 from afa.evaluate.simulate.binary import BinaryTask
-from afa.evaluate.simulate.walks import Setting, TopKTask, Way
+from afa.evaluate.simulate.walks import SimulationSetting, TopKTask, Way
 from afa.inference.meanfield import Solver
 from afa.model.bundle import load_bundle
 from afa.planner import BinaryPlanner, TopKPlanner
@@ -38,7 +38,7 @@ def patients_of(case, rng, n=3):
 
 
 def task_of(kind, bundle, names, values, labels, **asked):
-    setting = Setting(**{"costs": "equal", "solver": TIGHT, **asked})
+    setting = SimulationSetting(**{"costs": "equal", "solver": TIGHT, **asked})
     return kind(bundle=bundle, patients=names, values=values, labels=labels, setting=setting)
 
 
@@ -117,7 +117,7 @@ def test_a_value_that_cannot_be_or_is_encoded_otherwise_is_refused(tmp_path):
     labels = pd.DataFrame(index=["a"])
     other = Cohort("c", fevers.features, ("a",), values, labels, {"encoding": {"reference": "cohort"}})
     with pytest.raises(AfaError, match="found values encoded by cohort; expected by ranges"):
-        simulate(by_ranges, other, [GREEDY], Setting(k=1, resamples=10))
+        simulate(by_ranges, other, [GREEDY], SimulationSetting(k=1, resamples=10))
 
 
 @pytest.mark.parametrize(

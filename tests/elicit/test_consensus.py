@@ -26,7 +26,7 @@ from afa.elicit.tables import genes_named, pairs_judged
 from afa.errors import ElicitationError
 from afa.model.bundle.rates import floored, pool, three_values
 from afa.model.features import features_of
-from afa.model.study import Settings, Study
+from afa.model.study import Study, StudySettings
 
 RECORD = Path(__file__).parents[2] / "resources" / "elicitation"
 COLUMNS = ["run", "phenotype", "gene", "direction", "lit_prob"]
@@ -164,7 +164,7 @@ def test_the_pairs_asked_in_the_record_are_all_pairs_of_the_two_of_three_survivo
 
 def a_study(voters=("a", "b", "c"), **settings: Any) -> Study:
     phenotypes = pd.DataFrame({"phenotype": ["fever", "chill"], "group": "", "definition": ""})
-    return Study(Settings(name="s", disease="IBD", tissue="colon", voters=voters, **settings), phenotypes)
+    return Study(StudySettings(name="s", disease="IBD", tissue="colon", voters=voters, **settings), phenotypes)
 
 
 def test_kappa_is_that_of_a_calculation_by_hand() -> None:

@@ -14,7 +14,7 @@ from afa.elicit.citations import checked, reference_table
 from afa.elicit.consensus import evidence_filter
 from afa.elicit.record import Entry, Question
 from afa.elicit.tables import genes_named
-from afa.model.study import Settings, Study
+from afa.model.study import Study, StudySettings
 
 PARKING = Abstract(
     "pubmed", "1", "Parking in inner cities", 2020, "Traffic", "Cars stand. MUC is a car park.", "10.1/p"
@@ -36,7 +36,7 @@ GENE = {
 
 
 def a_study(**aliases: str) -> Study:
-    settings = Settings(name="s", disease="IBD", tissue="colon", abstracts=3, references=True)
+    settings = StudySettings(name="s", disease="IBD", tissue="colon", abstracts=3, references=True)
     phenotypes = pd.DataFrame({"phenotype": ["fever"], "group": "", "definition": ""})
     return Study(settings, phenotypes, {gene: (alias,) for gene, alias in aliases.items()})
 

@@ -29,7 +29,7 @@ from afa.elicit.answers import (
 )
 from afa.elicit.prompts import BOUNDS, answer_schema, prompt_digest, render
 from afa.errors import ElicitationError
-from afa.model.study import Settings, Study, Words, load_study
+from afa.model.study import Study, StudySettings, Words, load_study
 
 ROOT = Path(__file__).parents[2]
 RECORDED_WORDS = "4b4d0331ed40ef6cd8029668df6517ade53b98f4beaf233805551e13bb731f29"
@@ -99,7 +99,7 @@ def test_the_words_of_a_domain_take_the_place_of_genes_and_those_of_genes_are_th
     words = Words(
         reader="repair pumps", disease="plant", phenotype="fault", gene="sign", genes="signs", specific="it was seen"
     )
-    settings = Settings(name="pumps", disease="waterworks", words=words)
+    settings = StudySettings(name="pumps", disease="waterworks", words=words)
     phenotypes = pd.DataFrame({"phenotype": ["leak"], "group": "", "definition": "it leaks"})
     own = Study(settings, phenotypes, vocabulary=("noise", "outlet pressure"))
     asked = prompts.request(unary_questions(own)[0], own, prompts.no_abstracts).messages

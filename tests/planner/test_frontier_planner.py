@@ -16,7 +16,7 @@ from afa.dialogue.conversation import converse
 from afa.dialogue.sessions import Keeper
 from afa.dialogue.words import assumption_of
 from afa.errors import PlannerError
-from afa.evaluate.simulate.walks import Setting, Way, planner_of
+from afa.evaluate.simulate.walks import SimulationSetting, Way, planner_of
 from afa.model.bundle import Bundle, load_bundle
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.planner.session import load_session, save_session
@@ -206,7 +206,7 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, object], found: 
 def test_a_simulation_leaves_the_patient_himself_out_of_the_background(ladder: Bundle) -> None:
     values = np.array([[1, 1, 1, 1], [-1, -1, -1, -1]])
     others = {f"p{i}": Background.of_patients(ladder, values, without=i) for i in range(2)}
-    setting = Setting(k=1, background=others.get)
+    setting = SimulationSetting(k=1, background=others.get)
     for patient, answer in (("p0", "v1"), ("p1", "v0")):
         assert planner_of(ladder, Way("frontier", "", "background"), setting, patient=patient).top_k() == [answer]
 

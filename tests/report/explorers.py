@@ -8,7 +8,7 @@ from bundles import bundle_of
 
 from afa.cohort.cohort import Cohort
 from afa.evaluate.explorer import explore
-from afa.evaluate.simulate.walks import Setting
+from afa.evaluate.simulate.walks import SimulationSetting
 from afa.paper.experiments.allocation import run
 from afa.paper.experiments.settings import Allocation, Inference
 
@@ -43,7 +43,7 @@ def tables_of(bundle, cohort, *, k, rules, gains=("cmi",), schedules=("every",),
 
 
 def explored_of(bundle, cohort, choices, *, k, most=12):
-    return explore(bundle, cohort, choices, Setting(k=k), most=most)
+    return explore(bundle, cohort, choices, SimulationSetting(k=k), most=most)
 
 
 def run_of(explored, patient, cell):

@@ -14,12 +14,12 @@ from afa.io.yamlfile import load_model
 from afa.paper.report.comparison import UNITS, load_printed
 from afa.paper.report.paper_tables import TABLES as PRINTED_TABLES
 from afa.paper.report.paper_tables import TEXT_COLUMNS
-from afa.paper.report.verdicts import END, READ, Answer, Answers, is_number, relation_of, scaled_reading
+from afa.paper.report.verdicts import END, READ, ClaimAnswer, ClaimAnswers, is_number, relation_of, scaled_reading
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "resources" / "paper"
 FILE = PAPER / "answers.yaml"
-ANSWERS = load_model(FILE, Answers)
+ANSWERS = load_model(FILE, ClaimAnswers)
 PRINTED = load_printed(PAPER)
 CLAIMS = PRINTED["claims"].set_index("id")
 CELLS = {
@@ -184,7 +184,7 @@ def test_every_answer_has_what_it_needs_and_nothing_beside():
     ],
 )
 def test_an_answer_that_lacks_something_would_be_noticed(claim, words):
-    assert list(faults_of(Answer.model_validate(claim))) == [words]
+    assert list(faults_of(ClaimAnswer.model_validate(claim))) == [words]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_claim_in_another_form_is_refused_by_its_id(tmp_path, claim, words):
     document["claims"]["c001"] = claim
     (tmp_path / "answers.yaml").write_text(yaml.safe_dump(document))
     with pytest.raises(ConfigError, match=words):
-        load_model(tmp_path / "answers.yaml", Answers)
+        load_model(tmp_path / "answers.yaml", ClaimAnswers)
 
 
 def test_the_papers_tables_are_asked_for_where_they_are_not(tmp_path):

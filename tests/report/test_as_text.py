@@ -9,7 +9,7 @@ from runs import ATTACK, PARTS, finished_run, verdicts_of
 from afa.errors import ReportError
 from afa.evaluate.entrants import read_entrant
 from afa.evaluate.long_tables import write_tables
-from afa.paper.experiments.league import Settings, follow_field
+from afa.paper.experiments.league import LeagueSettings, follow_field
 from afa.paper.report.league import measured
 from afa.paper.report.page import report_page
 from afa.paper.report.sections import counted
@@ -70,7 +70,9 @@ def test_a_real_series_is_not_called_simulated(tmp_path):
 def test_the_report_of_a_field_begins_with_what_a_few_features_tell(tmp_path):
     run, texts = finished_run(tmp_path)
     field = read_entrant(ROOT / "resources/fields/pima")
-    few = Settings(rounds=(0, 3), patients=60, seeds=(0,), shuffles=1, sizes=(10,), repeats=1, tested=20, resamples=100)
+    few = LeagueSettings(
+        rounds=(0, 3), patients=60, seeds=(0,), shuffles=1, sizes=(10,), repeats=1, tested=20, resamples=100
+    )
     write_tables(follow_field(field, few), tmp_path / "field")
     page = report_page(run, PARTS, *texts, {"comparison": "another disease"}, tmp_path / "field")
     told = page[page.index('<section id="overview"') :]

@@ -12,7 +12,7 @@ from afa.cohort.cohort import Cohort, write_cohort
 from afa.evaluate.summary import summary_rows, write_summary
 from afa.io.yamlfile import load_model
 from afa.paper.report.comparison import CELL, COLUMNS, Reader, compare, count_verdicts, load_printed, write_comparison
-from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, Lines
+from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, SummaryLines
 from afa.paper.report.verdicts import (
     ALIKE,
     CLOSE,
@@ -30,11 +30,11 @@ from afa.paper.report.verdicts import (
     SIZES,
     UNCLEAR,
     UNJUDGED,
-    Answers,
+    ClaimAnswers,
 )
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
-PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", Answers)
+PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", ClaimAnswers)
 FACTS = ("small", False, {"patients": 12, "features": 253, "labelled": 3, "zeros": 0.4})
 COMMON = {"schedule": "every", "start": "uniform", "allocation": "random", "target": "likelihood", "n": 9}
 
@@ -63,7 +63,7 @@ def clinical(t, value):
 
 
 def compared(*parts, facts=FACTS, answers=ANSWERS):
-    return compare(Reader(Lines(pd.concat(parts, ignore_index=True)), answers, *facts), PRINTED)
+    return compare(Reader(SummaryLines(pd.concat(parts, ignore_index=True)), answers, *facts), PRINTED)
 
 
 SMALL = (

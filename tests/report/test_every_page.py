@@ -13,14 +13,16 @@ from selenium.webdriver.common.by import By
 from afa.evaluate.entrants import read_entrant
 from afa.evaluate.explorer import write_explorer
 from afa.evaluate.long_tables import write_tables
-from afa.paper.experiments.league import Settings, follow_field
+from afa.paper.experiments.league import LeagueSettings, follow_field
 from afa.paper.report.league import write_league
 from afa.paper.report.page import report_page
 
 pytestmark = NEEDS_BROWSER
 ROOT = Path(__file__).parents[2]
 COOLING = ROOT / "afa/examples/cooling"
-FEW = Settings(rounds=(0, 3), patients=40, seeds=(0,), shuffles=1, sizes=(10,), repeats=1, tested=20, resamples=100)
+FEW = LeagueSettings(
+    rounds=(0, 3), patients=40, seeds=(0,), shuffles=1, sizes=(10,), repeats=1, tested=20, resamples=100
+)
 NO_PAPER = {"comparison": "another disease"}
 
 

@@ -14,7 +14,7 @@ from afa.evaluate.summary import summary_rows
 from afa.io.yamlfile import load_model
 from afa.paper.config import RunConfig
 from afa.paper.report.comparison import Reader, compare, load_printed
-from afa.paper.report.paper_tables import TABLES, Lines
+from afa.paper.report.paper_tables import TABLES, SummaryLines
 from afa.paper.report.screen import (
     COLUMNS,
     VOTER_COLUMNS,
@@ -28,10 +28,10 @@ from afa.paper.report.screen import (
     stale,
 )
 from afa.paper.report.sections import figure, sentences, spread, tallies, title_of, voters_said
-from afa.paper.report.verdicts import Answers
+from afa.paper.report.verdicts import ClaimAnswers
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
-PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", Answers)
+PRINTED, ANSWERS = load_printed(PAPER), load_model(PAPER / "answers.yaml", ClaimAnswers)
 STATEMENTS = load_model(PAPER / "headlines.yaml", Statements).statements
 FACTS = ("small", False, {"patients": 206, "features": 253, "labelled": 3, "zeros": 0.4})
 COMMON = {"schedule": "every", "start": "uniform", "allocation": "random", "target": "likelihood", "n": 206}
@@ -65,7 +65,7 @@ def summary_of(values, half=0.02, early=0.86):
 
 
 def screen(values, half=0.02, facts=FACTS, early=0.86):
-    reader = Reader(Lines(summary_of(values, half, early)), ANSWERS, *facts)
+    reader = Reader(SummaryLines(summary_of(values, half, early)), ANSWERS, *facts)
     return screen_table(STATEMENTS, compare(reader, PRINTED), reader)
 
 
@@ -109,7 +109,7 @@ def by_voter(*values):
     bundles = pd.DataFrame({"voter": [f"r{i}" for i, _ in enumerate(values, 1)], "features": 240})
     numbers = [summary_of(each).assign(voter=voter) for each, voter in zip(values, bundles["voter"], strict=True)]
     answers = {"numbers": pd.concat(numbers, ignore_index=True), "bundles": bundles}
-    return of_voters(STATEMENTS, PRINTED, answers, Reader(Lines(summary_of(GOOD)), ANSWERS, *FACTS))
+    return of_voters(STATEMENTS, PRINTED, answers, Reader(SummaryLines(summary_of(GOOD)), ANSWERS, *FACTS))
 
 
 def test_the_text_says_which_effects_hang_on_a_voter():
@@ -198,7 +198,7 @@ def test_a_lead_over_a_language_model_says_nothing_where_a_constant_does_as_well
         fixed |= {"target": "likelihood"} | around(constant, 0.01)
         summary = [summary_rows("llm_baselines", pd.DataFrame([planner, gap]))]
         summary += [summary_rows("allocation_p_at_k", pd.DataFrame([fixed]))]
-        reader = Reader(Lines(pd.concat(summary, ignore_index=True)), ANSWERS, *FACTS)
+        reader = Reader(SummaryLines(pd.concat(summary, ignore_index=True)), ANSWERS, *FACTS)
         row = screen_table(STATEMENTS, compare(reader, PRINTED), reader).set_index("id").loc["language_model"]
         assert (row["verdict"], row["constant"]) == (verdict, pytest.approx(100 * constant))
 

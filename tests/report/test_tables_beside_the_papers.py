@@ -11,7 +11,7 @@ from afa.cohort.cohort import Cohort
 from afa.errors import ReportError
 from afa.evaluate.figures import draw_paper_points
 from afa.evaluate.summary import summary_rows
-from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, beside_paper, binary_form
+from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, SummaryLines, beside_paper, binary_form
 from afa.paper.report.paper_tables import paper_table as table_of_lines
 
 PAPER = Path(__file__).parents[2] / "resources" / "paper"
@@ -27,7 +27,7 @@ def summary(table, *rows):
 
 
 def paper_table(name, cells, rows, *, n_features):
-    return table_of_lines(name, cells, Lines(rows), n_features=n_features)
+    return table_of_lines(name, cells, SummaryLines(rows), n_features=n_features)
 
 
 def cell(table, row, column):
@@ -244,7 +244,7 @@ def test_cells_of_text_are_left_out():
 def test_two_lines_for_one_cell_are_an_error():
     rows = pd.concat([summary("binary", WALD | {"t": 1})] * 2)
     with pytest.raises(ReportError, match="2 lines"):
-        Lines(rows)
+        SummaryLines(rows)
 
 
 def test_the_binary_task_is_shown_as_the_paper_prints_it():

@@ -20,7 +20,7 @@ from grids import (
 )
 
 from afa.errors import ConfigError
-from afa.evaluate.cells import Cell
+from afa.evaluate.cells import GridCell
 from afa.evaluate.inputs import rounds_up_to
 from afa.model.orders import PAPER_ROUNDS
 from afa.paper.experiments.allocation import references, shown_rounds, summarise
@@ -78,16 +78,16 @@ def test_rules_are_compared_on_the_same_patients() -> None:
 
 
 def test_a_rule_is_held_against_the_baselines_of_its_gain_and_schedule() -> None:
-    assert references(Cell("boundary", "cmi", "paper")) == {
-        "random": Cell("random", "", "every"),
-        "greedy": Cell("greedy", "cmi", "paper"),
-        "clustered": Cell("clustered", "cmi", "paper"),
-        "largest_unary": Cell("largest_unary", "", "paper"),
-        "every": Cell("boundary", "cmi", "every"),
+    assert references(GridCell("boundary", "cmi", "paper")) == {
+        "random": GridCell("random", "", "every"),
+        "greedy": GridCell("greedy", "cmi", "paper"),
+        "clustered": GridCell("clustered", "cmi", "paper"),
+        "largest_unary": GridCell("largest_unary", "", "paper"),
+        "every": GridCell("boundary", "cmi", "every"),
     }
-    assert list(references(Cell("greedy", "cmi", "every"))) == ["random", "clustered", "largest_unary"]
-    assert list(references(Cell("largest_unary", "", "every"))) == ["random"]
-    assert references(Cell("random", "", "every")) == {}
+    assert list(references(GridCell("greedy", "cmi", "every"))) == ["random", "clustered", "largest_unary"]
+    assert list(references(GridCell("largest_unary", "", "every"))) == ["random"]
+    assert references(GridCell("random", "", "every")) == {}
 
 
 def test_comparisons_need_their_reference_in_the_grid() -> None:

@@ -14,7 +14,7 @@ from afa.engine.course import MISSING
 from afa.errors import CohortError, ConfigError
 from afa.evaluate.accuracy import RepeatedTests, accuracies, ranking
 from afa.evaluate.classifiers import METHODS, SCREENED, Trained, conditionals, information, shown_shares, train
-from afa.evaluate.label_tasks import Setting, Task
+from afa.evaluate.label_tasks import LabelSetting, LabelTask
 from afa.model.orders import generator_of, random_order
 from afa.paper.experiments.base import chosen
 from afa.paper.experiments.labels_needed import _first_ahead, drawn, run, summarise
@@ -80,7 +80,7 @@ def task_of(positive):
     bundle = bundle_of([[1]], [[[0]]])
     names = tuple(map(str, range(len(positive))))
     values = np.zeros((len(positive), 1), dtype=np.int8)
-    return Task(Setting("controls", "differential"), bundle, bundle.entities[0], names, values, positive)
+    return LabelTask(LabelSetting("controls", "differential"), bundle, bundle.entities[0], names, values, positive)
 
 
 def test_three_cases_that_are_as_all_are_stand_beside_those_of_each_class():
@@ -187,7 +187,7 @@ def test_classifiers_are_asked_about_the_others_alone(tables):
     own = predictions[~predictions["permuted"]]
     keys = ["reference", "method", "size", "repeat", "allocation", "t"]
     told = own.groupby(keys)["patient"].agg(set)
-    task = Task(Setting("controls", "differential"), None, "fever", PATIENTS, None, POSITIVE)
+    task = LabelTask(LabelSetting("controls", "differential"), None, "fever", PATIENTS, None, POSITIVE)
     for key, names in told.items():
         assert names == {PATIENTS[i] for i in np.flatnonzero(~drawn(task, key[2], key[3]))}
     assert own.groupby(keys).size().eq(told.map(len)).all()
@@ -199,7 +199,7 @@ def test_classifiers_are_asked_about_the_others_alone(tables):
 def test_a_classifier_sees_the_features_that_the_zero_shot_score_sees(bundle, cohorts, tables):
     """Trained again by hand for one draw, and shown the first features of the same random order."""
     values, support = cohorts["cohort"].values, bundle.support("fever")
-    task = Task(Setting("cohort", "shared"), bundle, "fever", PATIENTS, values, POSITIVE)
+    task = LabelTask(LabelSetting("cohort", "shared"), bundle, "fever", PATIENTS, values, POSITIVE)
     labelled = drawn(task, 10, 1)
     seeds = generator_of("labels needed", "fever", 10, 1, "cohort", "support")
     classifier = train("logistic", values[labelled][:, support], POSITIVE[labelled], seeds)

@@ -16,8 +16,8 @@ from afa.engine.layout import Models
 from afa.evaluate.entrants import (
     NOBODY,
     Entrant,
-    Reading,
-    Task,
+    FieldTask,
+    HypothesisModel,
     discounted,
     labels_for,
     measured_first,
@@ -31,7 +31,7 @@ from afa.evaluate.entrants import (
 from afa.evaluate.field import import_field
 from afa.evaluate.long_tables import write_tables
 from afa.model.bundle.rates import explicit_models
-from afa.paper.experiments.league import Settings, follow_field, statistics
+from afa.paper.experiments.league import LeagueSettings, follow_field, statistics
 from afa.paper.report.league import BEST, NOT_FETCHED, ladder_at, passed, worth, write_league
 from afa.planner import BinaryPlanner, TopKPlanner
 
@@ -42,7 +42,7 @@ SHARED, CONDITION = np.zeros((2, 3, 3))
 SHARED[0, 1] = SHARED[1, 0] = 0.5
 CONDITION[1, 2] = CONDITION[2, 1] = -0.4
 ALL = np.arange(3)
-EXAMPLE = Reading(
+EXAMPLE = HypothesisModel(
     Models(
         "example",
         ("a", "not a"),
@@ -53,12 +53,12 @@ EXAMPLE = Reading(
     )
 )
 """The worked example of base rates (docs/decisions.md, F1 to F14)."""
-SMALL = Settings(
+SMALL = LeagueSettings(
     rounds=(0, 1, 2), seeds=(0, 1), shuffles=3, sizes=(10,), repeats=1, tested=20, resamples=100, confidence=0.9
 )
 
 
-def odds(model: Reading, values: list[int]) -> list[float]:
+def odds(model: HypothesisModel, values: list[int]) -> list[float]:
     row = np.array([values], dtype=np.int8)
     evidence = model.along(row, np.array([[0, 1, 2]]), range(4))[0]
     return (evidence[:, 0] - evidence[:, 1]).tolist()
@@ -101,13 +101,13 @@ def test_a_value_that_was_not_measured_is_never_asked_for_and_tells_nothing() ->
 
 
 def test_shares_are_of_even_odds_and_first_places_are_shared_by_ties() -> None:
-    binary = Task("a", ("a", "not a"), np.array([0, 0, 1, 1]), "a")
+    binary = FieldTask("a", ("a", "not a"), np.array([0, 0, 1, 1]), "a")
     scores = np.array([2.0, -1.0, -2.0, 0.0])
     evidence = np.stack([scores, np.zeros(4)], axis=1)[:, None]
     found = statistics(binary, binary.answers, evidence, np.ones((1, 4)))
     assert found["balanced_accuracy"][0, 0] == (0.5 + 0.75) / 2
     assert found["auroc"][0, 0] == 0.75
-    which = Task("which", ("a", "b", "none of them"), np.array([0, 0, 1, 2]))
+    which = FieldTask("which", ("a", "b", "none of them"), np.array([0, 0, 1, 2]))
     evidence = np.array([[1.0, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]])[:, None]
     found = statistics(which, which.answers, evidence, np.array([[1.0, 1, 1, 1], [2, 0, 1, 0]]))
     assert found["first_place"][:, 0] == pytest.approx([(1 + 0 + 1 / 2 + 1 / 3) / 4, 2.5 / 3])
@@ -167,7 +167,7 @@ def test_labels_of_a_task_are_those_that_an_update_takes(tmp_path: Path) -> None
     )
     assert not isinstance(valves, str)
     assert not isinstance(taps, str)
-    one = labels_for(valves.bundle, Task("torn", ("torn", "not torn"), np.array([0, 1]), "torn"), np.array([0, 1]))
+    one = labels_for(valves.bundle, FieldTask("torn", ("torn", "not torn"), np.array([0, 1]), "torn"), np.array([0, 1]))
     place = valves.bundle.index("torn")
     assert one[:, place].tolist() == [1, 0]
     assert np.isnan(np.delete(one, place, axis=1)).all()
@@ -203,7 +203,7 @@ def test_fifty_patients_of_a_field_equal_the_stepwise_planner(name: str, entity:
 def test_patients_of_a_field_where_one_entity_holds_equal_the_stepwise_planner(how_often: bool) -> None:
     field = entrant("dermatology")
     values = field.values[~(field.values == MISSING).any(axis=1)][:3]
-    reading = which(field.bundle) if how_often else Reading(field.directions)
+    reading = which(field.bundle) if how_often else HypothesisModel(field.directions)
     bundle = field.bundle if how_often else field.directions
     orders, evidence = reading.orders(values), reading.planned(values, range(6))
     for row, order, seen in zip(values, orders, evidence, strict=True):

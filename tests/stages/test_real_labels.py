@@ -15,7 +15,7 @@ from afa.cohort.cohort import Cohort
 from afa.errors import CohortError, ConfigError
 from afa.evaluate.accuracy import accuracies, ranking
 from afa.evaluate.inputs import amounts, shuffled_genes
-from afa.evaluate.label_tasks import Setting, as_greedy_chooses, by_model, in_random_order, settings_of, tasks_of
+from afa.evaluate.label_tasks import LabelSetting, as_greedy_chooses, by_model, in_random_order, settings_of, tasks_of
 from afa.inference.class_odds import two_elbo
 from afa.model.closure import contrast
 from afa.model.orders import random_order
@@ -101,7 +101,11 @@ def test_scores_of_greedy_are_those_of_the_planner(bundle, cohorts, tables):
 
 
 def test_tasks_of_one_model_that_are_followed_together_score_as_each_does_alone(bundle, cohorts):
-    encoded = [Setting("controls", "shared"), Setting("cohort", "differential", 0.5), Setting("cohort", "shared", 0.5)]
+    encoded = [
+        LabelSetting("controls", "shared"),
+        LabelSetting("cohort", "differential", 0.5),
+        LabelSetting("cohort", "shared", 0.5),
+    ]
     tasks, _ = tasks_of(bundle, {None: cohorts[0], 0.5: cohorts[1][0.5]}, encoded)
     groups = []
 

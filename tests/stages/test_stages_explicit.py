@@ -12,7 +12,7 @@ from rated import rated
 from afa.cohort.cohort import Cohort
 from afa.errors import BundleError
 from afa.evaluate.inputs import closures_beside, explicit_references, shuffled_genes
-from afa.evaluate.long_tables import Tables
+from afa.evaluate.long_tables import StageTables
 from afa.evaluate.summary import KEYS
 from afa.paper.experiments import binary, stopping
 from afa.paper.experiments.calibration import NOT_COMPILED, run, summarise
@@ -56,7 +56,7 @@ def stopped(bundle, cohort, coupling, **levels):
     """The tables of the stage `stopping`; nothing of the allocation grid is followed again."""
     asked = Stopping(**({"rules": ("random",)} | levels))
     options = {"stopping": asked, "top_k": 1, "inference": Inference(), "closure": Closure(coupling=coupling)}
-    return stopping.run(bundle, cohort, Tables("no grid"), range(8), **options)
+    return stopping.run(bundle, cohort, StageTables("no grid"), range(8), **options)
 
 
 def log_odds(bundle, entity, values):

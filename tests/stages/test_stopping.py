@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import watch
 from afa.errors import ConfigError, SanityError
-from afa.evaluate.long_tables import Tables, gather_tables, write_tables
+from afa.evaluate.long_tables import StageTables, gather_tables, write_tables
 from afa.model.bundle import Bundle
 from afa.paper.experiments import stopping
 from afa.paper.experiments.settings import Bootstrap, Closure, Inference, Stopping
@@ -61,7 +61,7 @@ def run(bundle: Bundle, cohort: Cohort, order: tuple[int, ...], patients: Any = 
     chosen = range(len(cohort.patients)) if patients is None else patients
     features = [bundle.features[j] for j in order]
     with TemporaryDirectory() as folder:
-        allocation = Tables(choices_of(Path(folder) / "allocation", features, cohort.patients))
+        allocation = StageTables(choices_of(Path(folder) / "allocation", features, cohort.patients))
         options = {"stopping": LEVELS, "top_k": 1, "inference": Inference(), "closure": Closure(), "threads": 1}
         return stopping.run(bundle, cohort, allocation, chosen, **options)
 

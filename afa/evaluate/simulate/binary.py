@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from afa.engine.course import MISSING
 from afa.engine.paths import watch_task
-from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, elbo_differences, follow_gain, follow_orders, task_of
+from afa.engine.tasks import METHODS, TASK_BRACKETS, ClassTask, elbo_differences, follow_gain, follow_orders, task_of
 from afa.errors import ConfigError, Fault
 from afa.evaluate.accuracy import right_of
 from afa.evaluate.simulate.walks import (
@@ -49,7 +49,7 @@ DECIDES = "two_elbo"
 CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
-class Shown(NamedTuple):
+class PatientBlock(NamedTuple):
     """A block of B patients, and by metric what is true of them, (B, 1): a sign, 0 where there is none."""
 
     names: Sequence[str]
@@ -71,7 +71,7 @@ class BinaryTask(Asked):
         return str(self.setting.entity)
 
     @cached_property
-    def task(self) -> Task | None:
+    def task(self) -> ClassTask | None:
         """The task laid out; None where only the planner can follow."""
         coupling, tau = self.setting.coupling or "differential", self.setting.tau
         if self.setting.explicit and (bool(self.bundle.exclusive) or tau not in (None, 1.0)):
@@ -89,10 +89,10 @@ class BinaryTask(Asked):
         label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 
-    def look(self, rows: slice) -> Shown:
+    def look(self, rows: slice) -> PatientBlock:
         """A block of patients."""
         targets = {metric: target[rows, None] for metric, target in self.targets.items()}
-        return Shown(self.patients[rows], self.values[rows], targets)
+        return PatientBlock(self.patients[rows], self.values[rows], targets)
 
     def _winners(self) -> NDArray[np.int8]:
         """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
@@ -109,7 +109,7 @@ class BinaryTask(Asked):
             odds = elbo_differences(self.bundle, self.entity, values != MISSING, values, **options).calibrated
         return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
 
-    def constant(self, seen: Shown) -> Walk:
+    def constant(self, seen: PatientBlock) -> Walk:
         """What the more frequent answer has right."""
         parts = {}
         for metric, target in seen.targets.items():
@@ -117,7 +117,7 @@ class BinaryTask(Asked):
             parts[metric] = right_of(np.full((*target.shape, 1), usual), target, target != 0)
         return Walk(parts, {})
 
-    def walk(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
+    def walk(self, seen: PatientBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end; `tick` is called with how many are done."""
         if self.task is None or way.gain == INFORMATION or weighs_items(self.bundle, way, self.setting):
             order, scores, certified = self._planned(seen, way, seed, tick)
@@ -135,7 +135,7 @@ class BinaryTask(Asked):
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), scores, spent)
 
-    def _compiled(self, task: Task, seen: Shown, way: Way, seed: int) -> Paths:
+    def _compiled(self, task: ClassTask, seen: PatientBlock, way: Way, seed: int) -> Paths:
         orders, drawn = self._orders(seen, way, seed), way.allocation in DRAWN
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if not self.setting.explicit:
@@ -152,7 +152,7 @@ class BinaryTask(Asked):
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
         return orders, scores, np.take_along_axis(called, step, axis=1)
 
-    def _planned(self, seen: Shown, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
+    def _planned(self, seen: PatientBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
         orders = self._orders(seen, way, seed) if way.allocation in DRAWN else None
 
         def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
@@ -195,7 +195,7 @@ class BinaryTask(Asked):
         if explicit or self.setting.tau is not None or INFORMATION in way:
             self._planner(way)
 
-    def _orders(self, seen: Shown, way: Way, seed: int) -> NDArray[np.int64]:
+    def _orders(self, seen: PatientBlock, way: Way, seed: int) -> NDArray[np.int64]:
         """(B, M) random orders; under `random_own` the entity's own features come first, in the same order."""
         features = self.bundle.features
         orders = random_orders(features, seen.names, [seed])[:, 0]

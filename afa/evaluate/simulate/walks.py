@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from afa.engine.course import MISSING
 from afa.engine.duels import all_pairs
 from afa.engine.ranks import name_places, ranks_of
-from afa.engine.rounds import Truth, follow_rule, full_observation
+from afa.engine.rounds import Outcomes, follow_rule, full_observation
 from afa.engine.rules import COMPILED, NONE
 from afa.evaluate.accuracy import overlap, precisions_by_prevalence
 from afa.evaluate.cubes import UNIT
@@ -60,7 +60,7 @@ class Way(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class SimulationSetting:
     """What is asked of all patients, and how.
 
     k, entity : the size of the top set, or the one entity that is asked for. coupling, holds, tau : as of the planners.
@@ -116,7 +116,7 @@ class Seen(NamedTuple):
     names: Sequence[str]
     values: NDArray[np.int8]
     rows: slice
-    truth: Truth
+    truth: Outcomes
     targets: Targets
 
 
@@ -128,7 +128,7 @@ class Asked:
     patients: Sequence[str]
     values: NDArray[np.int8]
     labels: Floats
-    setting: Setting
+    setting: SimulationSetting
 
     @property
     def blocks(self) -> list[slice]:
@@ -238,13 +238,13 @@ class TopKTask(Asked):
     """A `PlannerError`, or the `ConfigError` of a custom rule, where no planner goes this way."""
 
 
-def is_compiled(bundle: Bundle, way: Way, setting: Setting) -> bool:
+def is_compiled(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
     """Whether the compiled engine follows this way; else the planner itself does."""
     known = way.score == "linearity" and way.allocation in COMPILED
     return known and not weighs_items(bundle, way, setting) and not setting.explicit
 
 
-def weighs_items(bundle: Bundle, way: Way, setting: Setting) -> bool:
+def weighs_items(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
     """Whether a rule looks at costs, or at measurements that several features come from."""
     return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
 
@@ -303,13 +303,13 @@ def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDAr
     return scores, ranks.place
 
 
-def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Truth:
+def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Outcomes:
     """What planners, one a patient, answer at all that was measured of P patients, values (P, M)."""
     answers = [ranked(told(planner, row)) for planner, row in zip(planners, values, strict=True)]
     scores, places = (np.array(part) for part in zip(*answers, strict=True))
     a, b = all_pairs(places.shape[1]).T
     winner = np.sign(scores[:, a, b]).astype(np.int8)
-    return Truth(winner, places, np.zeros(winner.shape[1:], dtype=np.int8))
+    return Outcomes(winner, places, np.zeros(winner.shape[1:], dtype=np.int8))
 
 
 def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
@@ -318,7 +318,9 @@ def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArr
     return np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
 
 
-def planner_of(bundle: Bundle, way: Way, setting: Setting, *, patient: str = "", seed: int = 0) -> TopKPlanner:
+def planner_of(
+    bundle: Bundle, way: Way, setting: SimulationSetting, *, patient: str = "", seed: int = 0
+) -> TopKPlanner:
     """A planner that goes this way; a `PlannerError`, or the `ConfigError` of a custom rule, where none does."""
     believes = setting.background is not None and (way.score == BACKGROUND or way.allocation == FRONTIER)
     return TopKPlanner(
@@ -338,7 +340,7 @@ def planner_of(bundle: Bundle, way: Way, setting: Setting, *, patient: str = "",
     )
 
 
-def prices_of(bundle: Bundle, setting: Setting) -> Floats | None:
+def prices_of(bundle: Bundle, setting: SimulationSetting) -> Floats | None:
     """(M,) what the features cost; None where that is left aside, or they cost the same, so that none is weighed."""
     if setting.costs == "equal" or bundle.costs is None or bool((bundle.costs == bundle.costs[0]).all()):
         return None

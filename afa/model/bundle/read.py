@@ -52,7 +52,7 @@ USED = f"used in {' or '.join(USED_IN)}"
 
 
 @dataclass
-class Reading:
+class BundleReading:
     """The result of reading a folder: `bundle` is None where there are faults; notes are never errors."""
 
     bundle: Bundle | None = None
@@ -101,10 +101,10 @@ def entities_of(path: str | Path) -> int:
     return len(names) or 2
 
 
-def read_folder(path: str | Path) -> Reading:
+def read_folder(path: str | Path) -> BundleReading:
     """Read a bundle folder and collect all that is wrong or worth a note; raises nothing for a faulty bundle."""
     if not isinstance(path, str | Path):
-        return Reading(faults=[Fault("bundle", type(path).__name__, "the path of its folder", "give the path")])
+        return BundleReading(faults=[Fault("bundle", type(path).__name__, "the path of its folder", "give the path")])
     folder = Path(path)
     try:
         if folder.is_dir() and any((folder / name).exists() for name in (HEADER, *USED_IN)):
@@ -115,13 +115,13 @@ def read_folder(path: str | Path) -> Reading:
     step = (
         f"make its bundle with `afa field bundle {folder}`" if (folder / "study.yaml").is_file() else "check the path"
     )
-    return Reading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", step)])
+    return BundleReading(faults=[Fault(str(folder), found, f"a bundle folder with {HEADER}", step)])
 
 
-def _read_folder(folder: Path) -> Reading:
+def _read_folder(folder: Path) -> BundleReading:
     if (folder / IMPLICATIONS).exists():
         step = "remove the file, or use afa 0.2 (commit cab3b14), the last version that reads it"
-        return Reading(faults=[Fault(str(folder / IMPLICATIONS), "implications", "a bundle without them", step)])
+        return BundleReading(faults=[Fault(str(folder / IMPLICATIONS), "implications", "a bundle without them", step)])
     tables, faults = dict[str, CsvTable](), list[Fault]()
     for name, required in REQUIRED_COLUMNS.items():
         optional, path = OPTIONAL_COLUMNS.get(name, ()), folder / name
@@ -187,7 +187,7 @@ def assembled(
     faults: Sequence[Fault],
     tables: Mapping[str, CsvTable],
     digest_faults: Sequence[Fault] = (),
-) -> Reading:
+) -> BundleReading:
     """The bundle of a header and the tables beside it, by file name; or all their faults.
 
     place : the folder, or what the source of tables in memory is called. faults, digest_faults : what
@@ -235,7 +235,7 @@ def assembled(
     stated = stated_rows(rows["unary.csv"], unary, rates)
 
     if table_faults:  # what the other files say of a feature that is not known would only repeat them
-        return Reading(faults=first_of([*faults, *table_faults], place, "check again"))
+        return BundleReading(faults=first_of([*faults, *table_faults], place, "check again"))
     faults = [*faults, *_sound_faults(rows), *digest_faults]
     if not faults:
         faults += group_faults(rows["groups.csv"], rows["pairwise.csv"], rates, features, pairwise)
@@ -250,7 +250,7 @@ def assembled(
         step = "remove what is not used, or split the bundle"
         faults.append(Fault(str(place), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
     if faults:
-        return Reading(faults=first_of(faults, place, "check again"))
+        return BundleReading(faults=first_of(faults, place, "check again"))
     rates = replace(rates, stated=stated)
     beside = table is not None, len(stated), *groups
     potentials = np.zeros((len(entities), len(features)))
@@ -274,7 +274,7 @@ def assembled(
         rates=rates if {"encoding", "probability_floor", "holds"} & header.model_fields_set or any(beside) else None,
     )
     notes = _notes(place, header, bundle, unary, pairwise, len(rows["priors.csv"])) if isinstance(place, Path) else ()
-    return Reading(bundle, notes=[*notes])
+    return BundleReading(bundle, notes=[*notes])
 
 
 def _no_rows(file: str) -> CsvTable:

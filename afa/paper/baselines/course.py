@@ -90,7 +90,7 @@ class Turn:
 
 
 @dataclass
-class Course:
+class TrialDialogue:
     """The dialogue of a trial: its turns, its requests, and the rules that were broken.
 
     broken : one row (t, asked, part, kind) for each part of an answer that broke a rule; asked counts a turn's answers
@@ -229,11 +229,11 @@ class Course:
         return ""
 
 
-Asking = Generator[Request, Entry, Course]
+Asking = Generator[Request, Entry, TrialDialogue]
 """Generator that yields requests, receives their entries, and returns the complete course."""
 
 
-def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = False) -> list[Course]:
+def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
     """Return all courses at their ends, in their order; a terminal shows a bar of the waves of questions.
 
     Raises
@@ -241,7 +241,7 @@ def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = Fa
     ElicitationError : an endpoint that fails, or a question without a recorded answer; all answers so far are recorded.
 
     """
-    ended: dict[int, Course] = {}
+    ended: dict[int, TrialDialogue] = {}
     waiting = {i: next(course) for i, course in enumerate(courses)}
     with tqdm(desc=source.model, unit="turn", disable=None if progress else True) as bar:
         while waiting:
@@ -263,7 +263,7 @@ def follow_all(courses: Sequence[Asking], source: Source, *, progress: bool = Fa
 
 
 @dataclass(frozen=True)
-class Source:
+class AnswerSource:
     """The recorded answers of one model, and optionally a client for questions without a recorded answer.
 
     manner : settings with which the answers were asked
@@ -302,7 +302,7 @@ class Source:
         return self.store.attempts(key_of(request, self.model, self.manner))
 
 
-def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> Source:
+def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> AnswerSource:
     """Return the recorded answers to these prompts, of the given model or of the only one.
 
     Raises
@@ -315,14 +315,14 @@ def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence
         found = f"answers of {len(models)} models{': ' if models else ''}{', '.join(models)}"
         step = "name one with baselines.model" if models else "run live first, or name another folder"
         raise ElicitationError(Fault(str(store.folder), found, "of one model", step))
-    return Source(store, model or models[0], manner)
+    return AnswerSource(store, model or models[0], manner)
 
 
-def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> Source:
+def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> AnswerSource:
     """Return a source that asks the model for answers that the record lacks; caps apply to the record as a whole."""
     budget = Budget(Record(record), terms.caps, terms.prices)
     client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
-    return Source(budget.record, client.endpoint.model, manner, client, terms.concurrency)
+    return AnswerSource(budget.record, client.endpoint.model, manner, client, terms.concurrency)
 
 
 def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Used:
@@ -335,7 +335,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
     used = Used()
     for trial, briefing in counted:
-        course = Course(trial, briefing, replace(protocol, answers=1)).follow()
+        course = TrialDialogue(trial, briefing, replace(protocol, answers=1)).follow()
         answer, question = _stand_in(trial, briefing), next(course)
         with suppress(StopIteration):
             while True:

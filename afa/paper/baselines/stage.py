@@ -28,7 +28,7 @@ from afa.model.bundle import Bundle
 from afa.model.closure import closed_bundle
 from afa.model.orders import random_orders
 from afa.paper.baselines import BINARY, CONSTANT, PLANNER, TOP_K, Abstracts, Briefing, Protocol, Trial, briefings
-from afa.paper.baselines.course import Course, Source, follow_all
+from afa.paper.baselines.course import AnswerSource, TrialDialogue, follow_all
 from afa.paper.experiments.binary import targets_of
 from afa.planner import ALL_DUELS_UP_TO
 
@@ -135,7 +135,7 @@ class TopK:
         return {name: made[name].ravel() for name in ("p_at_k", "clinical_p_at_k")}
 
 
-class Setting:
+class BaselineSetting:
     """The patients of a protocol, with the planner's results for them.
 
     tasks : by entity, and the top k under "", as the protocol asks
@@ -191,7 +191,7 @@ class Setting:
             yield rows_of(patient=self.patients, t=self.rounds).assign(method=method, **keys, **said)
 
 
-def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
+def readouts(setting: BaselineSetting, courses: Sequence[TrialDialogue]) -> pd.DataFrame:
     """Return the decisions of models and planner at the evaluated rounds."""
     parts = [part for entity, one in setting.tasks.items() for part in setting.readouts(entity, one.order, PLANNER)]
     top_k = setting.tasks.get("")
@@ -214,7 +214,7 @@ def readouts(setting: Setting, courses: Sequence[Course]) -> pd.DataFrame:
     return pd.concat([typed(READOUT_COLUMNS, part) for part in parts], ignore_index=True)
 
 
-def _of_model(setting: Setting, courses: Sequence[Course], evidence: str) -> pd.DataFrame:
+def _of_model(setting: BaselineSetting, courses: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
     """Return a model's decisions at the evaluated rounds; a missing decision has precision 0."""
     method, task, entity, _ = courses[0].trial.key
     shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
@@ -241,14 +241,14 @@ def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 
 
-def _completed(bundle: Bundle, courses: Sequence[Course]) -> Orders:
+def _completed(bundle: Bundle, courses: Sequence[TrialDialogue]) -> Orders:
     """Return the observed features in their order, followed by the others, (P, M) int64."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*course.path, *bundle.features)) for course in courses]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
 
 
-def targets(setting: Setting) -> pd.DataFrame:
+def targets(setting: BaselineSetting) -> pd.DataFrame:
     """Return the targets by patient and entity.
 
     `likelihood` is the sign of S at full observation, 0 for a tie; `clinical` is 0, 1 or missing.
@@ -263,8 +263,8 @@ def targets(setting: Setting) -> pd.DataFrame:
 
 
 def run_baselines(
-    setting: Setting,
-    source: Source,
+    setting: BaselineSetting,
+    source: AnswerSource,
     *,
     disease: str,
     abstracts: Abstracts | None,
@@ -288,7 +288,7 @@ def run_baselines(
     briefed = briefings(bundle, protocol, disease=disease, abstracts=abstracts)
     trials = setting.trials(briefed)
     before(trials)
-    courses = follow_all([Course(*trial, protocol).follow() for trial in trials], source, progress=progress)
+    courses = follow_all([TrialDialogue(*trial, protocol).follow() for trial in trials], source, progress=progress)
     tables = {
         "turns": typed(TURNS, [row for course in courses for row in _turns(course)]),
         "faults": typed(FAULTS, [{**_keys(course), **each} for course in courses for each in course.broken]),
@@ -300,18 +300,18 @@ def run_baselines(
     return {name: table.assign(cohort=setting.cohort.name, bundle=bundle.name) for name, table in tables.items()}
 
 
-def _keys(course: Course) -> dict[str, Any]:
+def _keys(course: TrialDialogue) -> dict[str, Any]:
     return dict(zip(TRIAL, course.trial.key, strict=True))
 
 
-def _turns(course: Course) -> list[dict[str, Any]]:
+def _turns(course: TrialDialogue) -> list[dict[str, Any]]:
     return [
         {**_keys(course), **vars(turn), **vars(turn.said), "labels": json.dumps(list(turn.said.labels))}
         for turn in course.turns
     ]
 
 
-def _calls(course: Course, source: Source) -> list[dict[str, Any]]:
+def _calls(course: TrialDialogue, source: AnswerSource) -> list[dict[str, Any]]:
     rows = []
     for t, asked, request in course.requests:
         for entry in source.attempts(request):
@@ -322,7 +322,7 @@ def _calls(course: Course, source: Source) -> list[dict[str, Any]]:
     return rows
 
 
-def _protocol(setting: Setting, disease: str) -> pd.DataFrame:
+def _protocol(setting: BaselineSetting, disease: str) -> pd.DataFrame:
     protocol, asked = setting.protocol, setting.protocol.asked
     row = {
         "turns": asked.turns,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.layout import Models
-from afa.engine.tasks import METHODS, TASK_BRACKETS, Task, follow_gain, follow_orders, task_of
+from afa.engine.tasks import METHODS, TASK_BRACKETS, ClassTask, follow_gain, follow_orders, task_of
 from afa.evaluate.accuracy import Part, Resampled, Signs, auroc, by_t, right_of
 from afa.evaluate.inputs import each_in_threads
 from afa.evaluate.long_tables import Cube, groups
@@ -98,7 +98,7 @@ def run(
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
     """Return the table `targets` of one entity under one closure.
 
-    tie : largest magnitude of a tied score, in nats, as in `Task`
+    tie : largest magnitude of a tied score, in nats, as in `ClassTask`
     """
     score = bundle.energies_of(entity, cohort.values, coupling)
     sign = np.sign(np.where(np.abs(score) <= 2 * tie, 0.0, score)).astype(np.int8)
@@ -114,7 +114,7 @@ def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, t
 
 
 def _steps(
-    task: Task, bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64]
+    task: ClassTask, bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64]
 ) -> Iterator[pd.DataFrame]:
     """Yield the table `steps` of one entity, for each order."""
     patients, values = list(cohort.patients), cohort.values

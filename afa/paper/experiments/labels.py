@@ -18,7 +18,7 @@ from afa.cohort.cohort import Cohort, with_code
 from afa.errors import BundleError, Fault
 from afa.evaluate.accuracy import Resampled, accuracies, ranking
 from afa.evaluate.inputs import Reference, explicit_references, note
-from afa.evaluate.label_tasks import GREEDY, RANDOM, Task, by_model, followed, label_null, settings_of, tasks_of
+from afa.evaluate.label_tasks import GREEDY, RANDOM, LabelTask, by_model, followed, label_null, settings_of, tasks_of
 from afa.evaluate.long_tables import groups, joined
 from afa.evaluate.resampling import interval, mean_and_each
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
@@ -86,12 +86,12 @@ def run(
     tasks, left_out = tasks_of(bundle, cohorts, settings)
     fixed = [setting for setting in settings if not setting.variant]
 
-    def scored(tasks: Sequence[Task]) -> list[pd.DataFrame]:
+    def scored(tasks: Sequence[LabelTask]) -> list[pd.DataFrame]:
         return by_model(tasks, lambda own: followed(own, labels.percents, labels.seeds, solver), threads)
 
     scores = scored(tasks)
     apart = [setting for setting in fixed if setting.reference != "cohort"]
-    healthy = scored([task for setting in apart for task in Task.of_controls(setting, bundle, cohort)])
+    healthy = scored([task for setting in apart for task in LabelTask.of_controls(setting, bundle, cohort)])
     found = {
         "scores": [part.drop(columns="shift") for part in scores],
         "controls": [

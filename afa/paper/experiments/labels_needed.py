@@ -24,7 +24,7 @@ from afa.errors import CohortError, Fault
 from afa.evaluate.accuracy import RepeatedTests, Resampled
 from afa.evaluate.classifiers import COUPLINGS, METHODS, Mask, one_thread, predicted
 from afa.evaluate.inputs import note
-from afa.evaluate.label_tasks import GREEDY, RANDOM, Setting, Task, tasks_of
+from afa.evaluate.label_tasks import GREEDY, RANDOM, LabelSetting, LabelTask, tasks_of
 from afa.evaluate.long_tables import groups, joined
 from afa.evaluate.resampling import interval, mean_and_each
 from afa.evaluate.summary import Labelled, labelled, summary_rows
@@ -102,13 +102,13 @@ def run(
 
 def _tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
-) -> tuple[list[Task], list[tuple[str, int | None, str]]]:
+) -> tuple[list[LabelTask], list[tuple[str, int | None, str]]]:
     """Return the tasks of the labels that are used, by reference, and the unused labels with the reason."""
-    tasks: list[Task] = []
+    tasks: list[LabelTask] = []
     of_one_class: list[str] = []
     for reference, coupling in COUPLINGS.items():
         if reference in cohorts:
-            setting = Setting(reference, coupling if bundle.ternary else "explicit")  # type: ignore[arg-type]
+            setting = LabelSetting(reference, coupling if bundle.ternary else "explicit")  # type: ignore[arg-type]
             found, of_one_class = tasks_of(bundle, {None: cohorts[reference]}, [setting])
             tasks += found
     names = list(dict.fromkeys(task.entity for task in tasks))
@@ -119,7 +119,7 @@ def _tasks(
     return [task for task in tasks if task.entity in chosen], left_out
 
 
-def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
+def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.DataFrame:
     """Return the zero-shot scores of these tasks in the fixed settings, and those by probabilities if any exist."""
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
@@ -134,12 +134,12 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFra
     return pd.concat(parts)[OF_ZERO_SHOT].reset_index(drop=True)
 
 
-def _of_positive(task: Task, size: int) -> int:
+def _of_positive(task: LabelTask, size: int) -> int:
     """Return how many of `size` labelled patients have the label: as in the cohort, and at least one of each class."""
     return int(np.clip(round(size * task.positive.mean()), 1, size - 1))
 
 
-def _too_few(task: Task, size: int, tested: int, of_each_class: int) -> str:
+def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str:
     """Return why a task cannot be used with this number of labelled patients; empty if it can."""
     left = max(len(task.positive) - size, 0)
     if left < tested:
@@ -151,7 +151,7 @@ def _too_few(task: Task, size: int, tested: int, of_each_class: int) -> str:
     return ""
 
 
-def drawn(task: Task, size: int, repeat: int) -> Mask:
+def drawn(task: LabelTask, size: int, repeat: int) -> Mask:
     """Return the labelled patients of one repeat, (P,) bool, stratified by class.
 
     In the same repeat a larger set contains the smaller ones.

@@ -26,8 +26,8 @@ from afa.evaluate.entrants import (
     STATED,
     UNCOUPLED,
     Entrant,
-    Reading,
-    Task,
+    FieldTask,
+    HypothesisModel,
     facts,
     labels_for,
     main,
@@ -63,7 +63,7 @@ LADDER = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
 
 
-class Settings(Section):
+class LeagueSettings(Section):
     """The settings of the league; nothing is tuned on labels."""
 
     rounds: tuple[int, ...] = Field((0, 1, 2, 3, 5, 8, 12, 20), description="features observed, beside all of them")
@@ -82,7 +82,7 @@ class Settings(Section):
     confidence: float = Field(0.95, gt=0, lt=1)
 
 
-def follow_field(entrant: Entrant, settings: Settings) -> dict[str, pd.DataFrame]:
+def follow_field(entrant: Entrant, settings: LeagueSettings) -> dict[str, pd.DataFrame]:
     """Return all tables of one field: `curves`, `leads`, `null`, `trained`, `ladder`, `reliability` and `facts`."""
     parts: dict[str, list[pd.DataFrame]] = {}
     followed = entrant.some(settings.patients)
@@ -99,8 +99,8 @@ class _Question:
     """One question about the patients of one field."""
 
     entrant: Entrant
-    task: Task
-    settings: Settings
+    task: FieldTask
+    settings: LeagueSettings
 
     @property
     def rounds(self) -> list[int]:
@@ -127,7 +127,7 @@ class _Question:
         return found
 
     def followed(
-        self, name: str, reading: Reading, among: NDArray[np.bool_], values: NDArray[np.int8]
+        self, name: str, reading: HypothesisModel, among: NDArray[np.bool_], values: NDArray[np.int8]
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
         """Return curves and leads of a reading, and its log-evidence along the planner's order, (P, T, C).
 
@@ -171,7 +171,7 @@ class _Question:
         ]
         return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
 
-    def null(self, reading: Reading) -> pd.DataFrame:
+    def null(self, reading: HypothesisModel) -> pd.DataFrame:
         """Return the curves with all knowledge, couplings included, assigned to other features with the same values."""
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
         some = np.isin(np.arange(len(self.asked)), drawn[: self.settings.shuffled])
@@ -288,7 +288,7 @@ class _Question:
 
 
 def split(
-    task: Task, size: int, most: int, generator: np.random.Generator
+    task: FieldTask, size: int, most: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
     """Return labelled patients, stratified by hypothesis, and other patients for evaluation.
 

@@ -23,9 +23,9 @@ from afa.engine.tasks import task_of
 from afa.errors import ConfigError, Fault, SanityError
 from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.inputs import closures_beside, note, top_k_size
-from afa.evaluate.long_tables import Complete, Tables, axis_among, axis_of, by_patient, groups, read_table
+from afa.evaluate.long_tables import Complete, StageTables, axis_among, axis_of, by_patient, groups, read_table
 from afa.evaluate.resampling import first_where, quartiles_of_rounds
-from afa.evaluate.simulate.walks import Setting, Way, planned, planned_truth, planner_of
+from afa.evaluate.simulate.walks import SimulationSetting, Way, planned, planned_truth, planner_of
 from afa.evaluate.summary import count_rows, summary_rows
 from afa.evaluate.topk import Targets
 from afa.inference.meanfield import Solver
@@ -47,7 +47,7 @@ ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
 def run(
     bundle: Bundle,
     cohort: Cohort,
-    allocation: Tables,
+    allocation: StageTables,
     patients: Sequence[int],
     *,
     stopping: settings.Stopping,
@@ -89,7 +89,7 @@ def run(
     explicit, duels = closure.coupling == "explicit", bundle.contrasts()
     rules = [rule for rule in stopping.rules if rule != RANDOM]
     orders: Mapping[str, NDArray[np.int64] | None] = dict.fromkeys(rules)
-    setting = Setting(k=k, coupling="explicit" if explicit else None, costs="equal", solver=solver)
+    setting = SimulationSetting(k=k, coupling="explicit" if explicit else None, costs="equal", solver=solver)
     asked = ASKED if explicit else ASKED._replace(score="linearity")
     if explicit:
         truth = planned_truth(values, [planner_of(bundle, asked, setting) for _ in names])

@@ -16,8 +16,8 @@ from afa.evaluate.long_tables import write_parquet
 from afa.io.files import atomic_folder, write_csv
 from afa.io.spreadsheet import marked_table
 from afa.paper.report import verdicts
-from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, Lines, paper_table
-from afa.paper.report.verdicts import Answer, Answers, CellRule, Number, Printed, Relation, Verdict
+from afa.paper.report.paper_tables import TABLES, TEXT_COLUMNS, SummaryLines, paper_table
+from afa.paper.report.verdicts import CellRule, ClaimAnswer, ClaimAnswers, Number, Printed, Relation, Verdict
 
 CELL, NUMBER = "cell", "number"
 NUMERIC = ("paper_n", "ours", "low", "high", "n", "difference")
@@ -45,14 +45,14 @@ class Reader:
     `features`, `labelled` (entities with a column of labels) and `zeros` (share of the values).
     """
 
-    summary: Lines
-    answers: Answers
+    summary: SummaryLines
+    answers: ClaimAnswers
     cohort: str
     simulated: bool
     facts: Mapping[str, float]
 
     @classmethod
-    def of(cls, summary: pd.DataFrame, answers: Answers, cohort: Cohort) -> Reader:
+    def of(cls, summary: pd.DataFrame, answers: ClaimAnswers, cohort: Cohort) -> Reader:
         """Of all rows of a run and its cohort."""
         facts = {
             "patients": len(cohort.patients),
@@ -61,7 +61,7 @@ class Reader:
             "zeros": float(np.mean(cohort.values == 0)),
         }
         simulated = cohort.provenance.get("origin") == "simulated"
-        return cls(Lines(summary), answers, cohort.name, simulated, facts)
+        return cls(SummaryLines(summary), answers, cohort.name, simulated, facts)
 
     @property
     def n_features(self) -> int:
@@ -236,7 +236,7 @@ def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], read
     return Printed(f"{difference:.1f}", verdicts.DIFFERENCE, reader.answers.patients.get(first["table"]))
 
 
-def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
+def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
     """Unit : of the claim, in which what is read is shown where the claim has a number, or where a part is missing."""
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
@@ -250,7 +250,7 @@ def _statement(answer: Answer, reader: Reader, unit: str, *, has_number: bool) -
 
 
 def _number(
-    answer: Answer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
+    answer: ClaimAnswer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
 ) -> tuple[Verdict, Number | None]:
     """Cell : the line of the printed cell that answers the claim, if one does."""
     if cell is not None:

@@ -38,7 +38,7 @@ BRACKETS, LAYER_ONE_ROUND = {"L1": "l1_paper", "HW": "hanson_wright", "KL": "kl"
 
 
 @dataclass(frozen=True)
-class Cell:
+class PrintedCell:
     """Where a printed cell's answer stands in the summary: the values of its key columns, those not named being empty.
 
     scale : 100 where the paper prints percent or points. over : the line to divide by, for a cell that is a ratio of
@@ -56,7 +56,7 @@ class Cell:
     also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-class Lines:
+class SummaryLines:
     """A summary with an index of its lines: to be made once, where many are looked up.
 
     rows : the summary, or a part of it. Two lines with the same keys are a `ReportError`.
@@ -77,7 +77,7 @@ class Lines:
         return None if place is None else self.rows.iloc[place]
 
 
-def paper_table(name: str, printed: pd.DataFrame, summary: Lines, *, n_features: int) -> pd.DataFrame:
+def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_features: int) -> pd.DataFrame:
     """One table of the paper, by printed cell, with the columns of `COLUMNS`.
 
     printed : the paper's table, with `row`, `column`, `value`. summary : all summary rows of the run. The paper's last
@@ -102,7 +102,7 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
     paper's numbers: `paper` and `difference` are missing there.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
-    cells = paper_table(name, printed, Lines(rows), n_features=len(cohort.features))
+    cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
     cells["column"] = at_full_observation(cells["column"], cohort)
     of_a_field = cohort.provenance.get("origin") == "table"
     return cells.assign(paper=np.nan, difference=np.nan) if of_a_field else cells
@@ -127,7 +127,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
     return cells
 
 
-def _answered(cell: Cell, paper: float | None, summary: Lines) -> dict[str, Any]:
+def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
     """What a run has for a printed cell, and why it and its answer do not compare, where they do not."""
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
@@ -157,46 +157,48 @@ def _answered(cell: Cell, paper: float | None, summary: Lines) -> dict[str, Any]
     }
 
 
-def _random_sign(row: str, _: str) -> Cell | None:
+def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
     # a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle); counted in n it makes a coin
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
-    return Cell(keys | {"target": "likelihood"}, also=also)
+    return PrintedCell(keys | {"target": "likelihood"}, also=also)
 
 
-def _classification(row: str, column: str) -> Cell | None:
+def _classification(row: str, column: str) -> PrintedCell | None:
     target, method = row.split(" / ")
     if target == "LLM":
         keys = {"table": "llm_baselines", "target": "likelihood"}
-        return Cell({**keys, "metric": "accuracy", "method": MODELS[method]}, constant={**keys, "metric": "majority"})
+        return PrintedCell(
+            {**keys, "metric": "accuracy", "method": MODELS[method]}, constant={**keys, "metric": "majority"}
+        )
     method = METHODS[method]
     keys = EVERY | {"table": "binary", "method": method, "target": target.lower()}
     if column.endswith("gain (pp)"):
         gain = "cmi" if " cmi " in column else "f_target"
         guide = F_TARGET[method] if gain == "f_target" else None
         informed = {"metric": "gap", "allocation": "greedy", "gain": gain, "guide": guide, "reference": "random"}
-        return Cell({**keys, **informed}, scale=100, unit="percentage points")
-    return Cell({**keys, "metric": "accuracy", "allocation": "random"})
+        return PrintedCell({**keys, **informed}, scale=100, unit="percentage points")
+    return PrintedCell({**keys, "metric": "accuracy", "allocation": "random"})
 
 
-def _gauge_agreement(row: str, _: str) -> Cell | None:
+def _gauge_agreement(row: str, _: str) -> PrintedCell | None:
     quantity, track = row.split(" / ")
     method = {"F1-track": "two_elbo", "F2-track": "stack_a"}[track]
     keys = EVERY | {"method": method, "reference": "maxent_vs_true", "allocation": "random"}
     if quantity == "Decision agreement":
-        return Cell(keys | {"table": "gauge_agreement", "metric": "rate"})
+        return PrintedCell(keys | {"table": "gauge_agreement", "metric": "rate"})
     where = {"table": "gauge_correlation", "metric": "correlation", "variant": "pooled"}
-    return Cell(keys | where, unit="correlation", also={"within duels": {"variant": None}})
+    return PrintedCell(keys | where, unit="correlation", also={"within duels": {"variant": None}})
 
 
-def _gauge_accuracy(row: str, _: str) -> Cell | None:
+def _gauge_accuracy(row: str, _: str) -> PrintedCell | None:
     method, _, reference = row.rpartition("_") if row != "wald" else ("wald", "", "")
     keys = {"table": "gauge_accuracy", "metric": "accuracy", "method": method, "reference": reference or None}
-    return Cell(EVERY | keys | {"target": "clinical", "allocation": "random"})
+    return PrintedCell(EVERY | keys | {"target": "clinical", "allocation": "random"})
 
 
-def _layer_one(row: str, column: str) -> Cell | None:
+def _layer_one(row: str, column: str) -> PrintedCell | None:
     mode, method, bracket = re.fullmatch(r"(M\d) (\S+) \((\w+)\)", row).groups()  # type: ignore[union-attr]
     is_random = column.startswith("Random")
     if mode == "M1":
@@ -209,28 +211,28 @@ def _layer_one(row: str, column: str) -> Cell | None:
     where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
     where |= {"t": LAYER_ONE_ROUND}
     also = {"each duel in its own order": {"allocation": "informed_pair"}} if keys["allocation"] == "informed" else {}
-    return Cell(where, scale=100, unit="percent", also=also)
+    return PrintedCell(where, scale=100, unit="percent", also=also)
 
 
-def _chaos(row: str, column: str) -> Cell | None:
+def _chaos(row: str, column: str) -> PrintedCell | None:
     group = {"All": None, "Chaotic": "chaotic", "Non-chaotic": "non_chaotic"}[column.split(maxsplit=1)[0]]
     keys = EVERY | {"table": "chaos_gap", "stratum": group, "target": "likelihood", "allocation": "random"}
     if row == "n":
-        return Cell({**keys, "metric": "count"}, unit="patients")
+        return PrintedCell({**keys, "metric": "count"}, unit="patients")
     gap = {"metric": "gap", "reference": "linearity_minus_wald", "t": int(row.removeprefix("t="))}
-    return Cell({**keys, **gap}, scale=100, unit="percentage points")
+    return PrintedCell({**keys, **gap}, scale=100, unit="percentage points")
 
 
-def _layer_zero(row: str, column: str) -> Cell | None:
+def _layer_zero(row: str, column: str) -> PrintedCell | None:
     keys = {"table": "layer0_synthetic", "stratum": row, "reference": "f1_n_minus_k"}
     if column == "Sep ratio":
         nats = {"table": "layer0_synthetic", "metric": "nats", "stratum": row}
         gap, radius = ({**nats, "quantity": word} for word in ("centroid_gap", "largest_radius"))
-        return Cell(gap, unit="ratio", over=radius)
+        return PrintedCell(gap, unit="ratio", over=radius)
     if column == "Elim":
-        return Cell({**keys, "metric": "count", "method": "wald"}, unit="clusters")
+        return PrintedCell({**keys, "metric": "count", "method": "wald"}, unit="clusters")
     keys |= {"metric": "gap", "method": "linearity", "guide": "linearity", "gain": "cmi", "allocation": "greedy"}
-    return Cell(EVERY | keys | {"target": "likelihood", "t": 10}, scale=100, unit="percentage points")
+    return PrintedCell(EVERY | keys | {"target": "likelihood", "t": 10}, scale=100, unit="percentage points")
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
@@ -243,24 +245,26 @@ def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
     return {**where, "method": "linearity", "guide": "linearity", "start": START}
 
 
-def _allocation(row: str, column: str) -> Cell | None:
+def _allocation(row: str, column: str) -> PrintedCell | None:
     gain, _, before = column.partition(" ")
     keys = {"table": "allocation_sign", "metric": "accuracy", "target": "likelihood", "t": 0 if before else GAIN_ROUND}
-    return Cell({**keys, **_grid(row, gain, "paper")})
+    return PrintedCell({**keys, **_grid(row, gain, "paper")})
 
 
-def _top_five(row: str, _: str) -> Cell | None:
+def _top_five(row: str, _: str) -> PrintedCell | None:
     quantity, name = row.split(" / ")
     if quantity == "P@5 LLM baselines":
-        return Cell({"table": "llm_baselines", "metric": "p_at_k", "method": MODELS[name], "target": "likelihood"})
+        return PrintedCell(
+            {"table": "llm_baselines", "metric": "p_at_k", "method": MODELS[name], "target": "likelihood"}
+        )
     gain, rule = name.split()
     keys = {"table": "allocation_p_at_k", "target": quantity.removeprefix("P@5 ")}
     few = {**keys, "metric": "count", "quantity": "not_comparable", "guide": "linearity", "start": START}
     unless = few if keys["target"] == "clinical" else None
-    return Cell({**keys, "metric": "p_at_k", **_grid(rule, gain, "paper")}, unless=unless)
+    return PrintedCell({**keys, "metric": "p_at_k", **_grid(rule, gain, "paper")}, unless=unless)
 
 
-TABLES: Mapping[str, Callable[[str, str], Cell | None]] = {
+TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
     "tab_m2_random_sign": _random_sign,
     "tab_chaos": _chaos,
     "tab_classification_with_llm": _classification,
@@ -280,7 +284,7 @@ def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | Non
     score (to `two_elbo` for `wald`), and of `cmi`. rows : `binary`. variant : `support` counts t over the
     features of the entity's support. A target without cases has no line; a t that is not there has an empty cell.
     """
-    summary, lines = Lines(rows), []
+    summary, lines = SummaryLines(rows), []
     for target, (method, own) in product(("likelihood", "clinical"), F_TARGET.items()):
         cells = {}
         for t in rounds:

@@ -18,7 +18,7 @@ from afa.io.files import atomic_folder, write_csv
 from afa.io.spreadsheet import marked_table
 from afa.paper.experiments.base import meaning_of
 from afa.paper.experiments.declared import DICTIONARY
-from afa.paper.report.paper_tables import TABLES, Lines, paper_table
+from afa.paper.report.paper_tables import TABLES, SummaryLines, paper_table
 
 COLUMNS = ["table", "column", "type", "unit", "meaning"]
 
@@ -38,7 +38,7 @@ def publish(
     The paper's tables with ours beside, and `data_dictionary`, which also describes `summary.csv` and the Parquet files
     of `of_stages`, the folders that the experiments wrote. What stands in the summary is not written again.
     """
-    lines = Lines(summary)
+    lines = SummaryLines(summary)
     tables = {name: paper_table(name, paper[name], lines, n_features=n_features) for name in TABLES if paper}
     files = [path for stage in of_stages for path in sorted(stage.glob("*.parquet"))]
     schemas = {f"{path.parent.name}/{path.stem}": pq.read_schema(path) for path in files}

@@ -23,7 +23,7 @@ from afa.io.yamlfile import Strict, load_model
 from afa.model.bundle import load_bundle
 from afa.paper.experiments.declared import STAGES
 from afa.paper.report.comparison import Reader, compare, printed_difference
-from afa.paper.report.paper_tables import Lines
+from afa.paper.report.paper_tables import SummaryLines
 from afa.paper.report.verdicts import DIFFERENCE, HOLDS, NO_BETTER, NOT_RUN, SIMULATED, judge, outcome
 
 Cause = Literal["data", "elicitation", "reading", "the paper"]
@@ -127,7 +127,7 @@ def of_voters(
         numbers = answers["numbers"]
         own = replace(
             reader,
-            summary=Lines(numbers[numbers["voter"] == each["voter"]].drop(columns="voter")),
+            summary=SummaryLines(numbers[numbers["voter"] == each["voter"]].drop(columns="voter")),
             facts={**reader.facts, "features": each["features"]},
         )
         table = screen_table(statements, compare(own, printed), own)

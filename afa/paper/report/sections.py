@@ -18,7 +18,7 @@ from afa.engine.rules import C_MIN, T_RE
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
 from afa.model.bundle import Bundle
-from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, START, Lines
+from afa.paper.report.paper_tables import EVERY, PAPER_FEATURES, START, SummaryLines
 from afa.paper.report.screen import Carried, Row
 from afa.paper.report.tables import CLAIM_ROUND
 from afa.paper.report.verdicts import (
@@ -90,7 +90,7 @@ TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"
 """By size, of a cell that reproduces; others are tinted `other`."""
 
 
-class Shown(NamedTuple):
+class ShownCell(NamedTuple):
     """A cell of a printed table: the paper's number, ours or why there is none, and how it is tinted."""
 
     paper: str
@@ -320,7 +320,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     cells = comparison[comparison["kind"] == "cell"]
     shapes = []
     for name, part in cells.groupby("table", sort=False):
-        blocks: dict[tuple[str, ...], dict[str, list[Shown]]] = {}
+        blocks: dict[tuple[str, ...], dict[str, list[ShownCell]]] = {}
         for row, of_row in part.groupby("row", sort=False):
             cells_of_row = [_cell(cell) for cell in of_row.to_dict("records")]
             blocks.setdefault(tuple(of_row["column"]), {})[str(row)] = cells_of_row
@@ -328,16 +328,16 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     return shapes
 
 
-def _cell(cell: Mapping[Any, Any]) -> Shown:
+def _cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
-        return Shown(cell["paper"], cell["verdict"])
+        return ShownCell(cell["paper"], cell["verdict"])
     has_interval = pd.notna(cell["low"])  # counts have none, and no digits
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:
         ours += f" ±{(cell['high'] - cell['low']) / 2:.{digits}f}"
     word = outcome(cell)
-    return Shown(cell["paper"], ours, TINTS[cell["size"]] if word == REPRODUCED else "other" if word else "")
+    return ShownCell(cell["paper"], ours, TINTS[cell["size"]] if word == REPRODUCED else "other" if word else "")
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
@@ -345,7 +345,7 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
     `planner`, `model`: shares; `gap`: the model less the planner in points, with its interval over the same patients.
     """
-    lines, constants = Lines(summary[summary["table"] == "llm_baselines"]), Lines(summary)
+    lines, constants = SummaryLines(summary[summary["table"] == "llm_baselines"]), SummaryLines(summary)
     ways: dict[str, tuple[str, dict[str, Any]]] = {
         "top five": ("p_at_k", {"method": "linearity", "guide": "linearity", "allocation": "priority_all"}),
         "binary": ("accuracy", {"method": "two_elbo", "allocation": "greedy"}),
@@ -373,7 +373,7 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
     Compared with the answer at full observation, at each t above 0: is the model ahead of the planner, and what have
     the planner after the model's features, and the best constant answer? None where no model chose.
     """
-    lines = Lines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
+    lines = SummaryLines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
     keys = {"table": "llm_choosing", "target": "likelihood"}
     own = EVERY | {"gain": "cmi", "allocation": "priority_all", "guide": "linearity"}
     same = {"stratum": "top_k", "variant": "same_order", "start": START, "reference": "mrf_llm"}
@@ -446,7 +446,7 @@ def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
     cases : number of random orders that were followed, of all patients.
 
     """
-    lines = Lines(summary[(summary["metric"] == "iterations") & summary["reference"].isna()])
+    lines = SummaryLines(summary[(summary["metric"] == "iterations") & summary["reference"].isna()])
     keys = {"table": SIGNS["table"], "metric": "iterations", "allocation": "random", "schedule": "every"}
     later = {start: lines.find(keys | {"start": start}) for start in ("uniform", "warm")}
     duels, features = len(bundle.entities) * (len(bundle.entities) - 1) // 2, len(bundle.features)
@@ -492,7 +492,7 @@ def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> s
 
     jobs : of `afa.paper.report.benchmarks.read_jobs`; a job of the allocation grid begins with its gain.
     """
-    lines, said = Lines(summary), []
+    lines, said = SummaryLines(summary), []
     for gain in ("f_target", "cmi", "wald_magnitude"):
         keys = EVERY | {"table": "allocation_sign", "metric": "accuracy", "method": "linearity", "guide": "linearity"}
         keys |= {"allocation": "greedy", "schedule": "paper", "target": "likelihood", "gain": gain, "t": CLAIM_ROUND}
@@ -526,7 +526,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
     """A sentence a figure, made of the summary alone; a figure whose numbers are not there has none."""
-    lines, said = Lines(summary), {}
+    lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]
         if not np.isnan(values).any():

@@ -15,7 +15,7 @@ from afa.evaluate.figures import PRIORITY, RANDOM
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import SHARED
 from afa.model.mrf import Floats
-from afa.paper.report.paper_tables import ALLOCATIONS, START, Lines
+from afa.paper.report.paper_tables import ALLOCATIONS, START, SummaryLines
 
 WORK = ["solves", "iterations", "capped"]
 HALVES = {"class_1": "closure, class 1", "class_0": "closure, class 0"}
@@ -233,7 +233,7 @@ def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
     of its own schedule. By `claim`, `schedule` and `gain`: `ours`, `low`, `high`, `paper`, `verdict`; no line for what
     the grid does not hold.
     """
-    summary, lines = Lines(rows), []
+    summary, lines = SummaryLines(rows), []
     keys: dict[str, object] = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}
     keys |= {"target": "likelihood", "start": START, "t": CLAIM_ROUND}
     names = {ours: name for name, ours in ALLOCATIONS.items()}

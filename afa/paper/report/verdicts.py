@@ -292,7 +292,7 @@ READ: tuple[Kind, ...] = ("row", "paired", "erratum")
 END = "M"
 
 
-class Answer(Strict):
+class ClaimAnswer(Strict):
     """Where one claim is answered, or why it is not; what is judged is one of `cell`, `line`, `fact` and `holds`.
 
     With `less`, the line is a paired difference and stands beside the difference of two printed cells.
@@ -328,7 +328,7 @@ class CellRule(Strict):
         return table == self.table and fnmatchcase(row, self.row) and fnmatchcase(column, self.column)
 
 
-class Answers(Strict):
+class ClaimAnswers(Strict):
     """The whole file; a test holds each answer to what it needs, and each name in it to what it stands for.
 
     patients : behind each printed table, by its file name. places : where each
@@ -340,7 +340,7 @@ class Answers(Strict):
     lines: Mapping[str, Mapping[str, str | int | float]]
     cells: tuple[CellRule, ...]
     places: Mapping[str, str]
-    claims: Mapping[str, Answer]
+    claims: Mapping[str, ClaimAnswer]
 
     def reason(self, why: str | None) -> str:
         """The text of a reason given by name; the reason itself where it has none."""

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.evaluate.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
-from afa.evaluate.cells import DUELS, Cell
+from afa.evaluate.cells import DUELS, GridCell
 from afa.evaluate.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, UNIT, Grid, read_grid
 from afa.evaluate.inputs import rounds_up_to
 from afa.evaluate.resampling import first_where, quartiles_of_rounds, table_of_rounds
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap
 
 
-RANDOM = Cell("random", "", "every")
+RANDOM = GridCell("random", "", "every")
 SAME_GAIN = ("greedy", "clustered")
 """Rules with which all others are compared at the same gain and schedule: the paper's baselines."""
 OURS, EXISTING = "priority_clusters", ("random", "greedy", "clustered", "lucb")
@@ -255,7 +255,7 @@ def shown_rounds(last_round: int) -> list[int]:
     return rounds_up_to(range(0, last_round, 10), last_round)
 
 
-def references(cell: Cell) -> dict[str, Cell]:
+def references(cell: GridCell) -> dict[str, GridCell]:
     """Return the cells with which a cell is compared, by name, whether or not the grid has them.
 
     These are `random`; `greedy` and `clustered` with the same gain and schedule; `largest_unary` with the same
@@ -265,8 +265,8 @@ def references(cell: Cell) -> dict[str, Cell]:
         return {}
     others = {"random": RANDOM}
     if cell.gain:
-        others |= {rule: Cell(rule, cell.gain, cell.schedule) for rule in SAME_GAIN}
-    others["largest_unary"] = Cell("largest_unary", "", cell.schedule)
+        others |= {rule: GridCell(rule, cell.gain, cell.schedule) for rule in SAME_GAIN}
+    others["largest_unary"] = GridCell("largest_unary", "", cell.schedule)
     if cell.schedule == "paper":
         others["every"] = cell._replace(schedule="every")
     return {name: other for name, other in others.items() if other != cell}

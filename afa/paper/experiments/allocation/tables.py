@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from afa.cohort.cohort import Cohort
 from afa.engine.patient import Patient
 from afa.engine.ranks import is_certified, name_places, ranks_of
-from afa.engine.rounds import READOUTS, RulePaths, Truth, follow_rule, full_observation, judged
+from afa.engine.rounds import READOUTS, Outcomes, RulePaths, follow_rule, full_observation, judged
 from afa.engine.rules import COMPILED
 from afa.errors import Fault, PlannerError
-from afa.evaluate.cells import DUELS, TARGET, Cell
+from afa.evaluate.cells import DUELS, TARGET, GridCell
 from afa.evaluate.inputs import labels_of, note, top_k_size
 from afa.evaluate.long_tables import by_patient, rows_of
 from afa.evaluate.topk import Targets, clinical_k
@@ -44,12 +44,14 @@ GAINS = ("wald_magnitude", "cmi", "f_target")
 SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUNDS}
 
 
-def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> list[Cell]:
+def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> list[GridCell]:
     """Return the cells of the grid, in the order of `Allocation.parts`; the only schedule of `random` is `every`."""
     without = [rule for rule in WITHOUT_GAIN if rule in rules]
     others = [rule for rule in rules if rule not in WITHOUT_GAIN]
     every = (*product([""], without, schedules), *product(gains, others, schedules))
-    return list(dict.fromkeys(Cell(rule, gain, "every" if rule == "random" else when) for gain, rule, when in every))
+    return list(
+        dict.fromkeys(GridCell(rule, gain, "every" if rule == "random" else when) for gain, rule, when in every)
+    )
 
 
 def run(
@@ -106,7 +108,7 @@ def run(
 def follow_own_rule(
     bundle: Bundle,
     values: NDArray[np.int8],
-    truth: Truth,
+    truth: Outcomes,
     make: Callable[[], Rule],
     *,
     gain: str | None,
