@@ -61,12 +61,12 @@ def hundredth(value: float) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Three digits, or all of a large whole number; empty for nothing.
+    """Return three digits, or all of a large whole number; empty for nothing. Zero has no sign.
 
-    >>> digits(0.86412), digits(1234.0)
-    ('0.864', '1234')
+    >>> digits(0.86412), digits(1234.0), digits(-0.0)
+    ('0.864', '1234', '0')
     """
-    return "" if pd.isna(value) else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return "" if pd.isna(value) else f"{value + 0.0:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def _slug(text: object) -> str:
