@@ -241,7 +241,7 @@ def test_no_cell_of_the_comparison_runs_and_its_parquet_is_exact(tmp_path: Path)
     }
     numbers = dict.fromkeys(("paper_n", "ours", "low", "high", "n", "difference"), -1.0)
     table = pd.DataFrame([row | numbers | {"note": name, "claim": name} for name in FORMULAS])
-    write_comparison(table, tmp_path / "comparison", table.head(0))
+    write_comparison(table, tmp_path / "comparison", table.head(0), table.head(0))
     texts = cells(tmp_path / "comparison" / "comparison.csv")
     assert not [cell for cell in texts if runs(cell)]
     assert "-0.5" in texts

@@ -9,13 +9,14 @@ from afa.cohort.cohort import Cohort
 from afa.engine.rounds import follow_rule, full_observation
 from afa.engine.rules import COMPILED
 from afa.errors import ConfigError
+from afa.evaluate.cells import GridCell
 from afa.evaluate.inputs import labels_of
 from afa.evaluate.topk import clinical_k
 from afa.inference.meanfield import Solver
 from afa.model.orders import random_order
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.paper.experiments import allocation_truth
-from afa.paper.experiments.allocation.tables import GAINS, SCHEDULES, Cell, cells_of, follow_own_rule, run
+from afa.paper.experiments.allocation.tables import GAINS, SCHEDULES, cells_of, follow_own_rule, run
 from afa.paper.experiments.settings import Allocation, Inference
 from afa.planner.rules import RULES
 from afa.planner.rules.check import rule_of
@@ -42,15 +43,15 @@ def grid(bundle, cohort, rules, gain="cmi", schedules=("every",), patients=None,
 def test_the_grid_is_every_rule_by_gain_and_schedule_and_nothing_twice():
     cells = cells_of(list(RULES), GAINS, tuple(SCHEDULES))
     assert cells[:3] == [
-        Cell("random", "", "every"),
-        Cell("largest_unary", "", "every"),
-        Cell("largest_unary", "", "paper"),
+        GridCell("random", "", "every"),
+        GridCell("largest_unary", "", "every"),
+        GridCell("largest_unary", "", "paper"),
     ]
     without, others = len(WITHOUT_GAIN), len(RULES) - len(WITHOUT_GAIN)
     gains = [gain for gain in GAINS for _ in range(2 * others)]
     assert [cell.gain for cell in cells[3:]] == [""] * 2 * (without - 2) + gains
     assert len(set(cells)) == len(cells)
-    assert cells_of(["random"], GAINS, ["paper"]) == [Cell("random", "", "every")]
+    assert cells_of(["random"], GAINS, ["paper"]) == [GridCell("random", "", "every")]
 
 
 @pytest.mark.parametrize("rules", [["random"], ["largest_unary", "random"], ["greedy"], ["mine:Rule"], list(RULES)])

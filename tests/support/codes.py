@@ -13,6 +13,8 @@ import pandas as pd
 from afa.cohort.cohort import Cohort, write_codes
 from afa.model.bundle import Bundle
 from afa.paper.experiments import labels, labels_needed
+from afa.paper.experiments.base import columns_of, named
+from afa.paper.experiments.declared import STAGES
 from afa.paper.experiments.settings import Inference, Labels, LabelsNeeded
 
 
@@ -29,10 +31,11 @@ def codes_of(cohorts: Mapping[float, Cohort]) -> Iterator[Path]:
 def label_tables(
     bundle: Bundle, cohort: Cohort, by_cohort: Mapping[float, Cohort], settings: Labels, **options: Any
 ) -> dict[str, pd.DataFrame]:
-    """The tables of the stage `labels`; the thresholds are those of the cohorts."""
+    """The tables of the stage `labels` as a job names their columns; the thresholds are those of the cohorts."""
     settings = settings.model_copy(update={"thresholds": tuple(by_cohort)})
     with codes_of(by_cohort) as path:
-        return labels.run(bundle, cohort, path, labels=settings, inference=Inference(), **options)
+        tables = labels.run(bundle, cohort, path, labels=settings, inference=Inference(), **options)
+    return named(tables, columns_of("labels", STAGES["labels"].tables))
 
 
 def needed_tables(

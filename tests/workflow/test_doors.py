@@ -43,7 +43,7 @@ def test_the_root_snakefile_fits_a_screen_and_has_the_whole_run_as_its_target() 
 def test_both_snakefiles_of_the_project_have_the_default_profile_and_the_same_plan(door: tuple[str, ...]) -> None:
     planned = snakemake("-n", "--nolock", "--forceall", "--config", "run=planned", *door)  # kernels may be there
     assert "Using workflow specific profile" in planned
-    assert re.findall(r"^total +(\d+)$", planned, re.MULTILINE)[0] == "60"
+    assert re.findall(r"^total +(\d+)$", planned, re.MULTILINE)[0] == "61"
 
 
 def test_another_folder_has_the_default_profile_of_the_snakefile(tmp_path: Path) -> None:
