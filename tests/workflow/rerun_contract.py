@@ -106,6 +106,7 @@ def _add_stage(
     reads: list[str],
     split: bool = False,
     figure: bool = False,
+    summarised: bool = True,
     shared: Iterable[str] = (),
     own: Mapping[str, Any] | None = None,
 ) -> None:
@@ -115,7 +116,7 @@ def _add_stage(
     rows = f"{name}_rows" if split else tables
     rules |= {tables: [job, *reads], job: reads, rows: [tables]} if split else {tables: reads}
     rules |= {notebook: ["encode_cohort", tables]} if figure else {}
-    rules["summary"] += dict.fromkeys([rows, tables])
+    rules["summary"] += dict.fromkeys([rows, tables]) if summarised else []
     rules["published"].append(tables)
     text["notebooks"] += [notebook] if figure else []
     settings |= {f"{name}.{key}": {"to": value, "first": [job]} for key, value in (own or {}).items()}
