@@ -233,7 +233,8 @@ def test_a_node_that_fails_costs_another_attempt_and_changes_no_byte(
     finally:
         run.kill()
     jobs = [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in slurm("scontrol", "show", "jobs", "-o").splitlines()]
-    states = [job["JobState"] for job in jobs if f"{stage}_tables" in job.get("Comment", "")]
-    assert "NODE_FAIL" in states
+    own = [job for job in jobs if f"{stage}_tables" in job.get("Comment", "")]
+    # Snakemake tries again, or Slurm has put the job back into its queue.
+    assert any(job["JobState"] == "NODE_FAIL" or int(job["Restarts"]) for job in own), own
     table = f"curves/{stage}.parquet"
     assert (folder / RUN / table).read_bytes() == (local / RUN / table).read_bytes()
