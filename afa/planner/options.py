@@ -143,9 +143,9 @@ class CommonOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of both planners: those of `CommonOptions`, with their defaults.
+    """Options that both planners have, with their defaults; `CommonOptions` has their types.
 
-    A wrong one raises a `PlannerError`.
+    An invalid option raises a `PlannerError`.
     """
 
     score: str

@@ -175,8 +175,8 @@ class Background:
     ) -> Background:
         """Return the shares of each value among patients without labels, and how features go together.
 
-        Of a feature that was measured in none of them every value is alike. The covariance is `shrunk_covariance`;
-        there is none for more than 500 features.
+        Of a feature that was measured in none of them every value is alike. `shrunk_covariance`
+        computes the covariance; bundles of more than 500 features get no covariance.
 
         Parameters
         ----------
@@ -235,9 +235,10 @@ def variances_of(probabilities: Floats) -> Floats:
 
 
 def _symmetric(covariance: Any) -> Floats:
-    """Return a covariance as a matrix; it may be given as the rows of its lower triangle, each a text.
+    """Return a covariance as a matrix, (M, M).
 
-    A row of another length is all NaN.
+    covariance : a matrix, or M texts: row i of the lower triangle, i + 1 numbers separated by blanks. A text with
+    another count of numbers becomes a row of NaN.
     """
     if isinstance(covariance, np.ndarray):
         return np.array(covariance, dtype=np.float64)
@@ -252,7 +253,7 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
     """Return the covariance of features among patients, its correlations shrunk by the share that predicts best.
 
     Of the shares in `SHRINKAGE` it is the one with the largest normal log-likelihood of patients who are left out, in
-    `FOLDS` parts of the patients. None if that is 1: features are then as good as independent.
+    `FOLDS` parts of the patients. Return None if that share is 1, because features are then treated as independent.
 
     Parameters
     ----------
@@ -524,7 +525,7 @@ class Belief:
         self._add_up()
 
     def _add_up(self) -> None:
-        """Set `mean`, and what the couplings add to each slope, from the means and covariances of the features."""
+        """Compute `mean`, and the couplings' part of each slope, from the means and covariances of the features."""
         self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
@@ -736,8 +737,8 @@ class Belief:
     def value_of(self, features: Sequence[int], k: int) -> float:
         """Return what measuring several features at once takes out of the open differences at the edge of the top k.
 
-        The values of `frontier` added up, each given those before it, and the pairs among the features: sum over j < l
-        of w_ab (psi_ajl - psi_bjl)^2 s_j s_l. Of several members of one exclusive group the sum is too large.
+        The value is a sum. Each feature contributes its value in `frontier`, computed as if the features before it were
+        already measured. Each coupled pair of the features contributes w_ab (psi_ajl - psi_bjl)^2 s_j s_l. Of several members of one exclusive group the sum is too large.
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):

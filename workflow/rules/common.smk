@@ -517,8 +517,8 @@ def series_option(wildcards, input):
     return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
 
 
-# What a job asks of a cluster, by what its rule took in stored runs; a later attempt asks for more. Those have no shards and
-# rows of every stage: each asks for what all of the stage took.
+# Memory and time that a job requests on a cluster: as much as its rule needed in stored runs, and more in later attempts.
+# Stored runs have no shards and rows of every stage; these jobs request as much as the whole stage needed.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

@@ -1,6 +1,6 @@
-# The compiled kernels of the engine: compiled once, before the stages, which would each compile what they miss. After a
-# change of the engine they do. For this rule has no digest of its code: of a job that follows another by ancient() alone,
-# Snakemake does not look for changes in a run in which the other runs too.
+# The compiled kernels of the engine, compiled once before the stages start. After a change of the engine this rule does
+# not run again; each stage then compiles the kernels that it lacks. The rule has no digest of its code on purpose: while
+# this job is planned, Snakemake does not check for changes in jobs whose only planned input is ancient() output of it.
 # They are cached beside Snakemake's own records: in the project, which all nodes of a cluster see, and out of the
 # results, since machine code is not the same bytes on any two machines.
 KERNELS = ".snakemake/afa_kernels"

@@ -1,4 +1,7 @@
-"""The sections of the configuration that stages read, with their defaults; the text below a field is its meaning."""
+"""Models of the configuration sections that stages read.
+
+A field has its default, and the docstring below the field is its meaning in `config.yaml` and `config/README.md`.
+"""
 
 from __future__ import annotations
 

@@ -154,7 +154,8 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
 def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame, voters: pd.DataFrame) -> None:
     """Write `comparison` as CSV too, its counts, `verdicts`, `screen` and `voters` as Parquet, all at once.
 
-    screen, voters : the tables of `afa.paper.report.screen.screen_table` and `of_voters`.
+    screen : the effects of the first screen (`afa.paper.report.screen.screen_table`)
+    voters : the same effects by the answers of each voter alone (`afa.paper.report.screen.of_voters`)
     """
     tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen, "voters": voters}
     with atomic_folder(folder, ["comparison.csv", *(f"{name}.parquet" for name in tables)]) as temporary:

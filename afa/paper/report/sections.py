@@ -438,7 +438,7 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
 def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
     """Return what the paper says of the costs of a round beside counts of this run; no row without the counts.
 
-    Each has `what`, the `paper`'s order, and what was `counted`.
+    Keys of a row: `what` costs something, its order in the `paper`, and the number `counted` in this run.
 
     Parameters
     ----------
