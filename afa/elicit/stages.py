@@ -252,8 +252,8 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
     """Return a study and its stages as `bundle_stage` takes them, with the answers of one voter alone.
 
-    All genes that the voter names stay in the bundle. Pairs are asked only for genes that all voters agree on: a coupling is kept
-    if the voter names both genes, and a gene that the other voters do not name has none.
+    All genes that the voter names stay in the bundle. Pairs are asked only for genes that all voters agree on: a
+    coupling is kept if the voter names both genes, and a gene that the other voters do not name has none.
 
     Parameters
     ----------

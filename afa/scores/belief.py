@@ -737,8 +737,9 @@ class Belief:
     def value_of(self, features: Sequence[int], k: int) -> float:
         """Return what measuring several features at once takes out of the open differences at the edge of the top k.
 
-        The value is a sum. Each feature contributes its value in `frontier`, computed as if the features before it were
-        already measured. Each coupled pair of the features contributes w_ab (psi_ajl - psi_bjl)^2 s_j s_l. Of several members of one exclusive group the sum is too large.
+        The value is a sum. Each feature contributes its value in `frontier`, computed as if the features before it
+        were already measured. Each coupled pair of the features contributes w_ab (psi_ajl - psi_bjl)^2 s_j s_l. Of
+        several members of one exclusive group the sum is too large.
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):
