@@ -220,7 +220,7 @@ def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
 Values = NDArray[np.int8]
 Orders = NDArray[np.int64]
 RULES = ("information", "boundary", "greedy", "priority_all")
-"""Rules for finding the one hypothesis that holds; the first gives the planner's order. With two hypotheses all agree."""
+"""Rules that find the hypothesis that holds; the first gives the planner's order. With two, all choose alike."""
 
 
 @dataclass(frozen=True, eq=False)
