@@ -74,7 +74,7 @@ def simulate(
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.cohort.cells import read_labels, read_patients
-    from afa.engine.course import MISSING
+    from afa.engine.run import MISSING
     from afa.evaluate.cross_validated import brought_text, update_brings
     from afa.evaluate.inputs import labels_of, words
     from afa.evaluate.simulate import runs_of, simulate, some_patients, usual_rules, ways_of

@@ -19,10 +19,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.engine.follow import choose, follow
 from afa.engine.layout import pack
 from afa.engine.ranks import name_places
+from afa.engine.run import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.errors import ConfigError, Fault
 from afa.evaluate.cells import TARGET
 from afa.evaluate.simulate.walks import SimulationSetting, Way, planner_of, rounds_until, steps
@@ -52,7 +52,7 @@ class Walked(NamedTuple):
     """One run of B patients, by t from 0 to M, S scores.
 
     order : (B, M) features as observed, -1 where nothing was left to ask for. worth, fallback : (B, M) of each choice.
-    resolved : (B, M + 1) number of duels. certified : (B, M + 1). place : (B, M + 1, S, N), as of `Followed`.
+    resolved : (B, M + 1) number of duels. certified : (B, M + 1). place : (B, M + 1, S, N), as of `WalkResults`.
     margin : (B, M + 1) the first score of the last entity inside the top against the first outside.
     """
 
@@ -156,7 +156,7 @@ def by_engine(
     lead = 0.5 * (own + (expected(outside, inside) - expected(inside, outside)))  # eq:mu-D
     return Walked(
         found.order,
-        found.worth,
+        found.chosen_gain,
         found.fallback,
         found.resolved.sum(axis=2),
         found.certified,

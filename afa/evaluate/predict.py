@@ -12,9 +12,9 @@ from scipy.special import expit, softmax
 
 from afa.cohort.cells import cells_of_frame, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
-from afa.engine.course import ENTITIES, MISSING
 from afa.engine.follow import follow
 from afa.engine.layout import Models
+from afa.engine.run import ENTITIES, MISSING
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError, Fault
 from afa.evaluate.entrants import which

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 import afa
 from afa.cohort.cells import cells_of_frame, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
-from afa.engine.course import MISSING
 from afa.engine.ranks import name_places
+from afa.engine.run import MISSING
 from afa.errors import CohortError, Fault
 from afa.evaluate.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of, write_explorer
 from afa.evaluate.simulate import COST, FEATURES, Simulation, usual_rules, ways_of

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import afa
 from afa.cli import app
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.errors import CohortError, PlannerError
 from afa.evaluate.simulate.walks import told
 from afa.planner import BinaryPlanner, TopKPlanner

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from afa.engine.rules import C_MIN, T_RE
+from afa.engine.rules import CLUSTER_EVERY, SMALLEST_CLUSTER
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
 from afa.model.bundle import Bundle
@@ -426,7 +426,12 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
     """
     clusters = paper_clusters(entities)
     ours = {symbol: f"{config['inference'][key]:g}" for symbol, key in FROM_PAPER.items()}
-    ours |= {"gamma": f"{GAMMA:g}", "K": f"ceil(sqrt({entities})) = {clusters}", "T_re": f"{T_RE}", "C_min": f"{C_MIN}"}
+    ours |= {
+        "gamma": f"{GAMMA:g}",
+        "K": f"ceil(sqrt({entities})) = {clusters}",
+        "T_re": f"{CLUSTER_EVERY}",
+        "C_min": f"{SMALLEST_CLUSTER}",
+    }
     ours |= {"T_budget": f"{features}, all features"}
     wide = printed.pivot(index="row", columns="column", values="value").loc[printed["row"].unique()]
     return [
