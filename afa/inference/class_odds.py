@@ -17,7 +17,7 @@ from afa.model.closure import STRENGTH, Coupling, class_models
 from afa.model.mrf import Evidence, PairwiseMRF
 
 SMALL = 10_000_000
-"""Largest memory, in bytes of tables, for the exact kappa where mean-field can do without it."""
+"""Memory limit, in bytes of tables, of the exact kappa where mean-field is an acceptable substitute."""
 KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
 
 
