@@ -453,7 +453,7 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """Return a quantity of slots, (n_slots,), as a sparse matrix, (n_entities, n_features)."""
+        """Return a quantity `of_slots`, (n_slots,), as a sparse matrix, (n_entities, n_features)."""
         found = copy(self._by_row)  # all these matrices share their indices
         found.data = of_slots
         return found
@@ -472,7 +472,7 @@ class ScoreTable:
         return float(all((part == np.round(part)).all() for part in parts))
 
     def by_entity(self, of_slots: Floats) -> Floats:
-        """Return the sum of a quantity of slots, (n_slots,), over the slots of each entity, (n_entities,)."""
+        """Return the sum of a quantity `of_slots`, (n_slots,), over the slots of each entity, (n_entities,)."""
         return np.asarray(np.bincount(self.entity, weights=of_slots, minlength=len(self.entities)))
 
     def scores(self, values: NDArray[np.int8]) -> Floats:
