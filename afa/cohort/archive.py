@@ -1,4 +1,4 @@
-"""Reading and writing of compressed files, and tests that a file is complete and of the type that its name says."""
+"""Read and write compressed files, and check that a file is complete and has the type that its suffix names."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
 
 
 def damage_of(path: Path) -> Damage | None:
-    """Return what is wrong with a file, judged by the suffix of its name and its bytes; None if nothing is.
+    """Return the damage of a file, judged by its suffix and its bytes; None for an intact file.
 
     A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. Of a tar only the headers are
     read. Other files must not be empty or an HTML page.
@@ -170,7 +170,7 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
 
 
 def tar_damage(path: Path) -> Damage | None:
-    """Return what is wrong with the headers of a tar archive, which must end with a block of zeros; None if nothing is.
+    """Return the damage of the headers of a tar archive, which must end with a block of zeros; None if intact.
 
     The headers are checked before `tarfile` reads them: some versions of `tarfile` loop forever after a negative size,
     take hours over a long extended header, or recurse once for each header that extends the next. Archives of plain

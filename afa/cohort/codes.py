@@ -23,7 +23,7 @@ MOST_CODES = 3
 
 
 class Apart(NamedTuple):
-    """Values of a column that lie apart from all others.
+    """Values of a column at a distance from all others.
 
     values : the values
     counts : number of occurrences of each

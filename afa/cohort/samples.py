@@ -42,7 +42,7 @@ _ABOVE, _BELOW = ("≥", ">=", ">"), ("≤", "<=", "<")
 _CHARACTERISTICS = re.compile(r"characteristics_ch[0-9]+")
 _CELL = re.compile(r'(?:\A|\t)(?:"(.*?)"(?=\t|\Z)|([^\t]*))', re.DOTALL)
 _NEXT = re.compile(r'!(Series|Sample)_\w+\t"|!series_matrix_table_(begin|end)\s*\Z', re.IGNORECASE)
-"""A line that cannot be part of a quoted cell: the cell of the line before it lacks its closing quote."""
+"""A line that cannot be part of a quoted cell; the previous line then lacks its closing quote."""
 _ENTRIES = ("^DATABASE", "^SERIES", "^PLATFORM", "^SAMPLE")
 _TABLE = re.compile(r"!\w+_table_(begin|end)\s*", re.IGNORECASE)
 _READ = re.compile(r"!Sample_(title|geo_accession|characteristics_ch[0-9]+)\b")

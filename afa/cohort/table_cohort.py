@@ -156,7 +156,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Return True if no patient has all values. False if the table cannot be read; the job that reads it says why."""
+    """Return True if no patient has all values; False also if the table is unreadable, which a later job reports."""
     try:
         files = find_table(config, mirror)
         features = read_features(files.features)
