@@ -48,7 +48,8 @@ from afa.paper.experiments.base import Section
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
 LABELS, BOTH, SHUFFLED = "labels alone", "bundle and labels", "bundle and shuffled labels"
-"""The same model from a flat prior and the labelled patients; the bundle updated by them; the same, labels shuffled."""
+"""Names of models: the updated model from a flat prior; the bundle after the update; the bundle after an update with
+shuffled labels."""
 APART = ", without couplings"
 STEPS = (
     (BOTH, HEADLINE),
@@ -58,7 +59,7 @@ STEPS = (
     (BOTH + APART, LABELS),
     (SHUFFLED + APART, UNCOUPLED),
 )
-"""Pairs of models of the ladder whose difference has an interval."""
+"""Pairs of models whose difference in the ladder (a metric by number of labelled patients) has an interval."""
 LADDER = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws"]
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
 
@@ -129,8 +130,9 @@ class _Question:
     def followed(
         self, name: str, reading: HypothesisModel, among: NDArray[np.bool_], values: NDArray[np.int8]
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
-        """Return curves and leads of a reading, and its log-evidence along the planner's order, (P, T, C).
+        """Return curves and leads of a variant of the model, and its log-evidence along the planner's order, (P, T, C).
 
+        P counts all patients whose answer is known.
         P counts all patients whose answer is known.
         """
         values, answers, weights = values[among], self.task.answers[among], self.weights(among)
@@ -187,13 +189,17 @@ class _Question:
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return what models that were given labels tell of the other patients, and the ladder over their number.
+        """Return the results of models trained on labels, for other patients, and the ladder over numbers of labels.
 
-        The models are the classifiers, the bundle updated by the labelled patients, the same model from a flat prior,
-        and the bundle by itself; all see the same draws. The first table has a row for each size and draw; the second
-        the means over the draws, with intervals over draws and patients together, and the differences of `STEPS`.
+        The models are the classifiers, the bundle updated with the labelled patients, the same model from a flat prior,
+        and the bundle alone; all use the same samples of labelled patients. The first table has a row for each size and
+        sample. The second, the ladder, has the means over samples, with intervals over samples and patients together,
+        and the differences of `STEPS`.
 
-        own : (P, T, C) log-evidence of the bundle, of all patients asked, by reading.
+        Parameters
+        ----------
+        own : variant -> (P, T, C) float64, log-evidence of the bundle for all patients whose answer is known
+
         """
         most = len(self.entrant.features)
         rounds = [t for t in self.rounds if t in (*self.settings.labelled_rounds, most)]
@@ -227,9 +233,12 @@ class _Question:
     def updated(
         self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
     ) -> dict[str, Floats]:
-        """Log-evidence (P, T, C) of models made of some labelled patients, of the tested ones, by name.
+        """Return the log-evidence of models updated with labelled patients, by name, (P, T, C) for the tested patients.
 
-        given, tested : indices of patients.
+        Parameters
+        ----------
+        given, tested : (n,) int, indices of the labelled and of the tested patients
+
         """
         bundle, values, asked = self.entrant.bundle, self.entrant.values[given], self.entrant.values[tested]
         answers = self.task.answers[given]
@@ -247,9 +256,12 @@ class _Question:
         return found
 
     def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:
-        """The ladder at one number of labelled patients: means over draws and differences, by model.
+        """Return the ladder at one number of labelled patients: means over samples and differences, by model.
 
-        drawn : of each draw, by model, the main metric and its resamples of patients, (1 + R, T).
+        Parameters
+        ----------
+        drawn : for each sample, model -> (1 + R, T) float64, the main metric and its resamples of patients
+
         """
         if not drawn:
             return []

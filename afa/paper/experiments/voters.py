@@ -1,4 +1,4 @@
-"""How much hangs on the answers: effects of the first screen with the answers of each voter alone.
+"""The sensitivity of results to the answers: effects of the first screen, recomputed with each voter's answers alone.
 
 The other stages use the consensus of all voters, so their intervals are over patients only. Here the bundle of each
 voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. Fixed for all voters are the patients, the
