@@ -75,7 +75,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version, and end")
     ] = False,
 ) -> None:
-    """Options before the subcommand."""
+    """Handle the options before the subcommand."""
 
 
 def _prepare_streams() -> None:

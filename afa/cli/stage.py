@@ -48,7 +48,7 @@ def stage(
     threads: options.Threads = 1,
     rows: RowsToo = None,
 ) -> None:
-    """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv from these tables."""
+    """Run one stage of the workflow: write a folder of tables, and the rows of summary.csv made from these tables."""
     from afa.evaluate.inputs import check_duels, load_inputs, shard_of
     from afa.evaluate.long_tables import StageTables, write_tables
     from afa.model.bundle import load_bundle
@@ -106,7 +106,7 @@ def gather(name: Name, shards: Parts, out: options.Out) -> None:
 
 @app.command("join", hidden=True)
 def join(parts: Parts, out: options.Rows) -> None:
-    """Write summary.csv: the numbers of a run, one to a line."""
+    """Write summary.csv, the numbers of a run with one on each line."""
     from afa.evaluate.summary import join_summaries
 
     join_summaries(parts, out)
@@ -199,7 +199,7 @@ def experiment_baselines(
     settings: Annotated[str, typer.Option(help="JSON with the keys of section `baselines` of config.yaml")] = "{}",
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
 ) -> None:
-    """Let language models plan, with recorded answers or live, and the planner for the same patients."""
+    """Run language models that plan, with recorded or live answers, and the planner on the same patients."""
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms, shown
     from afa.elicit.record import Question, Record
