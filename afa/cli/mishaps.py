@@ -30,7 +30,10 @@ def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
 
     An `AfaError` is returned itself; others are made for what was mistyped, missing, refused or exhausted.
 
+    Parameters
+    ----------
     words : the command line without the program's name
+
     """
     if isinstance(error, AfaError):
         return error
@@ -90,7 +93,10 @@ _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate 
 def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None:
     """Return the error if `error`, or one of its causes, is a lack of memory or disk space; else None.
 
+    Parameters
+    ----------
     words : the command line without the program's name
+
     """
     names = takewhile(lambda word: word.replace("-", "").isalnum() and not word.startswith("-"), words)
     command = " ".join(["afa", *islice(names, 2)])  # without files and options

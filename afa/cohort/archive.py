@@ -36,8 +36,11 @@ Listed = TypeVar("Listed")
 class Damage(NamedTuple):
     """What is wrong with a file.
 
+    Parameters
+    ----------
     found, expected : texts of the fault
     truncated : the file ends too early, so that another transfer may succeed
+
     """
 
     found: str
@@ -78,7 +81,10 @@ def unpacked(where: object, packed: gzip.GzipFile, share: float = 1.0) -> io.Buf
 
     Reading more than `share` of `largest_unpacked` is a `CohortError`.
 
+    Parameters
+    ----------
     where : name of the stream in faults
+
     """
     return io.BufferedReader(_Unpacked(where, packed, share), _BLOCK)
 
@@ -97,8 +103,11 @@ def open_binary(path: Path) -> BinaryIO:
 def reading(where: object, again: str = "fetch the file again") -> Iterator[None]:
     """Turn errors of reading into a `CohortError`: a damaged file, or one that cannot be read.
 
+    Parameters
+    ----------
     where : name of the file in the fault
     again : next step for a damaged file
+
     """
     try:
         yield

@@ -88,9 +88,12 @@ class Source:
 class FilePlace(NamedTuple):
     """A possible place of a file below the series' folder.
 
+    Parameters
+    ----------
     name : path below the series' folder
     sha256 : required SHA-256, None to accept any
     form : origin of a file at this place
+
     """
 
     name: str
@@ -286,8 +289,11 @@ FETCH = "fetch the series instead: SOURCE=geo, or GEO_MIRROR=folder for a copy i
 class Card(Strict):
     """The content of `extract.yaml`.
 
+    Parameters
+    ----------
     rows : number of rows of the series' file
     absent : row ids that the series lacks
+
     """
 
     series: str
@@ -363,7 +369,10 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
 
     A feature is covered if the series was searched for all its row ids, up to the first tier with a row.
 
+    Parameters
+    ----------
     rows : row ids of the extract, among those in `tiers`
+
     """
     card = read_card(folder)
     present = set(rows)

@@ -54,8 +54,11 @@ _CHANGED = re.compile(r"!\w*_|_table_begin|_table_end")
 class Family(NamedTuple):
     """A family SOFT file.
 
+    Parameters
+    ----------
     samples : as `samples_frame` returns them
     supplementary : names of the series' supplementary files
+
     """
 
     samples: pd.DataFrame
@@ -163,7 +166,10 @@ def _named(path: Path, ending: str) -> str:
 def _fault(path: Path, found: str, expected: str, line: int, other: str = _FAMILY) -> CohortError:
     """Return the error for a file that cannot be read.
 
+    Parameters
+    ----------
     other : ending of the series' other file, which the next step suggests
+
     """
     where = f"{path}, line {line}" if line else str(path)
     step = (
@@ -229,8 +235,11 @@ def samples_frame(
     channels are not mixed. A cell without a key goes to `characteristics_ch1`, and a characteristic called title to
     `title_ch1`. If a sample has a key twice with different values, they are joined by "; ".
 
+    Parameters
+    ----------
     characteristics : for each sample, the name of the line (such as `characteristics_ch1`) and the `key: value` text of
-    each cell
+        each cell
+
     """
     rows: list[dict[str, str]] = []
     for title, cells in zip(titles, characteristics, strict=True):
@@ -331,9 +340,12 @@ def _cells(text: str) -> list[str]:
 class Selected:
     """The selected samples, in the order of the series.
 
+    Parameters
+    ----------
     samples : their characteristics, indexed by sample name
     controls, patients : sample names of the two groups
     steps : each step of the selection with the number of samples after it, the two groups last
+
     """
 
     samples: pd.DataFrame
@@ -359,6 +371,8 @@ def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
 def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
     """Apply `derive`, `keep`, `drop` and `one_per`, in that order, then split patients from controls.
 
+    Parameters
+    ----------
     samples : characteristics as text, indexed by sample name
 
     Raises
@@ -450,6 +464,8 @@ def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities:
     A rule for an entity that the bundle lacks is skipped, so that one cohort serves many bundles; `describe_labels`
     reports the rule.
 
+    Parameters
+    ----------
     samples : the patients' characteristics as text
 
     Returns

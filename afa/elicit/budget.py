@@ -42,8 +42,11 @@ ACCOUNT_COLUMNS = [
 class Caps:
     """Largest use of a record; None is no cap.
 
+    Parameters
+    ----------
     tokens : of prompts and answers together
     money : at the given `Prices`
+
     """
 
     calls: int | None = None
@@ -125,6 +128,8 @@ class Budget:
         While open calls may still turn out to use less than their largest use, the function waits for room. It returns
         None if another process has added an attempt at this request, or has a call for it open.
 
+        Parameters
+        ----------
         attempts : number of attempts at the request known to the caller
 
         Raises
@@ -250,9 +255,7 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     """Return the use of a record, one row for each prompt, run, model and outcome, with the columns `ACCOUNT_COLUMNS`.
 
     The last row, `tries`, is the use that caps count: all calls, failed ones included, at the counted or else the
-    largest use.
-
-    uncounted : number of attempts without a token count from the endpoint
+    largest use. The column `uncounted` has the number of attempts without a token count from the endpoint.
     """
     rows = []
     for entry in record.entries():

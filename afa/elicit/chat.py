@@ -38,10 +38,13 @@ FIRST, LONGEST_PAGE = 200, 10_000
 class Reply:
     """The parsed reply of one call.
 
+    Parameters
+    ----------
     finish : the endpoint's reason for the end of the answer, None if it gave none
     tokens : of prompt and answer, None without a count
     model : the model that the endpoint names
     error, code : the endpoint's words and codes for a missing answer; empty otherwise
+
     """
 
     text: str = ""

@@ -48,8 +48,11 @@ _MOST_IN_RANGE = 50
 class Checked:
     """The citations of one gene of an answer, or of the whole answer (`item` empty).
 
+    Parameters
+    ----------
     citations : for each citation its kind, its identifier (a number, a PMID, a DOI in lower case, or a title), and
-    whether it was retrieved
+        whether it was retrieved
+
     """
 
     question: Question
@@ -79,7 +82,10 @@ def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -
 
     Turns of a plan and rankings have no citations to compare.
 
+    Parameters
+    ----------
     abstracts : those of the prompt, in its order
+
     """
 
     def part(item: str, given: GeneAnswer | PairAnswer | ConditionalAnswer, *texts: str) -> Checked:

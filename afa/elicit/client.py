@@ -109,7 +109,10 @@ class Client:
 
         Calls are made until one has a reply, but at most `Manner.calls`.
 
+        Parameters
+        ----------
         attempts : number of attempts at the request so far
+
         """
         chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
@@ -245,7 +248,10 @@ class Client:
     ) -> Entry:
         """Record an attempt and return its entry.
 
+        Parameters
+        ----------
         said : the model's whole text; without one, the reply in its place
+
         """
         entry = Entry(
             question=request.question,
@@ -277,7 +283,10 @@ class Client:
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
     """Return the outcome of a reply, and a note: why it is no answer, or which text around the answer was not parsed.
 
+    Parameters
+    ----------
     values : the question's values in the template of the prompt
+
     """
     if reply.refusal or reply.finish == "content_filter":
         return "refused", reply.refusal or "stopped by the endpoint's filter"

@@ -37,8 +37,11 @@ log = logging.getLogger(__name__)
 class Retrieved:
     """The result of retrieval for a question: abstracts in the order of their numbers in the prompt, from 1.
 
+    Parameters
+    ----------
     ranking : each abstract with its BM25 score, above 0
     searches : all searches that were made, with their dates
+
     """
 
     question: Question
@@ -57,8 +60,11 @@ class Literature:
 
     Results are cached in memory.
 
+    Parameters
+    ----------
     online : make searches that the cache lacks; otherwise a missing search is an error
     today : date of a search made now
+
     """
 
     sources: Sequence[Source]
@@ -165,7 +171,10 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
     """Return the literature of a study, with its `keywords.csv` if there is one and the cache in the record's folder.
 
+    Parameters
+    ----------
     online : search PubMed and, for preprints, Europe PMC if the cache lacks a search
+
     """
     path = folder / KEYWORDS_FILE
     return Literature(

@@ -72,7 +72,10 @@ def read_keywords(path: str | Path) -> Keywords:
 def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
     """Return a query for publications on all genes, the phenotype and the disease; genes and phenotype may be empty.
 
+    Parameters
+    ----------
     genes : names of each gene, its symbol and its aliases
+
     """
     groups = [tuple(map(plain, names)) for names in genes]
     return Query((*groups, *([tuple(phenotype)] if phenotype else []), tuple(disease)))
@@ -93,9 +96,12 @@ RETRACTED = "retracted or withdrawn"
 class Found(NamedTuple):
     """The result of a search.
 
+    Parameters
+    ----------
     total : number of records at the source
     abstracts : in the source's order
     left_out : number of records without a usable abstract, by reason
+
     """
 
     total: int

@@ -198,8 +198,10 @@ def bundle_stage(
     The same answers give the same bytes. Unary potentials are +1 and -1. Pairwise potentials are signs, or log ratios
     if pairs were asked conditionally; an `unclear` pair is excluded, which equals a zero, and counted.
 
+    Parameters
+    ----------
     probabilities : folder with the probabilities of voters (`afa.elicit.consensus.read_voters`), written beside the
-    potentials for the encoding by controls
+        potentials for the encoding by controls
 
     Returns
     -------
@@ -279,11 +281,13 @@ def build_recorded_bundle(
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle of a record by the consensus of `min_agree` runs; the same record gives the same bytes.
 
+    The bundle is named `recorded-2of3` or similar. The second result is the table of dropped genes (phenotype, gene,
+    reason).
+
+    Parameters
+    ----------
     folder : folder with `study.yaml`, `phenotypes.csv` and `raw/`
     probabilities : as in `bundle_stage`
-
-    The bundle is named `recorded-2of3` or similar. Returns the bundle and the table of dropped genes (phenotype, gene,
-    reason).
 
     Raises
     ------

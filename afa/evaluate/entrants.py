@@ -168,9 +168,12 @@ def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, we
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
     hypothesis has the most evidence, with ties shared; `by_class` is the mean of that share over the hypotheses.
 
+    Parameters
+    ----------
     answers : (P,) int64
     evidence : (P, T, C) float64, log-evidence in nats
     weights : (R, P) float64
+
     """
     columns: dict[str, list[Floats]] = {metric: [] for metric in task.metrics}
     for t in range(evidence.shape[1]):

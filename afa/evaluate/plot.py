@@ -40,13 +40,18 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
 def order(planner: Planner, *, most: int = 6) -> Figure:
     """Return a figure of the posterior over time, one line for each entity, one step for each value as observed.
 
+    Parameters
+    ----------
     most : largest number of entities; those with the largest current posterior are shown
 
+    Examples
+    --------
     >>> from afa.planner import TopKPlanner
     >>> planner = TopKPlanner("tests/data/bundle_tiny")
     >>> planner.observe("CXCL8", 1)
     >>> [label.get_text() for label in order(planner).axes[0].get_xticklabels()]
     ['start', 'CXCL8 = +1']
+
     """
     again = planner.copy()
     while again.actions:
@@ -69,6 +74,9 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
 def curves(simulated: Simulated) -> Figure:
     """Return a figure of the curves of `afa.simulate`, one panel for each metric and one line for each rule.
 
+    Parameters
+    ----------
     simulated : the result of `afa.simulate`
+
     """
     return curves_figure(simulated.curves, simulated.title)

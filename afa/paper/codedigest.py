@@ -48,13 +48,16 @@ def versions() -> str:
 class Piece(NamedTuple):
     """A top-level statement of a source, or one name of a top-level import.
 
+    Parameters
+    ----------
     digest : digest of the statement's code
     binds : names of the module that the statement sets or changes; a statement that sets no name runs at every import
-    of the module
+        of the module
     uses : names of the module in the statement
-    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement; the first of the
-    two that is a module is the one imported
+    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement; the first of the two that is a
+        module is the one imported
     is_import : the statement is an import and nothing else
+
     """
 
     digest: str
@@ -419,7 +422,10 @@ def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place:
 def _imports(node: ast.AST, package: str | None = None) -> list[tuple[str, str]]:
     """Return (`module.name`, `module`) for each name that a statement imports.
 
+    Parameters
+    ----------
     package : the package of the node's module, for relative imports
+
     """
     if isinstance(node, ast.Import):
         return [(each.name, each.name) for each in node.names]

@@ -43,6 +43,8 @@ def check_sources(words: Sequence[str]) -> None:
     These files are the imported modules, their data files, and the inputs that a word of the command line names or
     whose folder it names.
 
+    Parameters
+    ----------
     words : the command line without the program's name
 
     Raises

@@ -31,8 +31,11 @@ class BinaryPlanner(Planner):
     """Decide whether one entity holds for a patient while measuring few features.
 
     The two classes are the models of the closure (`afa.model.closure`): a duel of two virtual entities whose difference
-    is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner` without `k` and `holds`, and
+    is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner` without `k` and `holds`,
+    except:
 
+    Parameters
+    ----------
     coupling : `differential`, the paper's closure; `shared`, with the couplings in both classes and S without
         couplings; or `explicit`, with the class-conditional probabilities of the bundle, the default if the bundle has
         any

@@ -170,6 +170,8 @@ def load_session(
 ) -> TopKPlanner | BinaryPlanner:
     """Return the planner that `save_session` wrote, with every step repeated, on the same bundle.
 
+    Parameters
+    ----------
     allocation, stop : the user-defined allocation rule and stopping rule, if the session had them; a file cannot
         contain functions
 

@@ -24,8 +24,11 @@ ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
 class Cut(NamedTuple):
     """One evaluation of a task.
 
+    Parameters
+    ----------
     method : a language model or a score
     evidence : the order along which it is evaluated
+
     """
 
     task: str

@@ -126,11 +126,14 @@ def run(
 class States:
     """P patients at T rounds, with their observed features.
 
+    Parameters
+    ----------
     names : (P,) names of the patients
     rounds : (T,) numbers of observations; the first is 0, the last M
     orders : (P, M) int64, order of observation
     values : (P, M) int8 in {-1, 0, +1}
     observed : (P, T, M) bool
+
     """
 
     names: list[str]
@@ -239,7 +242,10 @@ def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
     """Return, by t, the number of states of an entity and of those without an exact value.
 
+    Parameters
+    ----------
     values : (P, T, N)
+
     """
     counts = {"states": values.shape[0] * values.shape[2], "left_out": np.isnan(values).sum(axis=(0, 2))}
     return pd.DataFrame({"quantity": quantity, "t": states.rounds, **counts})
@@ -253,7 +259,10 @@ def settled(scores: Floats) -> Floats:
 def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
     """Return (P, T, N) bool, True for the k best entities.
 
+    Parameters
+    ----------
     scores : (P, T, Q) scores of duels
+
     """
     matrix = np.zeros((*scores.shape[:2], len(bundle.entities), len(bundle.entities)))
     matrix[..., pairs[:, 0], pairs[:, 1]] = scores

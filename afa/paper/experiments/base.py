@@ -146,9 +146,11 @@ ROUNDING = 1e-9
 class Stage:
     """The declaration of a stage; the module's docstring explains how a stage is written.
 
+    Parameters
+    ----------
     inputs : names of the inputs of `run`
     settings, summary : keys of the configuration that `run` and `summarise` read, whole sections or single keys with a
-    dot; if `summary` is None, the stage makes no rows
+        dot; if `summary` is None, the stage makes no rows
     sharded : the patients are split into shards
     duels : the stage needs at least two entities
     scopes : the stage reads which couplings are common to both classes; other stages get `Bundle.contrasts`
@@ -159,6 +161,7 @@ class Stage:
     tables : columns of each table, in order
     rows : tables of `summary.csv` that `summarise` makes, each with its question; "" if another stage has the question
     single : long tables of scores saved in single precision, of which only signs, means and correlations are used
+
     """
 
     inputs: tuple[str, ...] = ("bundle", "cohort")

@@ -98,7 +98,10 @@ def run(
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
     """Return the table `targets` of one entity under one closure.
 
+    Parameters
+    ----------
     tie : largest magnitude of a tied score, in nats, as in `ClassTask`
+
     """
     score = bundle.energies_of(entity, cohort.values, coupling)
     sign = np.sign(np.where(np.abs(score) <= 2 * tie, 0.0, score)).astype(np.int8)

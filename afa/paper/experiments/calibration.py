@@ -117,6 +117,8 @@ def _exact(
 ) -> Floats:
     """Return l-hat (eq:ell-hat) of n states, (n,) nats.
 
+    Parameters
+    ----------
     states : observed features (n, M) bool, and values (n, M) int8
 
     Raises

@@ -47,9 +47,12 @@ ALL = sys.maxsize
 class Definition(NamedTuple):
     """A definition of chaotic patients.
 
+    Parameters
+    ----------
     score : the score whose signs flip
     flips_until : last round at which flips are counted
     magnitude_at : round at which the magnitude is taken
+
     """
 
     score: str
@@ -140,10 +143,15 @@ def count_flips(signs: Signs) -> NDArray[np.int64]:
 
     A 0 keeps the previous sign, and the first sign that is not 0 is no flip.
 
+    Parameters
+    ----------
     signs : (P, S, T, Q) int8, by patient, order, round and duel
 
+    Examples
+    --------
     >>> count_flips(np.array([0, 1, 0, -1, 0, -1, 1], dtype=np.int8).reshape(1, 1, 7, 1)).tolist()
     [[2]]
+
     """
     flips, last_signs = np.zeros(signs.shape[:2], dtype=np.int64), signs[:, :, 0]
     for t in range(1, signs.shape[2]):
@@ -159,8 +167,11 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
     At t = M it is the mean of abs(D(x)). An unobserved feature adds nothing to Lambda (supp:Wald_simple), as a value of
     0 does.
 
+    Parameters
+    ----------
     values : (P, M) int8 in {-1, 0, +1}
     orders : (P, S, M) int64
+
     """
     first, second = all_pairs(len(bundle.entities)).T
     x = np.where(np.argsort(orders, axis=2) < t, values[:, None], 0)
@@ -209,11 +220,14 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     """Return the classification of patients by (patient, seed_set, definition).
 
+    The columns are `flips`, the mean over pairs and orders, and `flips_quartile`, the cohort's 75th percentile;
+    `magnitude` and `magnitude_median`; `nonzero`; and `chaotic`, True if flips are at least the percentile and the
+    magnitude exceeds the median.
+
+    Parameters
+    ----------
     flips : the table `flips` of the whole cohort
 
-    Columns: `flips`, the mean over pairs and orders, and `flips_quartile`, the cohort's 75th percentile; `magnitude`
-    and `magnitude_median`; `nonzero`; `chaotic`, True if flips are at least the percentile and the magnitude exceeds
-    the median.
     """
     key = ["patient", "seed_set", "definition"]
     strata = flips[[*key, "magnitude", "nonzero"]].assign(flips=flips["flips"] / flips["runs"])
@@ -279,8 +293,11 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
 def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
     """Return the expected agreement of two independent memberships of these sizes, (R, 1), for each resample.
 
+    Parameters
+    ----------
     first, second : (P, 1) 0 or 1
     weights : (R, P)
+
     """
     share_a, share_b = (weights @ mask / weights.sum(axis=1, keepdims=True) for mask in (first, second))
     return np.asarray(share_a * share_b + (1 - share_a) * (1 - share_b))
@@ -344,7 +361,10 @@ def _of(members: Mask, part: Part) -> Part:
 def _beside(target: Signs, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield sizes of the groups, ties, and accuracies of the best constant answer for each duel.
 
+    Parameters
+    ----------
     target : (P, Q) int8, winners at full observation
+
     """
     ties = {"quantity": "tied_at_full_observation", "value": int((target == 0).sum()), "n": target.size}
     sizes = [

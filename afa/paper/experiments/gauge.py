@@ -177,7 +177,10 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
 def _mean_and_quartiles(values: Floats) -> Floats:
     """Return mean and quartiles of each row over its known pairs, (R, 4), NaN for rows without any.
 
+    Parameters
+    ----------
     values : (R, Q)
+
     """
     found, known = np.full((len(values), 1 + len(QUARTILES)), np.nan), ~np.isnan(values).all(axis=1)
     if known.any():

@@ -314,7 +314,10 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
     """Return the smallest size from which on all larger sizes are True, (R,), infinite if the largest is not.
 
+    Parameters
+    ----------
     ahead : (S, R) bool, by size and resample
+
     """
     always = np.logical_and.accumulate(ahead[::-1], axis=0)[::-1]
     return np.where(always.any(axis=0), np.array(sizes, dtype=np.float64)[always.argmax(axis=0)], np.inf)

@@ -90,7 +90,10 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
 def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
     """Return (P, N) bool, True for the k best entities of each patient by Copeland (decisions.md S6).
 
+    Parameters
+    ----------
     energy : (P, N) nats
+
     """
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
     best = [ranking(scores[:, None] - scores[None, :], bundle.entities, tie=tie)[:k] for scores in energy]
@@ -183,7 +186,10 @@ def layer0_lift(
     chooses for the remaining entities, a tie counting one half; `right_greedy`, in the order that it chooses for all;
     and `duels` with a winner at full observation (decisions.md S11).
 
+    Parameters
+    ----------
     removed : names of the entities that Layer 0 eliminates, by number of clusters, criterion and rule
+
     """
     rounds = min(rounds, len(bundle.features))
     target = np.sign(final_differences(bundle, cohort.values)).astype(np.int8)

@@ -276,11 +276,16 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
     """Return the smallest level up to which a share of the counts lies, (R,), NaN without counts.
 
+    Parameters
+    ----------
     counts : (R, K)
     levels : (K,) ascending
 
+    Examples
+    --------
     >>> quantile(np.array([[1.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), np.array([0.0, 4.0, 8.0]), 0.5).tolist()
     [4.0, 8.0]
+
     """
     up_to = np.cumsum(counts, axis=1)
     place = (up_to < share * up_to[:, -1:]).sum(axis=1)

@@ -165,7 +165,10 @@ class _Question:
     def rows(self, found: Mapping[str, Floats], n: int, **keys: str) -> pd.DataFrame:
         """Return `CURVES`, one row for each metric and round.
 
+        Parameters
+        ----------
         found : by metric, the value and its resamples, (1 + R, T)
+
         """
         tables = [
             with_interval(every, confidence=self.settings.confidence).assign(metric=metric, t=self.rounds)

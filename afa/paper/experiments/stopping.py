@@ -58,19 +58,24 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
 
-    allocation : tables of the stage `allocation`, whose orders are used in the top-k task. A random order is added, and
-    in binary tasks the order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with
-    probabilities, under every other closure; the top k is stopped under the run's closure only. The grid's orders are
-    chosen by directions: under `explicit` planners choose by probabilities instead
+    The top-k task uses the orders of the stage `allocation` and a random order; binary tasks use a random order and the
+    order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with probabilities, under every other
+    closure; the top k is stopped only under the run's closure. The stored orders were chosen by directions; under
+    `explicit`, planners choose by probabilities instead.
 
-    Returns two tables, by (patient, allocation, gain, stopping, level), tasks also by coupling and entity. `t`: the
-    round of the stop; `stopped`: True if it is before full observation. `level`: the required probability, 1 for
-    `certain`; the largest remaining gain, in nats; or the budget as a share of all features, each at a cost of 1.
+    Parameters
+    ----------
+    allocation : tables of the stage `allocation`
+    patients : row indices of the cohort
 
-    `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, where any
-    entities tied for the last places are correct.
-
-    `tasks`: `decision` at the stop and `likelihood` at full observation, the signs of the score; `clinical`, the label.
+    Returns
+    -------
+    top_k, tasks : tables by (patient, allocation, gain, stopping, level), `tasks` also by coupling and entity. `t` is
+        the round of the stop, and `stopped` is True if that is before full observation. `level` is the required
+        probability (1 for `certain`), the largest remaining gain in nats, or the budget as a share of all features,
+        each at a cost of 1. In `top_k`, `members` is k, and `wrong` the number of members of the answer that are not
+        among the k best at full observation, where any entities tied for the last places are correct. In `tasks`,
+        `decision` at the stop and `likelihood` at full observation are signs of the score, and `clinical` is the label.
 
     Raises
     ------
@@ -154,8 +159,11 @@ def watch_planners(
 ) -> Watched:
     """Follow P patients with one planner each, along given orders or as the planners choose.
 
+    Parameters
+    ----------
     values : (P, M) int8
     orders : (P, M) int64, or None
+
     """
 
     def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
@@ -189,6 +197,8 @@ def stored_orders(
     Each order is (P, M) int64. A rule that the table does not have with `cmi` and the schedule `every` is skipped, and
     logged.
 
+    Parameters
+    ----------
     names : (P,) names of the patients
 
     Raises
@@ -305,7 +315,10 @@ def _rows_of(
 def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
     """Return sums over entities of correct cases and of cases, (P, rules) each.
 
+    Parameters
+    ----------
     right, among : (P, E, rules)
+
     """
     sums = np.where(among, right, 0).sum(axis=1, dtype=np.float64)
     return sums, among.sum(axis=1).astype(np.float64)

@@ -72,8 +72,11 @@ def fill_caption(words: str, cohort: str, confidence: float) -> str:
 def show_caption(words: str, run: str | Path, patients: Cohort, confidence: float | str = "") -> None:
     """Show a caption of Markdown below its figure, with its fields filled in: see `FIELDS`.
 
+    Parameters
+    ----------
     confidence : of the intervals; passed by the workflow, and read from the run's settings when the notebook is run by
         hand
+
     """
     from IPython.display import Markdown, display  # noqa: PLC0415 (not needed to read captions)
 

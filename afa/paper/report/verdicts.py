@@ -106,7 +106,10 @@ class Number:
 class Printed:
     """A number of the paper: the printed text, its unit, the number of patients if known, and a bound.
 
+    Parameters
+    ----------
     bound : "at most" or "at least", if the paper prints one of them
+
     """
 
     text: str

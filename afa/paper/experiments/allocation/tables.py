@@ -124,7 +124,10 @@ def follow_own_rule(
     features are updated: the rule uses up its candidates in its own order (decisions.md A6). When it has none left,
     decisions.md A7 chooses by the current state.
 
+    Parameters
+    ----------
     values : (P, M) int8 in {-1, 0, +1}
+
     """
     n_patients, n_rounds = values.shape
     order = np.zeros((n_patients, n_rounds), dtype=np.int64)

@@ -31,7 +31,10 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of `layer0_portfolio`.
 
+    Parameters
+    ----------
     portfolio : a file such as `config/portfolio.yaml`
+
     """
     solver = Solver(**dict(inference))
     return layer0_portfolio(load_portfolio(portfolio), n_patients=layer0.simulated, solver=solver, threads=threads)
