@@ -67,7 +67,7 @@ class PlanOptions(options.TaskOptions):
     ] = None
     posterior: Annotated[float | None, typer.Option(help="stop when the answer has this posterior probability")] = None
     probability: Annotated[
-        float | None, typer.Option(help="stop when the answer will not change, with this probability")
+        float | None, typer.Option(help="stop when the answer stays the same with this probability")
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when no remaining feature has a gain above this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None

@@ -261,7 +261,7 @@ def summary_baselines(
     prompt_price: options.PromptPrice = 0.0,
     answer_price: options.AnswerPrice = 0.0,
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
-    table: Annotated[str, typer.Option(help="the summary's table to which the rows belong")] = "llm_baselines",
+    table: Annotated[str, typer.Option(help="name of the table in the summary")] = "llm_baselines",
 ) -> None:
     """Summarise language models that plan: their decisions compared with the planner's, and their costs."""
     from afa.elicit.budget import Prices

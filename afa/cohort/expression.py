@@ -1,9 +1,9 @@
 """Expression values of a series: one genes x samples table, or a tar with one file for each sample.
 
-A table is read in blocks, so that memory holds one block and the wanted rows. It may be separated by tabs, commas,
-semicolons or single spaces, and its header may lack the name of the first column, as R's `write.table` writes it.
-Members of GEO's `<series>_RAW.tar` are read from the stream, one at a time; nothing is extracted, so that no member
-name can become a path on disk. Formats of counting programs are described in `afa.cohort.counters`.
+A table is read in blocks, so that memory holds one block and the wanted rows. The fields of a table may be separated by
+tabs, commas, semicolons or single spaces, and the header may lack the name of the first column, as R's `write.table`
+writes it. Members of GEO's `<series>_RAW.tar` are read from the stream, one at a time; nothing is extracted, so that no
+member name can become a path on disk. Formats of counting programs are described in `afa.cohort.counters`.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ line feeds only. Content that GEOparse would still lose or change silently is an
 (`_check_family`) or after it reads.
 
 GEOparse does not read a series matrix. A series matrix has `!Series_` and `!Sample_` lines, then a table that may be
-empty and is not used. Its cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote before
-a tab or a line end, and may contain other line ends.
+empty and is not used. Cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote before a
+tab or a line end, and may contain other line ends.
 
-No original file of either kind was available when this was written; both readers follow GEO's documented layout and
-files generated in that layout. Labels follow the explicit rules of a cohort's file.
+No original file of either kind was available when this module was written; both readers follow GEO's documented layout
+and files generated in that layout. Labels follow the explicit rules of a cohort's file.
 """
 
 from __future__ import annotations

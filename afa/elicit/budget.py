@@ -125,8 +125,8 @@ class Budget:
     def begin(self, key: str, expected: Used, attempts: int = 0) -> str | None:
         """Record a call before it is made, and return its name, which `end` takes.
 
-        While open calls may still turn out to use less than their largest use, the function waits for room. It returns
-        None if another process has added an attempt at this request, or has a call for it open.
+        While open calls may still turn out to use less than their largest use, the function waits for room. The result
+        is None if another process has added an attempt at this request, or has a call for it open.
 
         Parameters
         ----------

@@ -64,7 +64,7 @@ class Chat:
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
-        # These loggers write the headers of replies, in which an endpoint may repeat the key.
+        # The loggers below write the headers of replies, in which an endpoint may repeat the key.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds

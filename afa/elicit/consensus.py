@@ -32,8 +32,9 @@ def consensus(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the genes that at least `min_agree` runs name with one direction, and the genes that are dropped.
 
-    A gene is kept for a phenotype if no run that names it gives the other direction. Its potential is +1 for
-    Upregulated and -1 for Downregulated; its confidence is the mean `lit_prob` of the runs that name it.
+    A gene is kept for a phenotype if no run that names the gene gives the other direction. The potential of a kept gene
+    is +1 for Upregulated and -1 for Downregulated; the confidence is the mean `lit_prob` of the runs that name the
+    gene.
 
     Parameters
     ----------

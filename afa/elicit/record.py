@@ -250,7 +250,7 @@ def first_answer(entries: Sequence[Entry]) -> Entry | None:
 class Record:
     """Entries and prompts of a folder, read when first needed; safe from several threads and processes.
 
-    An entry in several files counts once. Lines that are not entries are one `ElicitationError`; an incomplete last
+    An entry in several files counts once. Lines that are not entries raise one `ElicitationError`; an incomplete last
     line is skipped.
     """
 

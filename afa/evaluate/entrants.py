@@ -295,8 +295,8 @@ class HypothesisModel:
 class Discounted(HypothesisModel):
     """A variant without couplings whose log-odds are shrunk by how much observations repeat each other (F16).
 
-    The last hypothesis of `models` is the reference of the log-odds. It is dropped from the evidence if `asked` lacks
-    it.
+    The last hypothesis of `models` is the reference of the log-odds. The reference is dropped from the evidence if
+    `asked` lacks that hypothesis.
 
     Attributes
     ----------

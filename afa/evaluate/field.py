@@ -295,7 +295,7 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
 def _answers(
     path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
-    """Return a file of answers after checks, with the voter from a column or from the file name.
+    """Return the checked answers in a file, with the voter from a column or from the file name.
 
     Parameters
     ----------

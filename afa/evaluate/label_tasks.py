@@ -306,8 +306,8 @@ def label_null(
     """Return metrics of shuffled bundles by reference, coupling, entity, allocation, t and permutation, for each task.
 
     A shuffled bundle has every potential of the original, with its sign and its place in the graph, on another gene of
-    the same panel. Its accuracy is that of any list of the same size and signs, so that an elicited bundle must exceed
-    it. The code instead exchanges the values of genes, which is equivalent.
+    the same panel. Any list of the same size and signs reaches the accuracy of shuffled bundles, so that an elicited
+    bundle must exceed this accuracy. The code exchanges the values of genes instead, which is equivalent.
 
     At each of the percents there are `permutations` bundles, followed in the random order of the first seed and in the
     order of greedy CMI. At full observation, where order does not matter, there are `whole_permutations`.

@@ -17,13 +17,13 @@ from the patients with and without the entity together: both distributions are m
 prior of their mixture, and normalised, which preserves the odds ratio of any two values. The second step updates each
 distribution with its own patients. In a single step the larger class would reach the true level first, and the odds
 ratios would be wrong until the other class followed. If only one class has labelled patients with a value of a feature,
-the level of that feature stays as elicited. If exactly one entity
-holds, entities are told from each other by p with alone (docs/decisions.md, F6), and there is one step.
+the level of that feature stays as elicited. If exactly one entity holds, only p with distinguishes entities from each
+other (docs/decisions.md, F6), and the update has one step.
 
-The features of an exclusive group are one variable: which member is +1, or none. Where a bundle says `one or none`, the
-patients whose labels are all 0 are patients without any entity: they update the background in the same way. Couplings,
-priors and potentials stay. Elicited priors for linear models in the same spirit: Capstick et al., AutoElicit
-(arXiv:2411.17284).
+The features of an exclusive group are one variable, with a state for each member at +1 and one for no member. In a
+bundle with `one or none`, patients whose labels are all 0 are patients without any entity and update the background in
+the same way. Couplings, priors and potentials stay the same. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit
+priors of linear models in a similar way.
 """
 
 from __future__ import annotations

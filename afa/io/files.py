@@ -1,7 +1,7 @@
-"""Reading whole files, and writing files and folders so that a killed run leaves nothing that looks complete.
+"""Read whole files, and write files and folders so that a killed run leaves nothing that looks complete.
 
-A temporary file lies beside its target as `.<stem>.afa-<8 characters><suffix>`. Its writer locks the file, and the
-kernel releases the lock when the process ends for any reason. The next writer of the same target can therefore
+A temporary file lies beside its target as `.<stem>.afa-<8 characters><suffix>`. The writer locks the temporary file,
+and the kernel releases the lock when the process ends for any reason. The next writer of the same target can therefore
 recognise and remove the temporary files of dead processes. A new folder replaces only an empty folder or an earlier
 result of the same kind.
 """

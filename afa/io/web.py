@@ -288,7 +288,7 @@ class Web:
 def json_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a reply; a `ReplyError` that allows a retry if there is none."""
     try:
-        # Not strict: services return control characters of the question unescaped.
+        # The parser is not strict, because services return unescaped control characters of the question.
         document = json.loads(body, strict=False)
     except (ValueError, RecursionError):
         raise ReplyError(unreadable(body, "JSON"), "JSON", again=True) from None

@@ -99,8 +99,8 @@ class Code:
         """Return the digests of the code reached from `roots`, by name of module or function.
 
         A root is a module, `afa.cohort.encode`; a function, `afa.paper.experiments.sign:run`; or the path of a
-        notebook, `notebooks/chaos.ipynb`, for which the modules imported in its cells count: the notebook itself is an
-        input of its rule.
+        notebook, `notebooks/chaos.ipynb`. For a notebook, the modules imported in its cells count; the notebook itself
+        is an input of its rule.
 
         Raises
         ------

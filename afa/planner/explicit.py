@@ -318,8 +318,8 @@ class ExplicitPatient(PatientState):
     def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
         """Return the exclusive groups that one measurement reveals, with the probabilities of their states in a and b.
 
-        The probabilities of a, (q, g + 1), are those of its class with the entity. Those of b are of its class with the
-        entity if exactly one side holds, else of its class without. Groups without unobserved members are skipped.
+        Groups without unobserved members are skipped. The probabilities, (q, g + 1) for each entity, are those of the
+        class with the entity. For b they are those of the class without the entity unless exactly one side holds.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -208,7 +208,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
     """Return the paper's certificates, in which a cluster beats another if its interval lies above the other interval.
 
     All members of the better cluster then beat all members of the other. Such certificates can be false, as the
-    module's docstring explains; a false one is no error of this program.
+    module's docstring explains; a false certificate is no error of this program.
 
     Parameters
     ----------

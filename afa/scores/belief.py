@@ -2,8 +2,8 @@
 
 An unobserved feature has the probabilities of its values among patients without labels, the background. If the
 background has a covariance, observed features change the means of the others by the best linear prediction. The mean
-and the covariance of all S_v at full observation are then sums over features and coupled pairs. They need no mean-field
-inference and are exact where features are independent.
+and the covariance of all S_v at full observation are then sums over features and coupled pairs. The sums need no
+mean-field inference and are exact where features are independent.
 
 `Background` has these probabilities, `ScoreTable` the scores of a bundle in a layout shared by all patients, and
 `Belief` the state of one patient. A planner calls the methods of `Belief` in this order: `order`, `differences`,

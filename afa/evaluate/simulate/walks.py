@@ -331,7 +331,7 @@ def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> 
 
 
 def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Return orders, (B, M), with the features that a patient, values (B, M), lacks at the end."""
+    """Return orders, (B, M), with the features not measured in a patient (by `values`, (B, M)) moved to the end."""
     missing = np.take_along_axis(values == MISSING, orders, axis=1)
     return np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
 

@@ -85,7 +85,7 @@ class Protocol:
     def patients_of(self, names: Sequence[str]) -> list[str]:
         """Return the patients who are asked about, in the cohort's order.
 
-        They are sampled by a hash of their names, so that a seed determines the set.
+        Patients are sampled by a hash of their names, so that a seed determines the set.
         """
         drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")
         chosen = set(drawn[: self.asked.patients].tolist())

@@ -80,21 +80,20 @@ def summarise_baselines(
 ) -> pd.DataFrame:
     """Return the summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`.
 
-    All rows are over all patients, by target and t:
+    All rows are over all patients. Shares are by target and t, counts by task as stratum.
 
-    - `accuracy` and `balanced_accuracy` of the binary task and `p_at_k` of the top k, for each model, and for every
-      score of the planner along its own order; a missing decision is wrong
-    - `gap`: the model minus the score in `reference`
-    - `p_at_k` of the best constant answer, if models choose features
-    - variant `same_order`, by task: scores along the order that the model in `reference` observed, and `gap` along it
-
-    By task as stratum:
-
-    - `rate`, quantity `missing`: turns without a decision
-    - `count`: turns, their outcomes, faults by kind, calls and tokens, also of the planner
-    - `cost`, if there are prices, with the currency in `quantity`
-
-    Once: `majority` and `prevalence`, and the number of excluded targets.
+    Returns
+    -------
+    accuracy, balanced_accuracy : of the binary task, for each model, and for every score of the planner along its own
+        order; a missing decision is wrong
+    p_at_k : the same for the top k, and for the best constant answer if models choose features
+    gap : the model minus the score in `reference`
+    same_order : a variant with the scores along the order that the model in `reference` observed, and with `gap` along
+        this order
+    rate : with the quantity `missing`, the share of turns without a decision
+    count : turns, their outcomes, faults by kind, calls and tokens, also of the planner
+    cost : if there are prices, with the currency in `quantity`
+    majority, prevalence : once, with the number of excluded targets
 
     Raises
     ------

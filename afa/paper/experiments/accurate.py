@@ -66,20 +66,21 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return decisions of some patients by mean-field and by exact inference; `linearity` only for the first of them.
 
-    There are four tables, by (patient, t), where t is 0, `rounds` and M. States without exact inference are excluded.
+    All tables are by (patient, t), where t is 0, `rounds` and M. States without exact inference are excluded.
 
-    `duels`, by (method, entity_a, entity_b): scores in nats. For `two_elbo`, `mean_field` is a difference of ELBOs and
-    `accurate` is log Z_a - log Z_b; for `linearity`, both are mu_D (eq:mu-D), with the moments of either inference.
+    Returns
+    -------
+    duels : also by (method, entity_a, entity_b); scores in nats. For `two_elbo`, `mean_field` is a difference of ELBOs
+        and `accurate` is log Z_a - log Z_b. For `linearity`, both are mu_D (eq:mu-D), with the moments of either
+        inference
+    sets : also by method, for states in which the exact scores of all entities are known. `shared` is the number of
+        entities in both the mean-field top `k` and the exact one; `right_mean_field` and `right_accurate` are the
+        numbers of members that are in the top `k` at full observation
+    tasks : also by (coupling, entity); log-odds of class 1 in nats. `..._posterior` is their difference from the value
+        without observations
+    left_out : by (quantity, t), the number of `states` of an entity and the number of excluded states. `quantity` is
+        log_partition or moments of the entities, or the log-odds of the tasks under a closure
 
-    `sets`, by method, for states in which the exact scores of all entities are known: `shared`, number of members of
-    the mean-field top `k` that are also in the exact one; `right_mean_field` and `right_accurate`, numbers of members
-    that are in the top `k` at full observation.
-
-    `tasks`, by (coupling, entity): log-odds of class 1 in nats; `..._posterior` is their difference from the value at
-    no observation.
-
-    `left_out`, by (quantity, t): number of `states` of an entity, and number that was excluded. `quantity` is
-    log_partition or moments of the entities, or the log-odds of the tasks under a closure.
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
     states = States.of(cohort, accurate.patients, accurate.seed, accurate.rounds)
@@ -301,15 +302,19 @@ def _tasks(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `meanfield_vs_exact` of the tables; docs/summary.md describes them in full.
 
-    Duels are by method, binary tasks by method and coupling.
+    Rows of duels are by method, rows of binary tasks by method and coupling.
 
-    - `rate`: share of the exact decisions that mean-field changes; a tie instead of a decision counts one half
-    - `nats`: mean absolute difference of the two scores
-    - `accuracy` at full observation by inference (`reference`), and `gap`, accurate minus mean-field
-    - stratum `top_k`: the rate is the share of patients whose set differs
-    - variant `exact_shift`: the exact value at no observation is subtracted from mean-field's log-odds, instead of
-      mean-field's own
-    - `count` of `left_out`: states of an entity without exact inference, of `n`
+    Returns
+    -------
+    rate : share of the exact decisions that mean-field changes; a tie instead of a decision counts one half. In the
+        stratum `top_k`, the share of patients whose top k differs
+    nats : mean absolute difference of the two scores
+    accuracy : at full observation, by inference (`reference`)
+    gap : accuracy by exact inference minus accuracy by mean-field
+    count : with the quantity `left_out`, states of an entity without exact inference, of `n`
+    exact_shift : a variant, in which the exact value without observations, instead of mean-field's, is subtracted from
+        mean-field's log-odds
+
     """
     rows = []
     for name, key, of_part in (

@@ -1,24 +1,25 @@
 """The stages of the workflow, and how to write one.
 
 A stage is one module `afa/paper/experiments/NAME.py` (or a folder with that name, if one file would be too long): a
-question, the tables that answer it, and the rows of `summary.csv` made from these tables. It is declared in
-`afa/paper/experiments/declared.py`, as a `Stage`: its inputs and settings, whether its patients are split into shards,
-the columns of its tables, and the tables of the summary. The rules of the workflow, the configuration and its page, the
-Slurm groups and the data dictionary are made from this declaration. The module has two functions.
+question, the tables that answer it, and the rows of `summary.csv` made from these tables. A `Stage` in
+`afa/paper/experiments/declared.py` declares the stage: its inputs and settings, whether its patients are split into
+shards, the columns of its tables, and the tables of the summary. The rules of the workflow, the configuration and its
+page, the Slurm groups and the data dictionary are made from this declaration. The module has two functions.
 
-`run(...)` makes the tables. Its arguments are given by the names of its parameters. It returns one data frame for each
-table, with columns in any order; the columns `cohort` and `bundle`, their names, are added to tables that declare them.
+`run(...)` makes the tables. The names of its parameters determine its arguments, as listed below. The function returns
+one data frame for each table, with columns in any order. The columns `cohort` and `bundle`, with the names of both, are
+added to tables that declare them.
 
 - `bundle`, `cohort`: a `Bundle` and a `Cohort` on the same features, if `inputs` names them;
 - the name of another stage in `inputs`: its tables by name, read on first use;
 - any other name in `inputs`: the path of that file or folder;
-- `patients`: a range of rows of the cohort, those of the shard; only with `sharded=True`;
+- `patients`: a range of rows of the cohort, the rows of the shard; only with `sharded=True`;
 - a section of the configuration in `settings`: the model of that section. If `settings` names single keys, such as
   `random_order.seeds`, the section has only those keys;
 - `threads`: number of threads it may use; results do not depend on it.
 
-`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables of all shards. Its other
-parameters are the stages in `beside` and the sections in `summary`.
+`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables of all shards. The other
+parameters of `summarise` are the stages in `beside` and the sections in `summary`.
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
 run as run`: a job's digest covers only its own function in either case.
@@ -34,7 +35,7 @@ Adding a stage
       has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws it
       from a small run of all stages, with its own settings if the defaults take too long.
     3. `tests/stages/test_NAME.py`, for `run` and `summarise`.
-    4. Its entry under `stages` of `tests/workflow/reruns.yaml`: its inputs, and another value of each setting.
+    4. The stage's entry under `stages` of `tests/workflow/reruns.yaml`: its inputs, and another value of each setting.
     5. `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
 
     afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables

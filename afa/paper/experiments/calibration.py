@@ -169,9 +169,9 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
 
-    Rows without a variant are for the calibrated probability; variant `raw` is the logistic function of the raw score,
-    whose sign decides. `rate` of the quantity `at_odds`: share of cases whose probability and decision are on different
-    sides.
+    Rows without a variant are for the calibrated probability; the variant `raw` is the logistic function of the raw
+    score, whose sign decides. The `rate` of the quantity `at_odds` is the share of cases whose probability and decision
+    are on different sides.
     """
     odds, targets = tables["odds"], tables["targets"]
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")

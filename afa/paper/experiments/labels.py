@@ -232,10 +232,13 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
     """Return the AUROC of an entity's own score for its label and of other entities' scores, at full observation.
 
-    - `auroc`: of the entity's own score; variant `best_other`: of the best other entity, chosen on the same patients;
-      variant `mean_of_others`
-    - `gap`: own score minus the mean of the others
-    - `rank`: of the own score, 1 for the best of `n`
+    Returns
+    -------
+    auroc : of the entity's own score. The variant `best_other` has that of the best other entity, chosen on the same
+        patients, and `mean_of_others` the mean over the other entities
+    gap : own score minus the mean of the others
+    rank : rank of the own score, 1 for the best of `n`
+
     """
     tables = []
     for (reference, coupling), part in groups(whole, "reference", "coupling"):

@@ -1,9 +1,10 @@
 """The league: on tables with real labels, the value of a few measurements that were chosen without labels.
 
-Each field is evaluated separately. Its bundle is scored in several ways (`afa.evaluate.entrants`). Its patients are
-followed by the planner's order, by random orders and by one fixed order, and the results at each round are compared
-with the labels. For comparison there are a null, with the same knowledge assigned to other features with the same
-values, and classifiers trained on labels. Equal rows are resampled together: intervals are over distinct rows.
+Each field is evaluated separately. The bundle of a field is scored in several ways (`afa.evaluate.entrants`). The
+patients of a field are followed in the planner's order, in random orders and in one fixed order, and the results at
+each round are compared with the labels. For comparison there are a null, with the same knowledge assigned to other
+features with the same values, and classifiers trained on labels. Equal rows are resampled together, so that intervals
+are over distinct rows.
 """
 
 from __future__ import annotations

@@ -57,14 +57,17 @@ def run(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `sanity` of the tables; the quantity names the check.
 
-    - `count`: failures of all gates (n cases, no quantity) and of each; calls of duels that are tied at full
-      observation; patients and entities that persistently do not converge
-    - `rate`: by bracket and population, the share called of cases with a winner, and the share wrong of calls, over all
-      t with an interval over patients, and by t without; the share of solves that reached the cap; the share of
-      decisions that a gauge changes
-    - `iterations`: damped sweeps for each solve
-    - `contraction`: the median and the largest beta L^2
-    - `nats`: mean change of `two_elbo` by a gauge
+    Returns
+    -------
+    count : failures of all gates (n cases, no quantity) and of each gate; calls of duels that are tied at full
+        observation; patients and entities that persistently do not converge
+    rate : by bracket and population, the share of cases with a winner that are called, and the share of calls that are
+        wrong, over all t with an interval over patients, and by t without interval; the share of solves that reached
+        the cap; the share of decisions that a gauge changes
+    iterations : damped sweeps for each solve
+    contraction : the median and the largest beta L^2
+    nats : mean change of `two_elbo` by a gauge
+
     """
     rows = [
         _gates(tables["gates"]),

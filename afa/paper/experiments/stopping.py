@@ -231,18 +231,20 @@ def stored_orders(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
     """Return summary rows `stopping`, over all patients.
 
-    Rows are by method (`linearity`: the top k; `two_elbo`: binary tasks, by closure in `coupling`), allocation and
-    stopping rule (`reference`, and `level`, which `certain` lacks):
+    Rows are by method (`linearity` for the top k; `two_elbo` for binary tasks, by closure in `coupling`), allocation
+    and stopping rule (`reference`, and `level`, which `certain` lacks).
 
-    - `rate`: share of wrong answers among runs stopped before full observation, compared with the answer there (a
-      decision of 0 is half wrong, tasks tied at full observation are excluded)
-    - `rate` by quantity: `stopped`, share of all runs that stop; `nominal`, error that the level stands for; `members`,
-      wrong share of the top k
-    - `count`: quartiles of the number of features used, which is M without a stop
-    - `balanced_accuracy`, for stopped tasks with a label: at the stop and, in the variant `full_observation`, at full
-      observation
+    Returns
+    -------
+    rate : share of wrong answers among runs stopped before full observation, compared with the answer there; a decision
+        of 0 is half wrong, and tasks tied at full observation are excluded. By quantity, `stopped` is the share of all
+        runs that stop, `nominal` the error rate that corresponds to the level, and `members` the wrong share of the
+        top k
+    count : quartiles of the number of features used, which is M without a stop; and, once, numbers of ties and of
+        labels
+    balanced_accuracy : for stopped tasks with a label, at the stop and, in the variant `full_observation`, at full
+        observation
 
-    Once: counts of ties and of labels.
     """
     patients = [str(name) for name in pd.unique(tables["tasks"]["patient"])]
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="stopping")

@@ -164,9 +164,9 @@ def _apart(apart: float, together: float) -> str:
 def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
     """Return the verdict on a difference, by its interval and by its ratio to the printed difference.
 
-    An effect exists if its interval excludes 0. If both effects exist, their signs and the ratio decide. If only ours
-    exists, it contradicts the paper's 0 if its distance from 0 exceeds both errors. If only the paper's exists, there
-    is no effect here, unless our interval is wide enough to contain the printed number.
+    An effect exists if its interval excludes 0. If both effects exist, their signs and the ratio determine the verdict.
+    If only our effect exists, it contradicts the paper's 0 if its distance from 0 exceeds both errors. If only the
+    paper's effect exists, there is no effect here, unless our interval is wide enough to contain the printed number.
 
     Parameters
     ----------

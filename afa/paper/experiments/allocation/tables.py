@@ -66,20 +66,20 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients (row indices of the cohort) through every cell; `random` once for each seed.
 
-    Each finished cell is logged.
+    Each finished cell is logged. Both tables are by (patient, allocation, gain, schedule, seed, t), patient by patient.
 
-    Returns two tables, by (patient, allocation, gain, schedule, seed, t), patient by patient.
+    Returns
+    -------
+    rounds : also by `method`, the score. `right` is the number of correct decisions, where a tie counts one half, among
+        duels with a winner at full observation; `right_first` counts those that the first entity wins, and
+        `right_prior_wrong` those that `linearity` decides wrongly before any observation. `p_at_k` is the overlap of
+        the k best with those at full observation, divided by k. `clinical_p_at_k` and `clinical_r_precision` are the
+        shares of positive labels among the labelled entities that rank highest, of which there are k', or as many as
+        are positive; they are missing if the patient has no positive label (decisions.md S10)
+    choices : `feature` is the t-th observed feature, missing at t = 0; `fallback` is True if decisions.md A7 chose it;
+        `resolved` is the number of duels that no completion can change, and `resolved_wrong` the number of those that
+        full observation contradicts; `certified` is True if the top k cannot change any more
 
-    `rounds`, also by `method`, the score: `right`, correct decisions, a tie counting one half, among duels with a
-    winner at full observation; `right_first`, among those that the first entity wins; `right_prior_wrong`, among those
-    that `linearity` decides wrongly before any observation. `p_at_k`, overlap of the k best with those at full
-    observation, divided by k; `clinical_p_at_k` and `clinical_r_precision`, share of positive labels among the labelled
-    entities that rank highest, of which there are k', or as many as are positive; missing if the patient has no
-    positive label (decisions.md S10).
-
-    `choices`: `feature`, the t-th observed feature, missing at t = 0; `fallback`, True if decisions.md A7 chose it;
-    `resolved`, number of duels that no completion can change, and `resolved_wrong`, number of those that full
-    observation contradicts; `certified`, True if the top k cannot change any more.
     """
     names = [cohort.patients[p] for p in patients]
     values, k, solver = cohort.values[list(patients)], top_k_size(bundle, top_k), Solver(**dict(inference))
