@@ -91,7 +91,7 @@ def bundle_stamp(bundle: options.BundleArgument) -> None:
 @app.command("show")
 def bundle_show(
     bundle: options.BundleArgument,
-    features: Annotated[bool, typer.Option("--features", help="a row for each feature instead, with costs")] = False,
+    features: Annotated[bool, typer.Option("--features", help="show one row for each feature, with its cost")] = False,
     json: options.AsJson = False,
 ) -> None:
     """Show a bundle by entity or feature: potentials, couplings, log-odds, probabilities, and changes by an update."""
@@ -125,7 +125,7 @@ def bundle_graph(
     bundle: options.BundleArgument,
     out: Annotated[Path, options.written(".graphml", ".json", about="where to write; JSON is in node-link form")],
     entity: Annotated[
-        str | None, typer.Option(help="the graph of this entity alone; by default of the whole bundle")
+        str | None, typer.Option(help="write the graph of this entity only; by default of the whole bundle")
     ] = None,
 ) -> None:
     """Write a bundle as a graph: features are nodes, couplings edges. Needs the extra `formats` of afa."""
@@ -141,9 +141,9 @@ def bundle_graph(
 def bundle_from_graph(
     graph: Annotated[Path, typer.Argument(help="a file .graphml, or .json for node-link JSON")],
     out: options.Out,
-    entity: Annotated[str | None, typer.Option(help="what the graph describes, where it lists no entities")] = None,
-    name: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
-    version: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
+    entity: Annotated[str | None, typer.Option(help="entity that the graph describes, if the graph lists none")] = None,
+    name: Annotated[str | None, typer.Option(help="name of the bundle; by default the graph's")] = None,
+    version: Annotated[str | None, typer.Option(help="version of the bundle; by default the graph's")] = None,
 ) -> None:
     """Write the bundle of a graph file; a foreign graph needs --entity. Needs the extra `formats` of afa."""
     from afa.model.bundle import save_bundle

@@ -116,7 +116,7 @@ class TaskOptions:
 
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")] = None
     entity: Annotated[
-        str | None, typer.Option("--entity", help="ask whether this entity holds, instead of for the top set")
+        str | None, typer.Option("--entity", help="ask whether the patient has this entity, instead of for the top set")
     ] = None
     coupling: Annotated[
         Literal["differential", "shared", "explicit"] | None,
@@ -127,7 +127,8 @@ class TaskOptions:
     holds: Annotated[
         Literal["several", "one", "one or none"] | None,
         typer.Option(
-            "--holds", help="how many entities can hold, if the bundle has probabilities; by default as it says"
+            "--holds",
+            help="how many entities a patient can have; for a bundle with probabilities, whose value is the default",
         ),
     ] = None
     tau: Annotated[
@@ -154,7 +155,7 @@ class Solves:
 
 @dataclass(frozen=True)
 class Asks:
-    """Whether to ask a model for answers that the record lacks, and the caps on calls, tokens and money."""
+    """Options for answers that the record lacks: whether to ask a model, and the caps on calls, tokens and money."""
 
     live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks (AFA_LLM_MODEL)")] = False
     calls: Annotated[int | None, typer.Option(min=0, help="cap: calls in the record, earlier ones included")] = None

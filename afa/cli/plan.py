@@ -39,7 +39,7 @@ SMALL, MIDDLE = 20_000, 200_000
 
 @dataclass(frozen=True)
 class PlanOptions(options.TaskOptions):
-    """The question to a planner, its rules and its stopping conditions: one option each."""
+    """Options of a planner: its question, its rules and its stopping conditions."""
 
     score: Annotated[
         str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a, kl_nonzero or background")
@@ -53,7 +53,7 @@ class PlanOptions(options.TaskOptions):
     background: options.Background = None
     together: Annotated[int | None, typer.Option(min=1, help="features or panels to ask for at once")] = None
     inference: Annotated[
-        str | None, typer.Option(help="mean_field, the default, or exact: slower, where features are coupled")
+        str | None, typer.Option(help="mean_field (default) or exact, which is slower if features are coupled")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to measure first, comma-separated")] = None
     costs: options.Costs = None
@@ -188,13 +188,13 @@ def _wrapped(text: str) -> None:
 def _opened(folder: Path, question: PlanOptions, session: Path | None) -> Iterator[tuple[Planner, Keeper]]:
     """Yield a planner with its first suggestion, and the keeper of its session.
 
-    A line on the terminal says what is loading.
+    While the planner is loading, a line on the terminal says so.
     """
     from rich.console import Console
 
     with ExitStack() as until_the_end:
         with Console(stderr=True).status(LOADING) as waiting, ExitStack() as loading:
-            gc.disable()  # loaded objects stay in use; collection would take a third of the start
+            gc.disable()  # garbage collection would take a third of the start-up time and free little
             loading.callback(gc.enable)
             loading.callback(gc.freeze)
             from afa.model.bundle import load_bundle

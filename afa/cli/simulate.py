@@ -180,7 +180,7 @@ def score(
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
     holds: Annotated[
         Literal["several", "one", "one or none"] | None,
-        typer.Option(help="how many entities hold; by default as in the bundle"),
+        typer.Option(help="how many entities a patient can have; by default as in the bundle"),
     ] = None,
     inference: Annotated[Literal["mean_field", "exact"], typer.Option(help="exact is slow")] = "mean_field",
     drop_missing: Annotated[bool, typer.Option(help="treat features that the table lacks as not measured")] = False,

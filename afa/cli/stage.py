@@ -154,8 +154,8 @@ def _module(name: str) -> ModuleType:
     return import_module(f"afa.paper.experiments.{name}")
 
 
-# Imported by name, so that no digest covers these two modules: a rule's parameters have what its stage declares and the
-# settings that it reads.
+# The two modules are imported by name, so that no code digest covers them.
+# The parameters of a rule already contain the declaration of its stage and the settings that the stage reads.
 def _declared(name: str) -> Stage:
     declared: Stage = import_module("afa.paper.experiments.declared").STAGES[name]
     return declared
@@ -213,7 +213,7 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # Imported by name, so that no digest covers the module: the rule's parameters have the settings that it reads.
+    # Imported by name, so that no digest covers the module: the parameters of the rule contain its settings.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
@@ -228,7 +228,7 @@ def experiment_baselines(
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     abstracts = None
-    if "rag_llm" in chosen.methods:  # from the cache in the record's folder; with --live also from the services
+    if "rag_llm" in chosen.methods:  # abstracts come from the record's cache; with --live also from the services
         from afa.elicit.retrieval import literature
 
         with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))

@@ -34,7 +34,7 @@ Listed = TypeVar("Listed")
 
 
 class Damage(NamedTuple):
-    """What is wrong with a file.
+    """The damage found in a file.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Damage(NamedTuple):
 
 
 class _Unpacked(io.RawIOBase):
-    """The unpacked bytes of a gzip stream; a `CohortError` after more than `share` of `largest_unpacked`."""
+    """Reads the unpacked bytes of a gzip stream, up to `share` of `largest_unpacked`; more raise a `CohortError`."""
 
     def __init__(self, where: object, packed: gzip.GzipFile, share: float) -> None:
         super().__init__()

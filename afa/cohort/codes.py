@@ -73,7 +73,7 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 
 
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
-    """Return where numbers outside a span cannot be measurements, and where they may be: two (n,) bool.
+    """Return masks of the numbers outside a span: of codes, (n,) bool, and of possible measurements, (n,) bool.
 
     Outside a closed scale no number is a measurement. Outside another span, numbers that look like a code or occur at
     least `REPEATED` times are taken for codes.

@@ -118,7 +118,7 @@ def _check_family(path: Path) -> list[str]:
     with reading(path), open_binary(path) as stream:
         for number, content in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), 1):
             if in_table and content[0] not in b"^!" and content.isascii() and len(content) < LONGEST_LINE:
-                continue  # a row of values, as are most lines of a large file
+                continue  # most lines of a large file are rows of values
             before, line = line, _soft_line(path, content, number)
             if line.startswith("^"):
                 if in_table or before.startswith("^"):
@@ -262,7 +262,7 @@ def samples_frame(
 
 
 def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
-    """Return the same frame; a `CohortError` if it is empty, or an accession is repeated or not a GSM accession."""
+    """Return `frame` unchanged; a `CohortError` if it is empty, or an accession is repeated or not a GSM accession."""
     where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
     if samples.empty:
         raise CohortError(Fault(where, "no sample", "at least one", step))

@@ -224,7 +224,7 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
     try:
         yield Keeper(path)
     finally:
-        with suppress(OSError):  # the folder may be gone, or a file by now
+        with suppress(OSError):  # the folder may have been removed, or replaced by a file
             Path(lock.lock_file).unlink()
         lock.release()
 

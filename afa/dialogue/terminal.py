@@ -385,7 +385,7 @@ class Terminal:
             self.console.print(table)
             return
         names = 1 if columns[0] else 2  # a place and a name
-        for row in cells:  # too wide for a table: a line each, which wraps at words
+        for row in cells:  # the table is too wide: print each row as a line
             parts = [f"{name} {cell}" for name, cell in zip(columns[names:], row[names:], strict=True) if cell]
             self._hang(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")
 

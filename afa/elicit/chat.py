@@ -173,7 +173,7 @@ def read_reply(text: str) -> Reply:
         if is_completion:
             return reply if reply.text.strip() or not arguments else replace(reply, text=arguments)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        pass  # not a completion, which the error below says
+        pass  # the body is not a completion; the error below reports this
     error, code = reason_of(text)
     return replace(reply, error=f"no chat completion ({error})", code=code)
 

@@ -93,7 +93,7 @@ class Client:
         stop, last = stop or threading.Event(), None
         self.record.keep(request.messages)
         while True:
-            # Counted before the record is read: `Budget.begin` notices attempts that another process adds later.
+            # Attempts are counted first: `Budget.begin` notices attempts that another process adds later.
             attempts = len(self.record.attempts(self.key(request)))
             if (known := self.recorded(request)) is not None:
                 return known
@@ -105,7 +105,7 @@ class Client:
                 return last
 
     def _attempt(self, request: Request, attempts: int, stop: threading.Event) -> Entry | None:
-        """Make and record one more attempt, whose prompt has the fault of the last; None if another process makes it.
+        """Make and record one more attempt; its prompt quotes the last fault. None if another process is making one.
 
         Calls are made until one has a reply, but at most `Manner.calls`.
 
@@ -148,7 +148,7 @@ class Client:
                 said = reply.text or reply.refusal or ""
                 return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
             finally:
-                # After the entry is recorded: otherwise another process would repeat the call.
+                # The call ends after the entry is recorded: otherwise another process would repeat the call.
                 self.budget.end(name, reply.tokens)
         if failure is None:
             return None

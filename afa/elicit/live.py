@@ -167,7 +167,7 @@ class Live:
     def _row(
         self, prompt: str, questions: Sequence[Question], pairs: str = "", how: str = EXACT, times: int = 1
     ) -> tuple[object, ...]:
-        """Return the row of a prompt, with the questions counted `times` times."""
+        """Return the row of a prompt, where each question stands for `times` questions of the same length."""
         runs = dict.fromkeys(question.run for question in questions)
         left = [estimate(self._requests(questions, run), self.clients[run]) for run in runs]
         return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Used())), how
@@ -278,7 +278,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             while not stop.is_set():
                 key, each = work.get_nowait()
                 if client.budget.is_busy(key) and not work.empty():
-                    # Another process is asking it: ask the other requests first.
+                    # Another process is asking this request: ask the other requests first.
                     work.put((key, each))
                     stop.wait(0.05)
                 elif (entry := client.ask(each, stop=stop)) is not None:
@@ -291,7 +291,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             stop.set()
             done.put(error)
 
-    # Daemon threads, so that after a second interrupt the interpreter does not wait for a slow endpoint.
+    # Threads are daemons, so that after a second interrupt the interpreter does not wait for a slow endpoint.
     count = min(concurrency, len(waiting))
     threads = [threading.Thread(target=ask_or_stop, daemon=True) for _ in range(count)]
     patience = float("inf")

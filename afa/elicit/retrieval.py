@@ -79,7 +79,7 @@ class Literature:
     _known: dict[tuple[tuple[str, str], ...], Retrieved] = field(default_factory=dict, repr=False, compare=False)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """Return the abstracts for a question; the same for every voter.
+        """Return the abstracts for a question, which are the same for every voter.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Literature:
         return quoted(self.retrieved(question).abstracts)
 
     def expected(self, question: Question) -> list[dict[str, str]]:
-        """Return the abstracts that a prompt shows, or before retrieval the longest that it could show."""
+        """Return the abstracts that a prompt shows; before retrieval, abstracts of the largest possible length."""
         try:
             return self.shown(question)
         except ElicitationError:
@@ -215,7 +215,7 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
-    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number`: place in the prompt."""
+    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number` counts in the prompt."""
     rows = [
         (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)
         for each in retrievals

@@ -1,4 +1,4 @@
-"""The stages from questions to a bundle (app. `supp:llm-elicitation`): each takes and returns tables by name.
+"""The stages from questions to a bundle (appendix `supp:llm-elicitation`): each takes and returns tables by name.
 
 `unary` and `pairwise` ask, or look up recorded answers; `consensus` and `evidence` filter the genes that `unary` found;
 the last stage writes the bundle of the kept genes and judged pairs, with its provenance.
@@ -317,7 +317,8 @@ def _cited(
 ) -> tuple[list[Sequence[Abstract]], Tables]:
     """Return the abstracts of each question, and tables of the citations in answers.
 
-    Without literature there are no abstracts. An imported record has no citations by number, and gives no tables.
+    Without literature there are no abstracts. An imported record has no citations by number, so that no tables are
+    returned.
     """
     retrieved, abstracts = [], list[Sequence[Abstract]]([()] * len(questions))
     if literature is not None:
@@ -337,7 +338,7 @@ def _cited(
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
-    """Return, for each kept gene, how many runs named it and the mechanism that the first of them gave."""
+    """Return a text for each kept gene: the number of runs that named the gene, and the mechanism in the first run."""
     first = named.drop_duplicates(["phenotype", "gene"])
     merged = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
     return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in merged.itertuples()]

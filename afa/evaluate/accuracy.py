@@ -132,7 +132,7 @@ def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
     """
     ratios = []
     for right, total in parts:
-        constant = bool((total == total[:, :1]).all())  # usually true; one product is then enough
+        constant = bool((total == total[:, :1]).all())  # usually true; one matrix product is then enough
         numerator, denominator = weights @ right, weights @ (total[:, :1] if constant else total)
         ratios.append(share_of(numerator, denominator))
     return reduce(np.add, ratios) / len(ratios)

@@ -401,7 +401,7 @@ def _as_numpy(given: Any) -> NDArray[Any]:
 
 
 def _alike(answer: NDArray[Any], given: Any) -> Any:
-    """Return the answer as a torch tensor on the batch's device if the batch is one, else as it is."""
+    """Return the answer as a torch tensor on the batch's device if the batch is a torch tensor, else unchanged."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         return torch.from_numpy(answer).to(given.device)

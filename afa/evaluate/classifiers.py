@@ -232,9 +232,9 @@ def predicted(
     told = np.repeat(support[~labelled], len(percents), axis=0)
     chances = conditionals(panel, answers)[::-1]
     for method in METHODS:
-        # Trained on the support alone, and predicting from the same features as the zero-shot score.
+        # Train on the support alone, and predict from the same features as the zero-shot score does.
         along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(told, seen)
-        # Trained on the whole panel without knowledge of the support; it chooses the same number of features.
+        # Train on the whole panel without knowledge of the support; the classifier chooses as many features.
         own = Trained(chances, task.bundle.features, [train(method, panel, answers, generator_of(*names, "panel"))])
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):

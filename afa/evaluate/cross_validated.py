@@ -38,8 +38,8 @@ def update_brings(
 
     Columns: `question` (an entity, or `which`), `t` (number of observed features, in the planner's order), `metric`
     (`auroc`, or `first_place` if exactly one entity holds), `alone`, `updated`, `brought` (the difference of the two),
-    its interval over patients (`low`, `high`), and `patients`. Questions with fewer than `LEAST` patients of an answer
-    have no row.
+    its interval over patients (`low`, `high`), and `patients`. A question has no row if one of its answers has fewer
+    than `LEAST` patients.
 
     Parameters
     ----------

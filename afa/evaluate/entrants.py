@@ -440,13 +440,14 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 def plainly_coupled(reading: HypothesisModel) -> HypothesisModel:
     """Return the variant with couplings about 0 instead of about the means (docs/decisions.md, F2a).
 
-    The result is equivalent to couplings about the means that they lead to: f(s) + s psi mu are the terms of P there.
+    The result is computed as couplings about the means mu of `_moved`, whose probabilities have the log-weights f(s) +
+    s psi mu.
     """
     return _with(reading, lambda model: (_moved(model), model.couplings))
 
 
 def _moved(model: PairwiseMRF) -> Floats:
-    """Return the mean-field marginals without observations, (M, 3), that couplings about 0 make from P."""
+    """Return the mean-field marginals of a model with couplings about 0, without observations, (M, 3)."""
     means = np.asarray(model.centre)
     while True:
         weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)

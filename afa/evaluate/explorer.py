@@ -81,8 +81,8 @@ class Explored:
     summary : names and settings. Entities are sorted by name, so that the index of an entity breaks ties; features are
         in the order of the bundle; `cells` are the ways to choose features; `patients` have their labels by entity (1,
         0 or None); `typical` is the patient shown first, whose top k settles at the median t
-    steps : one entry for each patient. `values` are the values by feature, (M,). `why` has the reasons in the run that
-        is shown first, as from `reasons_of`. `runs` has one entry for each cell, with: `order`, the features as
+    steps : one entry for each patient. `values` are the values by feature, (M,). `why` has the result of `reasons_of`
+        for the run that the page shows first. `runs` has one entry for each cell, with: `order`, the features as
         observed; `worth`, the gain of each when chosen, nats, to 3 digits; `fallback`, the t chosen by decisions.md A7;
         `resolved`, the number of resolved duels by t; `certified`, the first certified t, or None; `margin`, the margin
         of `Walked` by t, to 3 digits; `settled`, for each score the t from which the top k is that of full observation;
@@ -257,8 +257,8 @@ def middle(numbers: Sequence[int]) -> int:
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
     """Return the reasons for a planner's first choices for one patient, as types of JSON.
 
-    Each entry has `reason`, in words; `others`, the next best choices of the rule; and `then`, for each possible value
-    of the feature the k best entities after it, by their numbers on the page.
+    Each entry has `reason`, in words, and `others`, the next best choices of the rule. For each possible value of the
+    feature, `then` has the k best entities after this value, by their numbers on the page.
 
     Parameters
     ----------

@@ -200,7 +200,7 @@ def draw_accuracy(
 
 
 def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, Any], label: str | None = None) -> None:
-    """Draw the paper's printed values for one row of a table as hollow markers; nothing for other fields.
+    """Draw the paper's printed values for one row of a table as hollow markers, if it has any.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 
 
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
-    """Return a figure of each way with intervals: one panel for each metric, and one by cost where costs differ."""
+    """Return a figure of curves with intervals: one panel for each metric, and a second one by cost if costs differ."""
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
     figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)

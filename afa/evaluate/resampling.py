@@ -143,7 +143,7 @@ class Moments:
 
     def correlation(self, weights: Floats) -> Floats:
         """Return Pearson's r, (R, C), under weights of the patients, (R, P); NaN if x or y does not vary."""
-        # einsum, not a matrix product: its sums do not depend on the number of threads
+        # einsum is used because sums of a matrix product depend on the number of threads
         n, x, y, xx, yy, xy = (
             np.einsum("rp,pc->rc", weights, part) for part in (self.n, self.x, self.y, self.xx, self.yy, self.xy)
         )

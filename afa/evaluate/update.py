@@ -1,8 +1,8 @@
 r"""Update a bundle with labelled patients: the elicited probabilities are the prior, the patients are the data.
 
 For every entity and feature, a bundle has two distributions of the feature's values: with the entity and without it. An
-elicited distribution p with strength s is a Dirichlet prior worth s cases, s p_x of them with value x. With n_x
-labelled patients who have value x, N in total, its posterior mean and marginal likelihood are
+elicited distribution p with strength s is a Dirichlet prior that counts as s cases, s p_x of them with value x. With
+n_x labelled patients who have value x, N in total, its posterior mean and marginal likelihood are
 
 \[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
    \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
@@ -12,9 +12,9 @@ distribution for the whole bundle, which EM fits to the marginal likelihood of a
 of a distribution is then averaged over its strength, given its patients. Held-out labels are not used.
 
 If several entities may hold, an entity is distinguished from its absence by the ratio of p with to p without, and the
-update has two steps. The first step learns what both have wrong in common, the level of a feature in these patients,
-from the patients with and without the entity together: both distributions are multiplied by the ratio of posterior to
-prior of their mixture, and normalised, which preserves the odds ratio of any two values. The second step updates each
+update has two steps. The first step learns the error that both distributions share, the level of a feature in these
+patients, from all patients, with and without the entity. Both distributions are multiplied by the ratio of posterior to
+prior of their mixture and normalised, which preserves the odds ratio of any two values. The second step updates each
 distribution with its own patients. In a single step the larger class would reach the true level first, and the odds
 ratios would be wrong until the other class followed. If only one class has labelled patients with a value of a feature,
 the level of that feature stays as elicited. If exactly one entity holds, only p with distinguishes entities from each
@@ -205,7 +205,7 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
 
 
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
-    """Return the probability of each strength, (G,), and for each part those given its patients, (..., G).
+    """Return the probability of each strength, (G,), and for each part its probability given the patients, (..., G).
 
     Parameters
     ----------

@@ -41,8 +41,8 @@ GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _BLOCK = 1 << 20
 
 _OURS = ".afa-"
-_RANDOM_PART = "[a-z0-9_]" * 8  # what `tempfile` puts between prefix and suffix
-_STAMP = ".snakemake_timestamp"  # what Snakemake leaves in a folder that a job has made
+_RANDOM_PART = "[a-z0-9_]" * 8  # the characters that `tempfile` puts between prefix and suffix
+_STAMP = ".snakemake_timestamp"  # files that Snakemake leaves in a folder that a job has made
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
-                check_place(target, ours, card)  # again: writing the new folder may have taken hours
+                check_place(target, ours, card)  # check again, because writing the new folder may have taken hours
                 # Rename the earlier folder first: a kill while it is being removed would leave half of it at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)

@@ -360,9 +360,9 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
     """Return the `id` of every constant in a statement that can only be text for people.
 
     Arguments of `Fault(...)` and of `help=` are such text: a string, the constant parts of an f-string, both branches
-    of a conditional, both parts of a sum. So is the value or default of a name that its function uses only in these
-    places, and the return value of `Fault.__str__`. The words of other exceptions count, because a model whose answer
-    is refused gets the words of a `ValueError`.
+    of a conditional, both parts of a sum. The value or default of a name that its function uses only in these places,
+    and the return value of `Fault.__str__`, are also such text. The texts of other exceptions are part of a digest,
+    because a model whose answer is refused receives the text of the `ValueError`.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -384,7 +384,7 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the strings and names that a text consists of."""
+    """Yield the strings and names in an expression for a text: in both branches, both parts of a sum, an f-string."""
     if isinstance(node, ast.IfExp):
         yield from chain(_leaves(node.body), _leaves(node.orelse))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

@@ -111,8 +111,8 @@ class Partition:
     def activation(self) -> tuple[float, float]:
         """Return both sides of the activation condition (sec:eval_filter): the first should be far below the second.
 
-        The first is the largest l-infinity distance of a member to its centroid; the second is the smallest one between
-        two centroids, NaN for one cluster.
+        The first side is the largest l-infinity distance of a member to its centroid; the second side is the smallest
+        l-infinity distance between two centroids, NaN for one cluster.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)

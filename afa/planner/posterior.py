@@ -1,4 +1,4 @@
-"""The posterior probabilities that a planner shows, and what they are conditional on, in words."""
+"""The posterior probabilities that a planner shows, and a text on the condition under which they hold."""
 
 from __future__ import annotations
 

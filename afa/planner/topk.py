@@ -187,7 +187,7 @@ class TopKPlanner(Planner):
         among = np.append(log, 0.0) if self.holds == "one or none" else log
         share = log - logsumexp(among)  # log-probabilities
         odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
-        for v in np.flatnonzero(share > np.log(0.5)):  # at most one entity; its complement would be lost in rounding
+        for v in np.flatnonzero(share > np.log(0.5)):  # at most one entity, whose 1 - p would be lost in rounding
             odds[v] = log[v] - logsumexp(np.delete(among, v))
         return np.asarray(odds)
 
@@ -288,8 +288,8 @@ class TopKPlanner(Planner):
 
         The condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
         The certainty is about the ranking by S, the answer of every score at full observation except `kl_nonzero`. With
-        `linearity`, `wald` and `stack_a` the set also stays the same at every step before: Lambda_ab of a resolved duel
-        has the sign of its winner, and so has the mean of D_ab under any distribution of completions.
+        `linearity`, `wald` and `stack_a` the set also stays the same at every earlier step: Lambda_ab of a resolved
+        duel has the sign of its winner, and so has the mean of D_ab under any distribution of completions.
 
         With `layer0` the certainty is about the remaining entities. Whether one of the `eliminated` entities belongs to
         the k best of all is certain only with the `sound` certificates.

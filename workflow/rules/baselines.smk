@@ -1,5 +1,5 @@
-# Language models that plan, with answers bundled with the project, from a record, or live. The bundled answers belong
-# to two experiments: models asked along the planner's order, and models that choose their own features.
+# Language models that plan, with answers that are bundled with the project, from a record, or live.
+# The bundled answers belong to two experiments: models follow the planner's order, or choose features themselves.
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:

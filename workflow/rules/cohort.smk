@@ -1,5 +1,4 @@
-# The cohort, encoded: a series bundled as an extract, fetched from GEO, found in a mirror, or simulated in GEO's
-# layout.
+# The cohort, encoded from a series: a bundled extract, a series of GEO or of a mirror, or a simulated series.
 EXTRACT = None if TABLE else carried_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 FILES["source"] = [f"{RUN}/source.json"]
@@ -7,8 +6,8 @@ if SIMULATED:
     FILES["geo"] = [f"{RUN}/geo/{name}" for name in simulated_files(COHORT)]
     SERIES_FILES = FILES["geo"]
 elif TABLE:
-    # A table that is not bundled is searched for in the mirror; if the tables found there change, the cohort is made
-    # again.
+    # A table that is not bundled is searched for in the mirror.
+    # If the tables in the mirror change, the cohort is made again.
     SERIES = [ancient(folder) for folder in [settings.tables] if folder is not None]
     TABLE_PLACES = [COHORT.table, COHORT.features, COHORT.labels] + [
         Path(folder) / COHORT.name / path.name

@@ -117,8 +117,8 @@ BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
-# The path is relative to these rules, so that no absolute path is recorded; Snakemake would read braces in it as
-# wildcards.
+# The path is relative to these rules, so that no absolute path is recorded.
+# Snakemake would read braces in an absolute path as wildcards.
 ENVIRONMENT = "../../envs/afa.yaml"
 if "{" in str(HOME.absolute()):
     ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
@@ -293,8 +293,8 @@ def confidence_option(notebook):
     return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
-# Snakemake compares the params of two runs of a job as sets of values, without their names. Params that could exchange
-# their values therefore include the name of the option: `--seeds 0,1`, not `0,1`.
+# Snakemake compares the params of two runs of a job as sets of values, without the names of the params.
+# Two params that could exchange their values therefore include the name of the option: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
     """Return the settings that affect the answers of a live elicitation stage; the key is only in the environment."""
     if not settings.elicitation.live:
@@ -310,8 +310,8 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# Parts that this run lacks, with the reason: stages whose requirements bundle and cohort do not meet, and the
-# comparison with the paper.
+# Parts that this run lacks, with the reason: the comparison with the paper, and stages.
+# A run lacks a stage if its bundle or its cohort does not meet the requirements of the stage.
 LEFT_OUT = declared.left_out(
     2 if ENTITIES is None else ENTITIES,
     labelled=bool(COHORT.labels),
@@ -327,8 +327,8 @@ elif "allocation" in LEFT_OUT:
 STAGES = {
     name: stage for name, stage in declared.STAGES.items() if name not in LEFT_OUT
 }
-# The files that jobs read, by name; for a folder, the list of its files. Further files of a bundle or cohort are
-# covered by the digests in bundle.yaml and cohort.yaml.
+# `FILES` has the files that jobs read, by name; for a folder, it has the list of the folder's files.
+# Other files of a bundle or cohort are covered by the digests in bundle.yaml and cohort.yaml.
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
     "cohort": [
@@ -519,9 +519,8 @@ def series_option(wildcards, input):
     return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
 
 
-# Memory and time that a job requests on a cluster: the need of its rule in stored runs, and more in later attempts.
-# Stored runs have no shards and compute the rows of every stage; jobs for shards or rows request the need of the whole
-# stage.
+# Return the memory and time that a job requests: the need of its rule in stored runs, and more in later attempts.
+# Stored runs have no shards, so that a job for a shard or for rows requests the need of the whole stage.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

@@ -377,8 +377,7 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        # Snakemake does not compare functions of the inputs, so the report is the same for every Snakefile that starts
-        # the run.
+        # Snakemake does not compare functions of the inputs, so the report does not depend on the Snakefile.
         snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"

@@ -1,6 +1,6 @@
-# Every stage of afa/paper/experiments: one job makes its tables and its rows of the summary. For a stage that is split,
-# each shard makes a part of the tables, one job joins the parts, and one makes the rows. Shards are temporary folders,
-# so that thousands of them are planned quickly.
+# For every stage of afa/paper/experiments one job makes the tables and the rows of the summary.
+# If a stage is split, each shard has a job for its part of the tables, one job joins the parts, and one makes the rows.
+# Shards are temporary folders, so that thousands of them are planned quickly.
 
 
 # No function of a rule may use the variables of the loop: it would see their values for the last stage.
@@ -43,8 +43,8 @@ for name, stage in STAGES.items():
 
     if is_split(name):
 
-        # The inputs and the code of the shards are named here too. Shards are temporary: after one fails in a rerun, no
-        # file remains from which Snakemake would see that it must run again.
+        # The inputs and the code of the shards are named here too, because shards are temporary.
+        # After a shard fails in a rerun, no file remains from which Snakemake would see that the shard must run again.
         rule:
             """Tables of a stage, joined from its shards."""
             name:

@@ -1,6 +1,6 @@
 """Simulated acquisition on measured patients: how many features each way of choosing features would have needed.
 
-Patients are followed in blocks. Beyond their values and the resamples, memory does not grow with their number.
+Patients are followed in blocks, so that memory grows with their number only by their values and the resamples.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Simulation(NamedTuple):
 def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
     """Return every rule with every gain and score; a rule without gains once for each score.
 
-    The gain `information` is over entities instead of duels; only the rule of the same name uses it, and it uses no
-    other.
+    The gain `information` is over entities instead of duels; only the rule `information` uses this gain, and the rule
+    uses no other gain.
     """
     duels = tuple(gain for gain in gains if gain != INFORMATION)
     by_entity = [INFORMATION] if INFORMATION in gains and INFORMATION not in allocations else []
@@ -228,8 +228,8 @@ def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
     """Return the table `NEEDED`: quantiles, over patients and seeds, of the amount after which a criterion holds.
 
     The column `counted` is `features`, or, if costs differ, also `cost`. A quantile is one of the observed numbers; it
-    is missing if too many patients never reach the criterion. `never` is the share of `n` that does not reach it;
-    `left_out` counts the patients for whom the criterion is undefined.
+    is missing if too many patients never reach the criterion. `never` is the share of `n` that does not reach the
+    criterion; `left_out` counts the patients for whom the criterion is undefined.
     """
     rows = []
     for way, of_way in sums.items():

@@ -118,7 +118,7 @@ class TrialDialogue:
     def follow(self) -> Asking:
         """Yield the requests of the dialogue to its end.
 
-        The rounds are given, along an order, or are all rounds, by the model's choices.
+        Along a given order, the model is asked at the evaluated rounds; if the model chooses, at every round.
         """
         last, order = self.protocol.last_of(len(self.briefing.features)), self.trial.order
         rounds = range(last + 1) if order is None else self.protocol.rounds_of(len(self.briefing.features))
@@ -246,7 +246,7 @@ Asking = Generator[Request, Entry, TrialDialogue]
 
 
 def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
-    """Return all courses at their ends, in their order; a terminal shows a bar of the waves of questions.
+    """Return the finished dialogues, in the order of `courses`; a terminal shows a bar of the waves of questions.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """The experiment of the language models that plan: run the trials of a protocol and return its tables.
 
 The tables have the decisions of models and planner at some rounds, and the targets. Along its own order the planner is
-compared as a whole; along a model's order, only its decisions from the same observations.
+compared by its choices and its decisions; along a model's order, only by its decisions from the same observations.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
-    """Return correct and total counts (P, T) of every cut; targets that no patient has are excluded."""
+    """Return correct and total counts, (P, T), of every `Cut`; a target that no patient has is excluded."""
     made: dict[Cut, list[Part]] = {}
     truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
     whole = readouts.merge(truth, on=["entity", "patient"], how="left")

@@ -32,8 +32,8 @@ Adding a stage
       a field is its meaning.
     2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a cell tagged `caption` below the figure, as
       `show_caption("...", run, patients)`; its first cells are as in the other notebooks. A figure of several stages
-      has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws it
-      from a small run of all stages, with its own settings if the defaults take too long.
+      has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws the
+      figure from a small run of all stages, with its own settings if the defaults take too long.
     3. `tests/stages/test_NAME.py`, for `run` and `summarise`.
     4. The stage's entry under `stages` of `tests/workflow/reruns.yaml`: its inputs, and another value of each setting.
     5. `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
@@ -41,8 +41,8 @@ Adding a stage
     afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
     afa summarise NAME tables --out NAME.csv
 
-A finished run made by other code would be made again, which takes minutes. To add only the new stage to it, name the
-rules that may run:
+A finished run made by other code would be made again, which takes minutes. To add only the new stage to a finished run,
+name the rules that may run:
 
     snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
     snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page

@@ -194,7 +194,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
             along = random.setdefault((target, method), parts)
             rows += [(table, label) for table in _accuracies(parts, along, resampled)]
             rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
-    # difference of each score from each later one: same decisions, orders and resampled patients (A13)
+    # each score is compared with each later score on the same decisions, orders and resamples (A13)
     for target, (ahead, behind) in product(shown, combinations(METHODS, 2)):
         gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
         label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}

@@ -128,7 +128,7 @@ def _exact(
     """
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
-    # one model, half of which is each class; or one model for each class
+    # one model whose halves are the two classes, or one model for each class
     models, factors = [bundle.contrast(entity)], HALVES
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)

@@ -358,7 +358,7 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
 
 
 def _of(members: Mask, part: Part) -> Part:
-    """Return the same counts, with 0 for patients outside a group."""
+    """Return the counts of `part`, with 0 for patients outside a group."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 

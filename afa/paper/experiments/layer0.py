@@ -1,4 +1,4 @@
-"""Layer 0 on a bundle and a cohort: what each rule removes, and how much of it full observation contradicts.
+"""Layer 0 on a bundle and a cohort: the entities that each rule removes, and how often full observation contradicts.
 
 The stage also measures the effect on the first choices. In that comparison all entities are followed on both sides, and
 evaluated by `linearity` over all duels; only the order of the features differs.
@@ -250,7 +250,7 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield what is removed, how much of it is wrong, and its effect on `greedy` by t; intervals over patients."""
+    """Yield counts of removals, shares of wrong removals, and the effect on `greedy` by t, with intervals."""
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
     total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)

@@ -29,7 +29,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Run all checks on a bundle and a cohort.
 
-    Random orders are drawn with `seeds`: brackets and solves are checked along all orders, the rest along the first.
+    Random orders are sampled with `seeds`: brackets and solves are checked along all orders, the rest along the first.
     The columns of the tables are described in the functions that make them: `gates` (`run_gates`), `brackets`
     (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence` (`convergence_table`),
     `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`), `gauge_change` (`gauge_change`).

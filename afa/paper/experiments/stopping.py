@@ -143,7 +143,7 @@ def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
     probabilities = {"probability": watched.probability}
-    if isinstance(watched, Watched):  # of one task it is the same as the probability
+    if isinstance(watched, Watched):  # for a binary task the posterior equals the probability
         probabilities["posterior"] = watched.posterior
     for name, probability in probabilities.items():
         for level in levels.probabilities:

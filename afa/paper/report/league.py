@@ -223,7 +223,7 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
     """Return a figure as SVG with a panel for each question: the main metric by observed features.
 
-    Lines are the planner's and the other orders, and shuffled knowledge. With a path the figure is also written.
+    The lines are the planner's order, the other orders, and shuffled knowledge. With a path the figure is also written.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -313,7 +313,7 @@ def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return every variant of every field, in the planner's order and by other rules, by metric, at 3, 5 and all."""
+    """Return the curves of every variant of every field, by rule and metric, at 3, 5 and all features."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)

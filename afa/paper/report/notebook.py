@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# nbformat imports jsonschema, which imports this package if it is installed, as it is with JupyterLab, to check
-# internationalised addresses. No notebook has any, and importing it takes two seconds to compile a grammar.
+# nbformat imports jsonschema, which imports this package to check internationalised addresses, if it is installed.
+# JupyterLab installs the package; no notebook has such addresses, and the import compiles a grammar for two seconds.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402

@@ -176,8 +176,8 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle); counted in n it
-    # is a coin
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle).
+    # The row `kl` is therefore compared with `kl_nonzero`, and the value with zero votes is shown as well.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 

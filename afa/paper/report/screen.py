@@ -121,7 +121,7 @@ def of_voters(
     answers: Mapping[str, pd.DataFrame],
     reader: Reader,
 ) -> pd.DataFrame:
-    """Return the effects with the answers of each voter alone, one row for each effect that the voter's numbers have.
+    """Return the effects with the answers of each voter alone, a row for each voter and effect with a number.
 
     Parameters
     ----------

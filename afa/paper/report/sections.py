@@ -346,7 +346,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 def _cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
         return ShownCell(cell["paper"], cell["verdict"])
-    has_interval = pd.notna(cell["low"])  # counts have no interval and no digits
+    has_interval = pd.notna(cell["low"])  # counts are shown without an interval and without decimals
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:

@@ -165,7 +165,7 @@ def gains_of(rows: pd.DataFrame) -> list[str]:
 
 
 def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Return the schedules, in order; that of a random order, which has none, only if there is no other."""
+    """Return the schedules, in order; the empty schedule of a random order only if there is no other schedule."""
     named = rows.dropna(subset=["allocation"])
     scheduled = named[named["allocation"] != RANDOM]
     return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]

@@ -233,7 +233,8 @@ def _changed(
 ) -> Iterator[None]:
     """Within the context, change every value but the patient's observed ones, and every label.
 
-    Values are shifted by `by`, 1 or 2, within -1, 0, +1; labels become 1 - label. All are restored at the end.
+    Values are shifted by `by`, 1 or 2, within -1, 0, +1; labels become 1 - label. Values and labels are restored at the
+    end.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]

@@ -1,7 +1,7 @@
 """The allocation grid: every rule with every gain and schedule, over all patients and rounds (tab:m2_alloc).
 
-A statement that one rule is better than another rests on a row `gap`: both rules on the same patients, resampled
-together (tab:m2_alloc, tab:m2_phase1_pat5).
+Statements that one rule is better than another rest on rows `gap`, where both rules have the same patients and
+resamples (tab:m2_alloc, tab:m2_phase1_pat5).
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def follow_own_rule(
     """Follow P patients under a rule; the arguments are the same as of `afa.engine.rounds.follow_rule`.
 
     Between the rounds of `rescoring` the rule gets the view of the last of these rounds, in which only the observed
-    features are updated: the rule uses up its candidates in its own order (decisions.md A6). When it has none left,
-    decisions.md A7 chooses by the current state.
+    features are updated: the rule uses up its candidates in its own order (decisions.md A6). When no candidate is left,
+    the choice follows decisions.md A7 with the current state.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def follow_own_rule(
             now: dict[str, Any] = {"score": "linearity", "k": k, "patient": name}
             now["find_clusters"] = partial(clustering.at, dict(seen))
             view = view_of(state, bundle, **now)
-            if t in looks or looked is None:  # a copy, if later rounds use this view again
+            if t in looks or looked is None:  # copy the state if later rounds use this view again
                 looked = view if rescoring is None else view_of(deepcopy(state), bundle, **now)
             choice = _ask(rule, looked, view)
             order[patient, t], fallback[patient, t] = choice.feature, choice.fallback

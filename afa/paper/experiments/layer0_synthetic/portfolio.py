@@ -298,7 +298,7 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
 
 
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
-    """Return the geometry said to defeat Layer 0 on IBD: one large blob and single outliers, potentials as elicited.
+    """Return the geometry that, in the paper, defeats Layer 0 on IBD: one large blob and single outliers.
 
     The first cluster is the blob: all on one support with potentials of +-`effect`, mostly positive, and each feature
     coupled to those at most `reach` away by +-`coupling`, mostly positive; members differ by normal amounts on all of
@@ -348,9 +348,9 @@ def simulated_bundle(config: Configuration) -> Bundle:
 def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
     """Return patients with `n_true` true entities each; profiles are exact samples, labels mark the true entities.
 
-    The first true entity is uniformly distributed; each further one is from its cluster with probability `loyalty`
-    (while another is left there), else any other. The profile is sampled from p(x) ~ exp(mean of S_v(x) over the true
-    v).
+    The first true entity is uniformly distributed; each further true entity is from the cluster of the first with
+    probability `loyalty` (while that cluster has another entity), else any other entity. The profile is sampled from
+    p(x) ~ exp(mean of S_v(x) over the true v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
