@@ -262,8 +262,8 @@ def prepare(bundle: Bundle) -> str:
     """Decide whether a bundle is planned with compiled kernels, and return the text to show while loading.
 
     A small bundle is planned without compiled kernels, whose loading takes longer than the planning. A bundle of middle
-    size is planned without them until another process has compiled them. The decision is made before any kernel is
-    imported.
+    size is planned without compiled kernels until another process has compiled them. The decision is made before any
+    kernel is imported.
     """
     loaded = any(name.startswith("afa.engine.") for name in sys.modules)
 

@@ -85,7 +85,7 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
 def ensembl_candidates(
     features: Iterable[str], aliases: Names, ensembl: Names
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the Ensembl ids that may hold each feature, in tiers: those of its symbol, then of each alias."""
+    """Return the Ensembl ids that may hold each feature, in tiers: ids of its symbol, then ids of each alias."""
     return {
         feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
         for feature in features

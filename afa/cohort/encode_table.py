@@ -324,7 +324,7 @@ def _cut_points(
         else:
             column = controls[:, place]
             known = column[np.isfinite(column)]
-            # Beyond these cut points the test of `afa.cohort.encode` rejects.
+            # The test of `afa.cohort.encode` rejects a value beyond these cut points.
             test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
             instead = "give cut points in features.csv, set the test t"
             check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)

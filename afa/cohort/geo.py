@@ -196,7 +196,7 @@ def read_expression(
     transcripts = read_transcripts(path.parent / str(config.transcripts)) if of_transcripts else {}
     if config.layout == "sample_files" and not joined:
         return read_sample_files(path, list(samples.index), wanted, config, transcripts)
-    # The columns of a table joined by a mirror are accessions, whatever those of GEO's own matrix are.
+    # The columns of a table joined by a mirror are accessions, whatever names GEO's own matrix has for its columns.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column

@@ -129,8 +129,8 @@ def answer_of(planner: Planner) -> dict[str, Any]:
     answer, `Planner.answer_probability`; if entities are ordered by score, another set can be more probable. `ahead` is
     then the lead in score, else null. `undecided` lists tied entities. `none` is true if all measured values are usual,
     so that no entity is supported; for a bundle with probabilities, `none` is true if the probability of no entity
-    exceeds that of every entity, and `none_between` has the range of the former. `certain` is true if no further
-    measurement can change the answer. `words` has all this as text.
+    exceeds the probability of every entity, and `none_between` has the range of the probability of no entity. `certain`
+    is true if no further measurement can change the answer. `words` has all this as text.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):

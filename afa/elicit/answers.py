@@ -386,7 +386,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
-    """Return a one-line reason if an answer belongs to another question than that of `values`; else an empty text."""
+    """Return a one-line reason if an answer does not belong to the question with these `values`; else an empty text."""
     if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _words(answer.phenotype) != _words(values["phenotype"]):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
     if isinstance(answer, AnchorAnswer):

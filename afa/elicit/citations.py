@@ -131,7 +131,7 @@ def reference_table(
 
 
 def retrieved_references(references: str, shown: int) -> str:
-    """Return, of numbers separated by blanks, those of the `shown` abstracts; `UNKNOWN` is returned as is."""
+    """Return the numbers of `shown` abstracts in a text of numbers and blanks; `UNKNOWN` is returned unchanged."""
     if references == UNKNOWN:
         return references
     return " ".join(number for number in references.split() if 1 <= int(number) <= shown)

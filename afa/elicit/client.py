@@ -80,8 +80,8 @@ class Client:
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
         """Return the answer to a request, from the record or from the model; without an answer, the last attempt.
 
-        Attempts of earlier runs count towards `Manner.answers`, except those where the endpoint failed. After `stop` is
-        set, no new call begins; the result is None if there was no earlier attempt.
+        Attempts of earlier runs count towards `Manner.answers`, except attempts at which the endpoint failed. After
+        `stop` is set, no new call begins; the result is None if there was no earlier attempt.
 
         Raises
         ------

@@ -101,7 +101,8 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
 def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return one row for each gene in the answers, with the columns `GENE_COLUMNS`.
 
-    Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects those that count.
+    Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects the genes that
+    count.
 
     The column `references` has the numbers of the cited abstracts, separated by blanks, or `UNKNOWN` if the record has
     none.

@@ -144,7 +144,7 @@ def _cases(parts: list[Part]) -> NDArray[np.int64]:
 
 
 def by_t(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of rounds 0 to the last with a column `t`."""
+    """Return `rows`, one for each round from 0 to the last, with the round in a column `t`."""
     return rows.assign(t=np.arange(len(rows)))
 
 

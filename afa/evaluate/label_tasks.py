@@ -73,7 +73,7 @@ def settings_of(
     *,
     closed: bool = True,
 ) -> list[LabelSetting]:
-    """Return every combination of reference and coupling, those fixed in advance first, then the grid around them.
+    """Return the combinations of reference and coupling: first those fixed in advance, then the grid around these.
 
     The first element of each list was fixed in advance.
 
@@ -311,8 +311,8 @@ def label_null(
 
     At each of the percents there are `permutations` bundles, followed in the random order of the first seed and in the
     order of greedy CMI. At full observation, where order does not matter, there are `whole_permutations`.
-    `balanced_accuracy` is that of the raw score, `balanced_accuracy_calibrated` that of the score less its value
-    without observations.
+    `balanced_accuracy` is the accuracy of the raw score; `balanced_accuracy_calibrated` is the accuracy of the score
+    less its value without observations.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:

@@ -44,7 +44,8 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
     """Return percentiles of each column without NaN, (R, C) -> (L, C); NaN for a column of NaN.
 
-    The interpolation is that of `np.percentile`, which takes three times as long, and far longer with missing values.
+    The interpolation is the same as in `np.percentile`, which takes three times as long, and longer with missing
+    values.
     """
     ranked = np.array(statistics.T, order="C")
     ranked.sort(axis=1)  # puts NaN last
@@ -69,7 +70,7 @@ QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
     """Return the rounds by which each share in `QUARTILES` of the cases is reached, with `quantity` and `n`.
 
-    The other columns are those of `table_of_rounds`.
+    The other columns are the columns of `table_of_rounds`.
 
     Parameters
     ----------

@@ -52,8 +52,8 @@ def in_order(tables: Iterable[str]) -> list[str]:
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
     """Return one table of the rows of all parts, with the labels of each part on all of its rows.
 
-    A column can come from tables and from labels. All rows are labelled at once, because labelling part by part took
-    most of the time of a summary.
+    A column can come from the tables or from the labels. All rows are labelled at once, because labelling part by part
+    took most of the time of a summary.
     """
     tables, labels = zip(*parts, strict=True)
     whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
@@ -156,8 +156,8 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
     Rows without t are included, and rows over all entities at the rounds of `ROUNDS` and at full observation. Of the
     allocation grid, `summary.csv` has the paper's schedule, read out by the guiding score, and constant answers.
-    Differences between two rules, except from random, are included only at `RULES_COMPARED`; those between chaotic and
-    other patients at all these rounds.
+    Differences between two rules, except from random, are included only at `RULES_COMPARED`; differences between
+    chaotic and other patients at all included rounds.
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}

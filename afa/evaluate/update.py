@@ -308,7 +308,8 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
 
     Couplings, priors and potentials stay the same; the direction of a row without a potential follows from its
     probabilities. An entity and feature without a row gets one, with potential 0, if a labelled patient has a value. If
-    the update changes a background that other entities use, these get rows with the previous background.
+    the update changes a background that other entities use, each of these entities gets rows with the previous
+    background.
 
     Parameters
     ----------

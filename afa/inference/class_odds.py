@@ -24,7 +24,7 @@ KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
 def kappa_of(bundle: Bundle, entity: str) -> float:
     """Return log Z_1 - log Z_0 of an entity's explicit models without observations, by exact inference, nats.
 
-    Mean-field takes 0 instead (docs/decisions.md, Base rates).
+    In mean-field this difference is taken as 0 (docs/decisions.md, Base rates).
 
     Raises
     ------

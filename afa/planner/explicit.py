@@ -319,7 +319,8 @@ class ExplicitPatient(PatientState):
         """Return the exclusive groups that one measurement reveals, with the probabilities of their states in a and b.
 
         Groups without unobserved members are skipped. The probabilities, (q, g + 1) for each entity, are those of the
-        class with the entity. For b they are those of the class without the entity unless exactly one side holds.
+        class with the entity. The probabilities for b are those of the class without the entity, unless exactly one
+        side holds.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -8,7 +8,7 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """Return in words what the probabilities of `posterior_of` refer to."""
+    """Return the condition of the probabilities of `posterior_of`, in words."""
     if isinstance(planner, BinaryPlanner):
         return " and ".join(f"of {planner.asked_of.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)

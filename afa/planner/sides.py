@@ -25,7 +25,7 @@ Indices = NDArray[np.int64]
 
 
 class Repeats(NamedTuple):
-    """How much the observations of a side repeat each other (docs/decisions.md, F16).
+    """Quantities of a side that show how much its observations repeat each other (docs/decisions.md, F16).
 
     Attributes
     ----------

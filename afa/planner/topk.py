@@ -227,7 +227,7 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _as_probable(self) -> NDArray[np.bool_]:
-        """Return True for entities outside `top_k` as probable (to 0.005) as one inside, and for the latter, (N,)."""
+        """Return True for each entity that is as probable (to 0.005) as one across the edge of `top_k`, (N,)."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)

@@ -1,4 +1,4 @@
-"""The mean and covariance of all scores S_v of one patient, and the gain of a measurement (docs/frontier.md, ours).
+"""The mean and covariance of all scores S_v of one patient, and the gain of a measurement (docs/frontier.md).
 
 An unobserved feature has the probabilities of its values among patients without labels, the background. If the
 background has a covariance, observed features change the means of the others by the best linear prediction. The mean
@@ -795,7 +795,7 @@ class Belief:
         return total
 
     def _paired(self, of: Differences, feature: int) -> Floats:
-        """Return what measuring `feature` adds to the gain of each feature that any entity couples with it, (M,)."""
+        """Return the gain that measuring `feature` adds to each other feature, (M,); 0 for uncoupled features."""
         table = self.table
         there, psi, begin = table.neighbours
         part = slice(begin[feature], begin[feature + 1])

@@ -125,7 +125,7 @@ if "{" in str(HOME.absolute()):
 os.environ.update(AFA_SOURCE=str(HOME.absolute()))  # for envs/afa.post-deploy.sh
 
 
-# At its end each job compares the code that it ran and the sources that it read with those at the start of the run.
+# Each job ends with a comparison of the code that it ran, and of its sources, with the files at the start of the run.
 onstart:
     note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
     os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")

@@ -13,7 +13,8 @@ MIRROR = (
 )
 
 
-# The output is a folder, because only the job finds out whether the table is available; otherwise it writes a note.
+# The output is a folder, because only the job finds out whether the table is available; if the table is missing, the
+# job writes a note.
 rule league_field:
     """Accuracy of zero-shot acquisition on one field with real labels."""
     input:

@@ -1,9 +1,9 @@
 """Patients followed under one way of choosing features for the binary question whether one entity holds.
 
 The results are those of a `BinaryPlanner` followed until everything has been measured. The compiled engine computes
-them; the planner is used for costs, measurements of several features, exclusive groups or a tau. Random orders ignore
-costs. Unmeasured values of a patient are never chosen (docs/decisions.md, F8). The decision on a patient is the sign of
-the calibrated log-odds, as in `BinaryPlanner.decision`; the target is the decision after all measured values.
+these results; the planner is used for costs, measurements of several features, exclusive groups or a tau. Random orders
+ignore costs. Unmeasured values of a patient are never chosen (docs/decisions.md, F8). The decision on a patient is the
+sign of the calibrated log-odds, as in `BinaryPlanner.decision`; the target is the decision after all measured values.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class BinaryTask(Asked):
 
     @cached_property
     def targets(self) -> Mapping[str, NDArray[np.int8]]:
-        """Return metric -> right signs, (P,): those after all measured values and those of labels; 0 if unknown."""
+        """Return right signs by metric, (P,): signs after all measured values, and signs of labels; 0 if unknown."""
         label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 

@@ -219,7 +219,7 @@ class Rates:
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [stated.entity, stated.feature, stated.directed.astype(np.int64)]
-        # # Version 0.2 had implications here; the empty tuple preserves the digest of a bundle without them.
+        # # Version 0.2 had implications here; the empty tuple preserves the digest of a bundle without implications.
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -357,8 +357,8 @@ def bundle_models(
 def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp]]]:
     """Return the model of each entity and the indices of its features, for patients with exactly one entity (F6).
 
-    A model covers the features of its entity and of all exclusive groups; the latter have the background, as in
-    `bundle_models`. If any entity couples two features in both classes, every entity with these features has a
+    A model covers the features of its entity and of all exclusive groups; features of the groups have the background,
+    as in `bundle_models`. If any entity couples two features in both classes, every entity with these features has a
     coupling: from its own row, or else the mean over the other entities. One factor scales all couplings of the bundle.
     The `prior` of a model is the log-odds of the entity.
     """

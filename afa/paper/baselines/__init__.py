@@ -109,7 +109,7 @@ def prompts_of(protocol: Protocol) -> list[str]:
 
 
 def prompt_digests() -> str:
-    """Return a digest of the templates of all these prompts."""
+    """Return a digest of the templates of all prompts that are asked."""
     names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in dict.fromkeys(KNOWLEDGE.values())]
     return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
 

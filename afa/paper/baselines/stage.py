@@ -297,7 +297,7 @@ def run_baselines(
 ) -> dict[str, pd.DataFrame]:
     """Run every trial and return the tables of the experiment.
 
-    The tables depend on the answers, not on when they were given.
+    The tables depend on the answers, not on the time at which the answers were given.
 
     Parameters
     ----------

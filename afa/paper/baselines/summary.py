@@ -1,4 +1,4 @@
-"""Summary rows of the language models that plan, with those of the planner for the same patients and rounds."""
+"""Summary rows of the language models that plan, and of the planner for the same patients and rounds."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return decisions of some patients by mean-field and by exact inference; `linearity` only for the first of them.
+    """Return decisions of some patients by mean-field and by exact inference; `linearity` only for the first patients.
 
     All tables are by (patient, t), where t is 0, `rounds` and M. States without exact inference are excluded.
 
@@ -241,7 +241,7 @@ def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
 
 
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
-    """Return, by t, the number of states of an entity and of those without an exact value.
+    """Return, by t, the number of states of an entity, and the number of its states without an exact value.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
 
 
 def settled(scores: Floats) -> Floats:
-    """Return the scores, with 0 for those of at most `TIE`."""
+    """Return the scores, with 0 for a score whose magnitude is at most `TIE`."""
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
 
 

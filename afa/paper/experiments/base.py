@@ -267,7 +267,7 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables as they are saved: those in `single` in single precision (seven digits, half the bytes)."""
+    """Return the tables as saved: the tables in `single` have single precision (seven digits, half the bytes)."""
     floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
     return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}
 

@@ -2,8 +2,8 @@
 
 The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs), by the difference of two ELBOs
 or exactly. `raw` is l-hat itself, whose sign is the paper's decision. `calibrated` is l-hat minus its value at no
-observation, apart from the prior; its logistic function is the probability. Closures are that of the run and, for a
-bundle with probabilities, all others that it has.
+observation, apart from the prior; its logistic function is the probability. The closures are the run's own and, for a
+bundle with probabilities, all other closures that the bundle allows.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _tasks(
 
 
 def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.DataFrame:
-    """Return the zero-shot scores of these tasks in the fixed settings, and those by probabilities if any exist."""
+    """Return the zero-shot scores of these tasks in the fixed settings, and scores by probabilities if any exist."""
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
     parts = [none]

@@ -286,7 +286,7 @@ class _Question:
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
         """Return predicted and observed shares in ten bins of the probability.
 
-        The probability is that of the first hypothesis of a binary task, else that of the most likely hypothesis.
+        The probability belongs to the first hypothesis of a binary task, else to the most likely hypothesis.
         """
         answers = self.task.answers[self.asked]
         probability = np.exp(log_softmax(own, axis=2))

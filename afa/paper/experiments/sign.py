@@ -43,7 +43,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients through one random order for each seed.
 
-    For the first start of the solves (M6) all scores are evaluated; for other starts, those that need inference.
+    For the first start of the solves (M6) all scores are evaluated; for other starts, only scores that need inference.
 
     Returns
     -------

@@ -72,7 +72,7 @@ class Reader:
         return int(self.facts["features"])
 
     def patients_behind(self, ours: Number) -> float:
-        """Return the number of patients behind a number: those of the cohort, or its cases if there are fewer."""
+        """Return the number of patients behind a number: the patients of the cohort, or the cases if fewer."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> Number:

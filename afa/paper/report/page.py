@@ -74,7 +74,7 @@ def report_page(
     ReportError : something that the page is made of is not there.
 
     """
-    # pages of `docs` at the start of a chapter describe the paper's cohorts, and are included only for these
+    # pages of `docs` about the paper's cohorts are included only for these cohorts
     chapters = () if "comparison" in left_out else {place.partition(": ")[0] for place in parts.values()}
     leads = {chapter: docs / name for chapter, name in LEADS.items() if chapter in chapters}
     _check_complete(run, [*parts], [docs / "decisions.md", docs / "errata.md", *leads.values()], left_out)
@@ -138,7 +138,7 @@ def _figures(
     jobs: Sequence[Mapping[str, Any]],
     said: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the figures with the jobs behind each: those with a finding, `main`, and the appendix by chapter."""
+    """Return the figures with the jobs behind each figure: `main`, with a finding, and the appendix by chapter."""
     main: list[dict[str, Any]] = []
     chapters: dict[str, list[dict[str, Any]]] = {}
     for name, place in parts.items():

@@ -1,8 +1,8 @@
 """The paper's tables beside this run's numbers: one line for each printed cell, and for t = 0, which is not printed.
 
 Each printed cell is named by its row and column (`resources/paper`); a table in this module maps the name to the line
-of the summary with this run's value. A cell that no stage of this run computes keeps the paper's number and has no
-value of ours.
+of the summary with this run's value. A cell that no stage of this run computes has the paper's number and no value of
+this run.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class SummaryLines:
 def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_features: int) -> pd.DataFrame:
     """Return one table of the paper by printed cell, with the columns `COLUMNS`.
 
-    The paper's last column, t = 216, is full observation there and is answered by ours at `n_features`. `difference` is
-    ours minus the paper's.
+    The paper's last column, t = 216, is full observation there; it is compared with this run's value at `n_features`.
+    `difference` is ours minus the paper's.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The origin of every file of a run: the workflow's records, followed from the report back to the sources.
 
-The records are those that Snakemake saves for each finished job, so that they describe the jobs that ran. For archives
+Snakemake saves a record for each finished job, so that the records describe the jobs that ran. For archives
 and other programs a run can be exported as an RO-Crate with its files and the jobs that made them.
 """
 

@@ -91,7 +91,7 @@ TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"
 
 
 class ShownCell(NamedTuple):
-    """A cell of a printed table: the paper's number, ours or the reason why it is missing, and the tint."""
+    """A cell of a printed table: the paper's number, this run's number or the reason for its absence, and the tint."""
 
     paper: str
     ours: str = ""
@@ -123,7 +123,7 @@ NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def tallies(table: pd.DataFrame) -> list[Tally]:
-    """Return the effects of the first screen by outcome, in the order of `OUTCOMES`, without those that are not judged.
+    """Return the judged effects of the first screen by outcome, in the order of `OUTCOMES`.
 
     Parameters
     ----------

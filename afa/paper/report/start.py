@@ -1,7 +1,7 @@
 """The messages of the workflow before a run's first job: the estimated time, and possible obstacles.
 
-Times and memory are those of stored runs (`resources/benchmarks`), measured on another machine. Estimates are scaled
-up, never down, by the number of patients; other settings or another bundle are not considered.
+Times and memory come from stored runs (`resources/benchmarks`), which were measured on another machine. Estimates are
+scaled up, never down, by the number of patients; other settings or another bundle are not considered.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ A verdict has two parts. The *direction* is whether an effect or a statement hol
 error of a printed number is estimated from the spread over our patients and the paper's number of patients. `outcome`
 combines both parts into one word. docs/comparison.md has the rules in words.
 
-`resources/paper/answers.yaml` lists what is judged. A *reading* is a short form of a line of the summary: a name in
-`lines`, which stands for its key columns, and keys that are added or changed, such as `chaos t=10 stratum=chaotic`;
-`t=M` is full observation. A *relation* is two readings, or a reading and a number, with `>`, `<` or `=` between them;
-`2 *` before a reading doubles it.
+`resources/paper/answers.yaml` lists the cells and the claims that are judged. A *reading* is a short form of a line of
+the summary: a name in `lines`, which stands for its key columns, and keys that are added or changed, such as `chaos
+t=10 stratum=chaotic`; `t=M` is full observation. A *relation* is two readings, or a reading and a number, with `>`, `<`
+or `=` between them; `2 *` before a reading doubles it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Printed:
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
     def error(self, ours: Number, patients: float) -> float:
-        """Return half the width of the paper's interval, from ours over `patients` and the paper's n; 0 without n."""
+        """Return half the width of the paper's interval, from this run's interval and the paper's n; 0 without n."""
         return 0.0 if self.patients is None else ours.half * math.sqrt(patients / self.patients)
 
 

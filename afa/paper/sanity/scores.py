@@ -231,7 +231,8 @@ def _read(subject: Subject, bundle: Bundle) -> Snapshots:
 def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:
     """Return the outcome of comparing two states.
 
-    Compared are `wald`, `l1` and calls at every round, and the signs of all scores at full observation.
+    The states are compared by `wald`, `l1` and calls at every round, and by the signs of all scores at full
+    observation.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_alike, subject, names, plain.rounds)

@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class View:
-    """Data of one patient in one round that a rule may use: the observations, and what follows from them.
+    """Data of one patient in one round that a rule may use: the observations, and quantities that follow from these.
 
     A duel is identified by its index in `pairs`. Large or costly quantities are computed when a rule first asks for
     them; a rule that asks for a few duels by index pays for those duels alone.

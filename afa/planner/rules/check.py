@@ -119,7 +119,7 @@ class _Arrangement:
         e, f = self.entities, self.features
         place = np.argsort(e)
         one, other = e[view.pairs].T
-        old = view.duels(one, other)  # the former index of each duel
+        old = view.duels(one, other)  # the index of each duel before the permutation
         turned = one > other
 
         def by_old_duel(values: ArrayLike) -> NDArray[Any]:

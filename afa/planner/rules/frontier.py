@@ -1,4 +1,4 @@
-"""`frontier`: the feature that reduces most the uncertainty about the top k (docs/frontier.md, ours)."""
+"""`frontier`: the feature that most reduces the uncertainty about the top k (docs/frontier.md; not in the paper)."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ def hardest_rows(grid: Grid, resampled: Resampled, chaotic: NDArray[np.bool_]) -
     """Yield the lead of the paper's rule over each existing method, on chaotic patients and on the others.
 
     Rows are by gain, schedule and the paper's t. `gap` is the sign accuracy of `linearity` under `priority_clusters`
-    minus that under the rule in `reference`, and `accuracy` is the former. The groups are fixed, and patients are
-    resampled.
+    minus its sign accuracy under the rule in `reference`; `accuracy` is the sign accuracy under `priority_clusters`.
+    The groups are fixed, and patients are resampled.
 
     Parameters
     ----------
