@@ -236,8 +236,8 @@ def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
 
 Values = NDArray[np.int8]
 Orders = NDArray[np.int64]
-RULES = ("boundary", "greedy", "priority_all")
-"""The rules compared for questions with more than two hypotheses; the first is the planner's default."""
+RULES = ("information", "boundary", "greedy", "priority_all")
+"""Rules that find the hypothesis that holds; the first is the planner's. With two hypotheses all choose the same."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,13 +48,14 @@ class TopKPlanner(Planner):
         `stack_a` or `kl_nonzero`. Under the `explicit` closure the score is `two_elbo` (the default) or `wald`.
         `background` is the expected score if unobserved features have the frequencies of patients at large
         (docs/frontier.md), the default for models of directions with a background.
-    gain : the expected effect of a feature on a duel: `cmi` (the default), `f_target` or `wald_magnitude`; or
-        `information`, the mutual information of a feature and the entity that holds, over all entities
-        (docs/decisions.md, F15).
+    gain : the expected effect of a feature on a duel: `cmi`, `f_target` or `wald_magnitude`; or `information`, the
+        mutual information of a feature and the entity that holds, over all entities (docs/decisions.md, F15). The
+        default is `information` if at most one entity holds, k = 1, the closure is `explicit`, and neither a rule nor a
+        background is given; else `cmi`.
     target : the score whose change `f_target` computes; by default the guiding score, if it can be a target.
     allocation : the rule that chooses features: a name in `afa.planner.rules.RULES`, or an object with the method
-        `choose(view)`. The default is `priority_all`, or `priority_clusters` for more than 200 entities. `frontier`
-        needs the score `background` and is its default.
+        `choose(view)`. The default is `priority_all`, or `priority_clusters` for more than 200 entities. `information`
+        needs the gain of that name and is its default; `frontier` needs the score `background` and is its default.
     inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`), which is slow and raises an
         error for dense models.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
@@ -126,7 +127,10 @@ class TopKPlanner(Planner):
             bundle = without_eliminated(bundle, k, criterion=layer0, solver=options.get("solver"))
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
-        gain = gain or "cmi"
+        if gain is None:
+            finds_the_one = gauge == "explicit" and k == 1 and (holds or asked_of.holds) != "several"
+            chosen = allocation is not None or score == BACKGROUND or options.get("background") is not None
+            gain = INFORMATION if allocation == INFORMATION or (finds_the_one and not chosen) else "cmi"
         given = options.get("background") is not None and gauge == "differential" and gain != INFORMATION
         if allocation == FRONTIER or (given and allocation is None):
             score = score or BACKGROUND
