@@ -1,11 +1,11 @@
 """Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.
 
-Each of the names below is imported when it is first used, so that `import afa` is quick. The public interface has
-these modules too, with the parts that the planners are made of: `afa.planner`, `afa.planner.rules`,
-`afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
-`afa.inference.result`, `afa.model.closure`, `afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`,
-`afa.scores.copeland`, `afa.scores.belief`, `afa.model.bundle.graph`, `afa.model.bundle.markov_network`,
-`afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
+The names below are imported when first used, so that `import afa` is quick. The public interface also has these
+modules, with the parts of the planners: `afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`,
+`afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.model.closure`,
+`afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`, `afa.scores.copeland`, `afa.scores.belief`,
+`afa.model.bundle.graph`, `afa.model.bundle.markov_network`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md explains
+what a version number guarantees.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ SMALL, MIDDLE = 20_000, 200_000
 
 @dataclass(frozen=True)
 class PlanOptions(options.TaskOptions):
-    """The question to a planner, its rules and its stopping conditions: one option each."""
+    """Options of a planner: its question, its rules and its stopping conditions."""
 
     score: Annotated[
         str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a, kl_nonzero or background")
@@ -53,7 +53,7 @@ class PlanOptions(options.TaskOptions):
     background: options.Background = None
     together: Annotated[int | None, typer.Option(min=1, help="features or panels to ask for at once")] = None
     inference: Annotated[
-        str | None, typer.Option(help="mean_field, the default, or exact: slower, where features are coupled")
+        str | None, typer.Option(help="mean_field (default) or exact, which is slower if features are coupled")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to measure first, comma-separated")] = None
     costs: options.Costs = None
@@ -67,7 +67,7 @@ class PlanOptions(options.TaskOptions):
     ] = None
     posterior: Annotated[float | None, typer.Option(help="stop when the answer has this posterior probability")] = None
     probability: Annotated[
-        float | None, typer.Option(help="stop when the answer will not change, with this probability")
+        float | None, typer.Option(help="stop when the answer stays the same with this probability")
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when no remaining feature has a gain above this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
@@ -188,13 +188,13 @@ def _wrapped(text: str) -> None:
 def _opened(folder: Path, question: PlanOptions, session: Path | None) -> Iterator[tuple[Planner, Keeper]]:
     """Yield a planner with its first suggestion, and the keeper of its session.
 
-    A line on the terminal says what is loading.
+    While the planner is loading, a line on the terminal says so.
     """
     from rich.console import Console
 
     with ExitStack() as until_the_end:
         with Console(stderr=True).status(LOADING) as waiting, ExitStack() as loading:
-            gc.disable()  # loaded objects stay in use; collection would take a third of the start
+            gc.disable()  # garbage collection would take a third of the start-up time and free little
             loading.callback(gc.enable)
             loading.callback(gc.freeze)
             from afa.model.bundle import load_bundle
@@ -262,8 +262,8 @@ def prepare(bundle: Bundle) -> str:
     """Decide whether a bundle is planned with compiled kernels, and return the text to show while loading.
 
     A small bundle is planned without compiled kernels, whose loading takes longer than the planning. A bundle of middle
-    size is planned without them until another process has compiled them. The decision is made before any kernel is
-    imported.
+    size is planned without compiled kernels until another process has compiled them. The decision is made before any
+    kernel is imported.
     """
     loaded = any(name.startswith("afa.engine.") for name in sys.modules)
 

@@ -1,4 +1,4 @@
-"""`afa update`: a bundle that learns from the labelled patients one has."""
+"""`afa update`: update a bundle with labelled patients."""
 
 from __future__ import annotations
 

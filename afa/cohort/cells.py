@@ -67,12 +67,15 @@ YES_OR_NO = ("yes", "no", "y", "n", "true", "false", "positive", "negative", "pr
 class Cells(NamedTuple):
     """The cells of a table, as texts.
 
+    Parameters
+    ----------
     first : name of the column with the patients' names
     names : (P,) the patients' names
     columns : (P,) texts of each known or requested column, by name
     unknown : names of the other columns
     table : where faults are noted
     doubt : why the first column may not hold names; empty if there is no doubt
+
     """
 
     first: str
@@ -94,6 +97,8 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
 
     The first column of a Parquet file is the index that pandas recorded in it, if there is one.
 
+    Parameters
+    ----------
     path : a file with one of the `ENDINGS`
     kind : what a column is called in messages, such as `feature`
     known : names of the columns to read
@@ -154,9 +159,12 @@ def numbers_of(
     One or two rows that hold only words, such as units or a second header, are one fault each. Other faulty cells are
     one fault for each column.
 
+    Parameters
+    ----------
     expected : expected value, for the text of a fault
     only : allowed numbers; by default any finite number
     step : next step for a faulty cell; by default a step that depends on its text
+
     """
     values = np.full((len(cells.names), len(columns)), np.nan)
     filled = np.zeros(values.shape, dtype=np.bool_)
@@ -250,7 +258,10 @@ def _doubt_of_names(path: Path, cells: Cells) -> str:
 def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
     """Return the cells of a DataFrame whose index names the patients; faults in these names are `CohortError`s.
 
+    Parameters
+    ----------
     rows : name of each row in faults; by default its number
+
     """
     names = pd.Series(list(map(str, frame.index)), name=PATIENT, dtype=object)
     columns = frame.loc[:, frame.columns.map(str) != PATIENT].reset_index(drop=True)
@@ -277,6 +288,8 @@ def _step(text: str) -> str:
 class GivenTable(NamedTuple):
     """A table or cohort folder, with its bundle, on their common features and with patients sorted by name.
 
+    Parameters
+    ----------
     bundle, cohort : on the same features, in the same order
     measured : (P, M) bool, True where the cohort has a value; the other values are 0
     digests : SHA-256 by file name; a file of labels has the key `labels/` + its name
@@ -284,6 +297,7 @@ class GivenTable(NamedTuple):
     dropped : features of the bundle that the table lacks
     left_out : labelled patients that the table lacks
     doubt : as in `Cells`
+
     """
 
     bundle: Bundle

@@ -166,8 +166,11 @@ def read_and_encode(
 ) -> Encoded:
     """Read a table and encode it.
 
+    Parameters
+    ----------
     controls : a column, and the text in it that marks controls
     dictionary : name of the file of features, for messages
+
     """
     path = Path(path)
     if controls is None:
@@ -200,7 +203,10 @@ def encode_cells(
 ) -> Encoded:
     """Encode the cells of a table; all faults of columns and values are raised as one `CohortError`.
 
+    Parameters
+    ----------
     dictionary : name of the file of features, for messages
+
     """
     present = [name for name in features.names if name in cells.columns]
     cells = without_codes(cells, features)
@@ -249,7 +255,10 @@ def encode_cells(
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
     """Note values that the dictionary excludes as faults; return one line for each other doubtful group of values.
 
+    Parameters
+    ----------
     values : (P, features) float64
+
     """
     doubts = []
     for place, (name, kind, span) in enumerate(zip(features.names, features.kinds, features.spans, strict=True)):
@@ -315,7 +324,7 @@ def _cut_points(
         else:
             column = controls[:, place]
             known = column[np.isfinite(column)]
-            # The cut point at which the test of `afa.cohort.encode` rejects.
+            # The test of `afa.cohort.encode` rejects a value beyond these cut points.
             test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
             instead = "give cut points in features.csv, set the test t"
             check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)
@@ -345,7 +354,10 @@ def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
 
     The code is missing if fewer than two others have a value.
 
+    Parameters
+    ----------
     values : (controls, features) float64
+
     """
     known = np.isfinite(values)
     code = np.zeros(values.shape, dtype=np.int8)

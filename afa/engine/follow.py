@@ -184,7 +184,7 @@ def run_of(
     )
     crossing = ranking or bool(read & (MOMENTS | DUELS | CALLS))
     crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
-    gain = None if rule == INFORMATION else gain  # the rule and the gain have one name
+    gain = None if rule == INFORMATION else gain  # the rule and the gain have the same name
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if weighs or gains_read else NO_GAIN
     crossing |= kind >= F_LINEARITY

@@ -306,7 +306,7 @@ def _choose(run: RunSettings, path_state: PathState, results: WalkResults, membe
 
 @kernel()
 def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
-    """Write what a rule that does not look at duels maximises, (M,)."""
+    """Write the quantity that a rule without duels maximises, (M,): the total unary, or the information."""
     total[:] = information_of(packed, state, empty) if rule == INFORMATION else total_unary(packed, state)
 
 

@@ -1,4 +1,4 @@
-"""Figures of a planner and of a simulation; they need matplotlib, which the extra `notebooks` brings."""
+"""Figures of a planner and of a simulation; they need matplotlib, from the extra `notebooks`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOUR = "#0072B2"
 
 
 def posterior(planner: Planner, *, most: int = 12) -> Figure:
-    """The posterior of the present state, one bar an entity, the most probable first.
+    """Return a figure of the current posterior, one bar for each entity, the most probable first.
 
     >>> from afa.planner import TopKPlanner
     >>> figure = posterior(TopKPlanner("tests/data/bundle_tiny"))
@@ -38,15 +38,20 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
 
 
 def order(planner: Planner, *, most: int = 6) -> Figure:
-    """How the posterior moved: one line an entity, one step a value, in the order in which the values came.
+    """Return a figure of the posterior over time, one line for each entity, one step for each value as observed.
 
-    most : entities at most, those of largest posterior now.
+    Parameters
+    ----------
+    most : largest number of entities; those with the largest current posterior are shown
 
+    Examples
+    --------
     >>> from afa.planner import TopKPlanner
     >>> planner = TopKPlanner("tests/data/bundle_tiny")
     >>> planner.observe("CXCL8", 1)
     >>> [label.get_text() for label in order(planner).axes[0].get_xticklabels()]
     ['start', 'CXCL8 = +1']
+
     """
     again = planner.copy()
     while again.actions:
@@ -67,8 +72,11 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
 
 
 def curves(simulated: Simulated) -> Figure:
-    """The curves of `afa.simulate`, one panel a metric, one line a rule.
+    """Return a figure of the curves of `afa.simulate`, one panel for each metric and one line for each rule.
 
-    simulated : what `afa.simulate` answered with.
+    Parameters
+    ----------
+    simulated : the result of `afa.simulate`
+
     """
     return curves_figure(simulated.curves, simulated.title)

@@ -119,9 +119,12 @@ def first_of(faults: list[Fault], where: object, again: str = "try again") -> li
 class CsvTable:
     """The rows of a CSV file, by column.
 
+    Parameters
+    ----------
     lines : (n_rows,) int64, the 1-based line on which each row begins
     columns : the texts (n_rows,) of each column; all are empty if the file lacks an optional column
     faults : the faults found in the file so far
+
     """
 
     lines: NDArray[np.int64]
@@ -140,8 +143,11 @@ class CsvTable:
     ) -> None:
         """Note a fault for some rows of a column.
 
+        Parameters
+        ----------
         rows : (n,) indices of rows, or (n_rows,) bool
         found : the text found, for all rows or by the index of the row; by default the text of the cell
+
         """
         chosen = np.asarray(rows)
         for row in (np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen).tolist():
@@ -151,7 +157,10 @@ class CsvTable:
     def once(self, keys: ArrayLike, expected: str, column: str = "") -> None:
         """Note a fault for each row that repeats the key of an earlier row.
 
+        Parameters
+        ----------
         keys : (n_rows,) int64; rows with a negative key are not compared
+
         """
         earlier = earlier_row(np.asarray(keys, dtype=np.int64))
 
@@ -244,9 +253,12 @@ def table_of_frame(
 ) -> CsvTable:
     """Return a DataFrame as the `CsvTable` of the CSV file with its content; truth values become 0 and 1.
 
+    Parameters
+    ----------
     where : name of the table in faults
     names : (n_rows,) name of each row in faults
     brief : as in `RowFaults`
+
     """
     header, faults = list(map(str, frame.columns)), RowFaults(where, brief, names)
     rows = len(frame) if _header_is_usable(header, required, optional, faults, ",") else 0
@@ -291,8 +303,11 @@ def name_column(
 
     A name must not be empty, longer than `LONGEST_NAME`, surrounded by spaces or contain invisible characters.
 
+    Parameters
+    ----------
     known : index by name; a name that is not a key is a fault. Without `known` every valid name gets index 0
     known_from : where the known names are listed, for the text of a fault
+
     """
     texts, unknown = table.columns[column], 0
     steps: dict[str, tuple[str, str]] = {}
@@ -327,7 +342,10 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
     The result is -1 for the first row of each key and for rows with a negative key.
 
+    Parameters
+    ----------
     keys : (n_rows,) int64
+
     """
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     return np.where((first[group] == np.arange(len(keys))) | (keys < 0), -1, first[group]).astype(np.int64)

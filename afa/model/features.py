@@ -31,7 +31,7 @@ VALUES = (-1, 0, 1)
 
 
 def shown_unit(unit: str) -> str:
-    """Return the unit as it stands behind a number: empty where the text says that there is none.
+    """Return the unit to show after a number; empty if the text means no unit, such as "None".
 
     >>> shown_unit("bar"), shown_unit("None")
     ('bar', '')
@@ -58,7 +58,7 @@ class Span(NamedTuple):
 class Features:
     """The features of a table, checked when read; arrays are read-only and as long as `names`.
 
-    Fields are in the order of `FEATURE_COLUMNS`.
+    The fields are in the order of `FEATURE_COLUMNS`.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
 
 
 def checked_features(table: CsvTable) -> Features:
-    """Return the features of a table of texts; raise a `CohortError` with all errors found, earlier ones included."""
+    """Return the features of a table of texts; raise a `CohortError` with all errors of the table."""
     faults = table.faults
     readable = not faults.listed()
     name_column(table, "feature")
@@ -313,7 +313,7 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
             codes += 1
         elif re.search(r"\d", piece):
             return None
-    if codes == len(listed) == 1:  # a single code gives the meaning of one number; others remain possible
+    if codes == len(listed) == 1:  # a single code gives the meaning of one number; other numbers remain possible
         listed = []
     if one_sided:  # "above 0, at most 14": both hold
         low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)

@@ -111,8 +111,8 @@ class Partition:
     def activation(self) -> tuple[float, float]:
         """Return both sides of the activation condition (sec:eval_filter): the first should be far below the second.
 
-        The first is the largest l-infinity distance of a member to its centroid; the second is the smallest one between
-        two centroids, NaN for one cluster.
+        The first side is the largest l-infinity distance of a member to its centroid; the second side is the smallest
+        l-infinity distance between two centroids, NaN for one cluster.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)
@@ -208,7 +208,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
     """Return the paper's certificates, in which a cluster beats another if its interval lies above the other interval.
 
     All members of the better cluster then beat all members of the other. Such certificates can be false, as the
-    module's docstring explains; a false one is no error of this program.
+    module's docstring explains; a false certificate is no error of this program.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The posterior that a planner shows: by entity, and in words what each number is the probability of."""
+"""The posterior probabilities that a planner shows, and a text on the condition under which they hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """What the numbers of `posterior_of` are the probability of."""
+    """Return the condition of the probabilities of `posterior_of`, in words."""
     if isinstance(planner, BinaryPlanner):
         return " and ".join(f"of {planner.asked_of.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)
@@ -18,9 +18,9 @@ def posterior_is_of(planner: Planner) -> str:
 
 
 def posterior_of(planner: Planner) -> dict[str, float]:
-    """By entity, the probability that it holds if exactly one does; of one entity alone, of it and of its absence.
+    """Return the probabilities shown to people by entity; for the binary question, of the entity and of its absence.
 
-    Of a bundle that says how often, what `TopKPlanner.posterior` says of as many as hold.
+    For a top-k question these are the values of `TopKPlanner.posterior`.
     """
     if isinstance(planner, BinaryPlanner):
         return dict(zip(planner.bundle.entities, (planner.probability(), 1 - planner.probability()), strict=True))

@@ -1,4 +1,4 @@
-"""Sessions: a planner and all that was done with it as one readable file, and back."""
+"""Save a planner with all its steps as a readable YAML file, and load such a file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from afa.planner.rules import Rule
 
 FORMAT = 1
 OTHERS = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
-"""Settings that a question does not have: those of the other question alone."""
+"""Question -> settings that only the other question has."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes NumPy's numbers and texts as those that they are."""
+    """A YAML writer that writes numbers and texts of NumPy as plain values."""
 
 
 _Dumper.add_multi_representer(np.generic, lambda dumper, value: dumper.represent_data(value.item()))  # type: ignore[type-abstract]
@@ -124,7 +124,7 @@ class _Session(Strict):
 
 
 def session_text(planner: Planner) -> str:
-    """Return the YAML text that `save_session` writes of a planner."""
+    """Return the YAML text that `save_session` writes for a planner."""
     bundle = planner.asked_of
     document = {
         "session": FORMAT,
@@ -138,10 +138,10 @@ def session_text(planner: Planner) -> str:
 
 
 def save_session(planner: Planner, path: str | Path) -> None:
-    """Write a planner's bundle (by name and digest), settings and steps as YAML; the file appears whole or not at all.
+    """Write a planner's bundle (by name and digest), settings and steps as YAML; an error leaves no partial file.
 
-    It holds the values that were observed: a new file is for its owner alone, an earlier one keeps its mode and owner.
-    A `PlannerError` where it cannot be written.
+    The file has the patient's observed values. A new file is readable by its owner alone; an existing file keeps its
+    mode and owner. Raise a `PlannerError` if the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle
@@ -168,15 +168,17 @@ def load_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> TopKPlanner | BinaryPlanner:
-    """The planner that `save_session` wrote, with every step taken again, on the same bundle.
+    """Return the planner that `save_session` wrote, with every step repeated, on the same bundle.
 
-    allocation, stop : the rule that chooses, and the rule of stopping, where the session was made with one of your
-        own; a file cannot hold that.
+    Parameters
+    ----------
+    allocation, stop : the user-defined allocation rule and stopping rule, if the session had them; a file cannot
+        contain functions
 
     Raises
     ------
-    ConfigError : the file is not a session; every wrong key is named.
-    PlannerError : it is of another bundle, needs a rule, or its steps do not fit.
+    ConfigError : the file is not a session; the message names every wrong key.
+    PlannerError : the session belongs to another bundle, needs a user-defined rule, or has steps that do not fit.
 
     Examples
     --------

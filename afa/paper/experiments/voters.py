@@ -1,8 +1,9 @@
-"""How much hangs on the answers: effects of the first screen with the answers of each voter alone.
+"""The sensitivity of results to the answers: effects of the first screen, recomputed with each voter's answers alone.
 
 The other stages use the consensus of all voters, so their intervals are over patients only. Here the bundle of each
 voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. Fixed for all voters are the patients, the
-couplings of two genes, which are asked once, after the consensus, and the measured genes: those of the consensus.
+couplings of two genes, which are asked once, after the consensus, and the measured genes, which are the genes of the
+consensus.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Build the bundle of each voter, and run on it the stages `sign` and `chaos` and a part of the grid.
 
-    Random orders of `sign` and of the grid are those of the first seed. Of the rows only those at the rounds that the
+    For `sign` and for the grid, only the random orders of the first seed are used. Only rows at the rounds that the
     paper prints are returned.
 
     Parameters
