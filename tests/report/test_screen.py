@@ -13,6 +13,7 @@ from afa.cli import app
 from afa.evaluate.summary import summary_rows
 from afa.io.yamlfile import load_model
 from afa.paper.config import RunConfig
+from afa.paper.experiments.voters import GAUGE_PATIENTS
 from afa.paper.report.comparison import Reader, compare, load_printed
 from afa.paper.report.paper_tables import TABLES, SummaryLines
 from afa.paper.report.screen import (
@@ -131,6 +132,11 @@ def test_an_effect_that_no_voter_has_is_named_and_no_voters_say_nothing():
         "Not computed for single voters: informed order at t = 10."
     )
     assert voters_said(whole, voters.iloc[:0]) is None
+    reasons = whole.assign(alone=whole["id"].map({"cmi_10": "nobody asked", "cmi_150": "of 3 patients"}).fillna(""))
+    assert voters_said(reasons, voters[voters["id"] != "cmi_10"])[1][-2:] == [
+        "Informed order at t = 150 is of 3 patients.",
+        "Not computed for single voters: informed order at t = 10 (nobody asked).",
+    ]
     assert of_voters(STATEMENTS, PRINTED, {}, None).columns.tolist() == VOTER_COLUMNS
 
 
@@ -254,6 +260,10 @@ def test_what_the_project_carries_was_made_with_the_default_settings(carried):
     assert set(carried.rows) <= {each.id for each in STATEMENTS}
     assert len(carried.rows) >= 9
     assert all(low <= value <= high for value, low, high in carried.rows.values())
+
+
+def test_the_patients_of_one_voters_gauges_are_those_of_the_stage():
+    assert {each.id: each.alone for each in STATEMENTS}["gauges"] == f"of {GAUGE_PATIENTS} patients"
 
 
 def test_every_effect_is_read_from_one_place_that_the_comparison_has():

@@ -29,9 +29,9 @@ from afa.paper.report.verdicts import DIFFERENCE, HOLDS, NO_BETTER, NOT_RUN, SIM
 Cause = Literal["data", "elicitation", "reading", "the paper"]
 Row = Mapping[Any, Any]
 """A row of a table, by column."""
-KNOWN = ("id", "name", "says", "cause")
+KNOWN = ("id", "name", "says", "cause", "alone")
 NUMBERS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size")
-COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because"]
+COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because", "alone"]
 VOTER_COLUMNS = ["id", "voter", "ours", "low", "high", "came"]
 CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
 """The stages behind the effects, to whose settings a stored run is bound."""
@@ -44,7 +44,8 @@ class Statement(Strict):
 
     It is read from a claim, from a cell, or from two cells, one less the other, and a line. said, because : sentences
     with numbers in braces, `{paper}`, `{ours}` or a reading. constant : a reading of the best constant answer. beats :
-    a reading of the better of two answerers, which must be above the constant.
+    a reading of the better of two answerers, which must be above the constant. alone : with the answers of one voter,
+    of whom the number is, or why there is none.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Statement(Strict):
     line: str | None = None
     constant: str | None = None
     beats: str | None = None
+    alone: str = ""
     cause: Cause
     because: str
 

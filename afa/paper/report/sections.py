@@ -207,8 +207,9 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
         "Fixed for all voters are the patients, the measured genes and the couplings, which were asked once, after the"
         " consensus."
     )
-    left = [row for row in judged if row["id"] not in came]
-    return lead, said + ([f"Not computed for single voters: {_listed(left)}."] if left else [])
+    said += [f"{row['name'].capitalize()} is {row['alone']}." for row in again if row["alone"]]
+    left = [row["name"] + f" ({row['alone']})" * bool(row["alone"]) for row in judged if row["id"] not in came]
+    return lead, said + ([f"Not computed for single voters: {', '.join(left)}."] if left else [])
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
