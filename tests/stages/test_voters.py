@@ -131,8 +131,9 @@ def test_informed_orders_and_gauges_are_those_of_the_whole_stages(tmp_path, stag
             bootstrap=bootstrap,
         ),
     }
+    numbers = tables["numbers"]
     for table, every in whole.items():
-        own = tables["numbers"].query("voter == 'r1' and table == @table").drop(columns="voter")
+        own = numbers[(numbers["voter"] == "r1") & (numbers["table"] == table)].drop(columns="voter")
         keys = list(own.columns[: list(own.columns).index("value")])
         both = own.merge(every, on=keys, suffixes=("", "_whole"))
         assert len(both) == len(own) > 5
