@@ -44,7 +44,7 @@ RULES = ("random", "greedy", "lucb", "clustered", "priority_clusters")
 """Rules of the grid that are followed, by Wald magnitude under the paper's schedule."""
 INFORMED = (("random", "", ""), ("greedy", "cmi", ""))
 """Orders of the binary tasks that are followed: rule, gain and guide."""
-GAUGE_PATIENTS, GAUGE_ROUNDS = 60, 50
+GAUGE_PATIENTS, GAUGE_ROUNDS = 30, 50
 """Patients and first rounds in which the gauges are compared: all of them would take as long as all the rest."""
 
 
