@@ -222,7 +222,7 @@ def test_tab_goes_through_all_controls_in_their_order_and_shows_where_it_is(page
         "to-settled",
         "to-certified",
     ]
-    assert passed == [*controls, "scroll", "scroll tall", "steps-scroll", "button", "summary"]
+    assert passed == [*controls, "scroll whole", "scroll tall", "steps-scroll", "button", "summary"]
 
 
 def test_every_control_has_a_label(page):

@@ -188,23 +188,27 @@ function writeStory(t) {
   const top = path.order[t].slice(0, k).map((v) => entities[v]).join(", ");
   const known = t ? `After ${t} of ${last} measurements` : "Before any measurement";
   const final = path.found[t] === k ? "which is also the answer when everything is measured" : `${path.found[t]} of ${k} of which are still there when everything is measured`;
-  $("story").textContent = `${known} ${patients[state.patient].name} is most like ${top}, ${final}; ${path.resolved[t]} of ${summary.duels} duels can no longer change.`;
+  $("story").textContent = `${known} ${patients[state.patient].name} is most like ${top}, ${final}; ${path.resolved[t] ? `${path.resolved[t]} of ${summary.duels} duels can no longer change` : `each of the ${summary.duels} duels can still change`}.`;
 }
 
 /** The planner that is shown first and the one with a background, after as many measurements. */
 function writeBesides(t) {
   $("besides").hidden = !besides.length;
-  fillTable("besides-table", ["Planner", "Measured last", `Top ${k} after ${count(t, "measurement", "measurements")}`, ["Final", "number"], ["Sure", "number"]], besides.map(([i, own]) => {
+  fillTable("besides-table", ["Planner", ["Measured last", "last"], `Top ${k} after ${count(t, "measurement", "measurements")}`, ["Final", "number"], ["Sure", "number"]], besides.map(([i, own]) => {
     const feature = t ? own.run.order[t - 1] : null;
     const sure = own.run.probability;
     return element("tr", {},
-      element("th", { scope: "row" }, `${i === ours ? "with a background" : "the paper's kind"}: ${cellName(cells[i])}, ranked by ${scores[own.run.guide]}`),
-      cell(t ? `${features[feature]} ${ARROWS.get(steps.values[feature])}` : "\u2013"),
+      element("th", { scope: "row" }, i === ours ? "ours, with a background" : isPapers(cells[i]) ? "the paper's rule" : cellName(cells[i])),
+      cell(t ? `${features[feature]} ${ARROWS.get(steps.values[feature])}` : "\u2013", "last"),
       cell(own.order[t].slice(0, k).map((v) => entities[v]).join(", ")),
       cell(`${own.found[t]} of ${k}`, "number"),
-      cell(sure ? percent(sure[t]) : "not said", "number"));
+      cell(sure ? percent(sure[t]) : "\u2013", "number"));
   }));
+  const named = besides.map(([i, own]) => `${cellName(cells[i])}, ranked by ${scores[own.run.guide]}`);
+  $("besides-names").textContent = besides.length ? `Planner one: ${named[0]}. Planner two: ${named[1]}.` : "";
 }
+
+function isPapers(c) { return c.rule === "priority_clusters" && c.gain === "cmi"; }
 
 function percent(share) { return `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`; }
 
