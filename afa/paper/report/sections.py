@@ -281,7 +281,7 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
     axes.set_ylim(place.min(initial=0) - 0.5, 0.7)
     edge = axes.get_xlim()[0]
     for at, name in zip(place, rows["name"], strict=True):
-        axes.text(edge, at + 0.32, f"  {name}", va="center", ha="left", fontsize="medium")
+        axes.text(edge, at + 0.32, f" {name}", va="center", ha="left", fontsize="medium")
     axes.set_xlim(left=edge)
     axes.set_xlabel("percentage points; lines: intervals over patients")
     shared_legend(drawn, columns=3)
