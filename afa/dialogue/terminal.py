@@ -136,7 +136,8 @@ class Terminal:
         shown = self.planner.asked_of.shown
         cost = "" if not self.planner.priced else f" [dim](cost {item.cost:g})[/dim]"
         features = "" if item.features == (item.name,) else f": {escape(', '.join(map(shown, item.features)))}"
-        beside = "" if shown(item.name) == item.name else f" [dim]({escape(item.name)})[/dim]"
+        beside = escape(self._beside(item.name).removeprefix(shown(item.name)))
+        beside = f"[dim]{beside}[/dim]" if beside else ""
         self._say(f"[bold cyan]{escape(shown(item.name))}[/bold cyan]{beside}{features}{cost}")
         self._hang(f"[dim]because:[/dim] {escape(item.reason)}")
         for name in item.features:
@@ -151,6 +152,11 @@ class Terminal:
                 self._hang(f"[dim]if {f'{label}:'.ljust(wide + 1)}[/dim] {escape(row['words'])}")
         if others := self.planner.runners_up():
             self._hang(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
+
+    def _beside(self, name: str) -> str:
+        """What people are shown for a name, with the name in brackets where that is another text."""
+        shown = self.planner.asked_of.shown(name)
+        return name if shown == name else f"{shown} ({name})"
 
     def _takes(self, feature: str) -> str:
         """How a feature can be answered, and what it is; empty where there is no more to say than on the first line."""
@@ -191,7 +197,8 @@ class Terminal:
             case ["undo" | "u"]:
                 undone = self.planner.undo()
                 done = {"observe": "", "skip": "the skip of ", "correct": "the correction of "}[undone.kind]
-                self._say(f"undone: {done}{escape(', '.join(undone.features))}")
+                names = map(self.planner.asked_of.shown, undone.features)
+                self._say(f"undone: {done}{escape(', '.join(names))}")
             case ["skip" | "s"]:
                 self.planner.skip(_asked(item).name)
             case ["skip" | "s", *name]:
@@ -210,7 +217,7 @@ class Terminal:
         known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
         if known:
             for name, value in known.items():
-                self._say(f"  {escape(name)}: {word_of(self.planner.asked_of, name, value)}")
+                self._say(f"  {escape(echo(self.planner.asked_of, name, ReadValue(value)))}")
             self._observe({name: ReadValue(value) for name, value in known.items()})
 
     def _skip(self, name: str) -> None:
@@ -238,7 +245,8 @@ class Terminal:
 
     def _features(self) -> None:
         closed = self.planner.observed.keys() | self.planner.skipped
-        self._say(escape(", ".join(name for name in self.planner.bundle.features if name not in closed)))
+        open_ = [name for name in self.planner.bundle.features if name not in closed]
+        self._say(escape(", ".join(map(self._beside, open_))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
         """Values without names: of the features asked for, in the order in which they were shown."""
@@ -310,6 +318,7 @@ class Terminal:
         table["tells"] = table["tells"].str.removeprefix("tells ")
         if "item" in table:
             table["item"] = table["item"].where(table["item"] != table["feature"], "")  # what is by itself
+        table["feature"] = table["feature"].map(self.planner.asked_of.shown)
         rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
         names = {"gain_per_cost": "gain per cost", "tells": "separates"}
         self._table(tuple(names.get(name, name) for name in columns), rows)
@@ -357,7 +366,7 @@ class Terminal:
             (
                 str(row["step"]),
                 row["kind"],
-                row["feature"],
+                self.planner.asked_of.shown(row["feature"]),
                 ""
                 if row["value"] is None
                 else with_number(self.planner.asked_of, row["feature"], row["value"], row["number"]),

@@ -94,9 +94,10 @@ def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
     return fold
 
 
-def brought_text(table: pd.DataFrame, most: Sequence[int] = (1, 3, 5)) -> str:
+def brought_text(table: pd.DataFrame, bundle: Bundle, most: Sequence[int] = (1, 3, 5)) -> str:
     """Return what `update_brings` found in words: a row for each question and number of features; empty for no row.
 
+    bundle : its display names stand for the questions about one entity
     most : numbers of observed features that get a row; the row with all features observed is always there.
     """
     if table.empty:
@@ -105,7 +106,7 @@ def brought_text(table: pd.DataFrame, most: Sequence[int] = (1, 3, 5)) -> str:
     shown = table[table["t"].isin(most) | (table["t"] == every)]
     rows = pd.DataFrame(
         {
-            "question": shown["question"],
+            "question": shown["question"].map(bundle.shown),
             "features": shown["t"],
             "metric": shown["metric"].map(WORDS),
             "bundle": shown["alone"].map("{:.2f}".format),

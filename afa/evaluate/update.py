@@ -29,7 +29,7 @@ priors and potentials stay. Elicited priors for linear models in the same spirit
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -422,15 +422,17 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def update_text(said: Mapping[str, Any]) -> str:
+def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
     """Return in words what `report_of` holds: how many patients, how strong the elicited numbers are, what moved most.
+
+    shown : what people are shown for a name, such as `Bundle.shown`
 
     >>> print(update_text({"patients": 3, "labelled": {"flu": {"with": 1, "without": 2}}, "strengths": {"8": 1.0},
     ...                    "moved_most": []}))
     updated by 3 labelled patients: flu 1 with, 2 without
     patients that an elicited probability is worth: 8
     """
-    each = few([f"{name} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
+    each = few([f"{shown(name)} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
     common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}
     worth = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
     lines = [
@@ -439,6 +441,8 @@ def update_text(said: Mapping[str, Any]) -> str:
     ]
     if said["moved_most"]:
         table = pd.DataFrame(said["moved_most"]).fillna("")
+        names = [column for column in ("entity", "feature") if column in table]
+        table[names] = table[names].map(shown)
         lines += ["probabilities that moved most:", table.to_string(index=False, float_format="{:.2f}".format)]
     return "\n".join(lines)
 

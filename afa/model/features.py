@@ -24,6 +24,8 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
 FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
+DISPLAY_COLUMNS = ("display", "label", "name")
+"""Columns of a dictionary, one of which may hold what people are shown for each row; encoding does not use them."""
 NO_UNIT = ("none", "no unit", "unitless", "dimensionless", "n/a", "-")
 """What the column `unit` says of a feature without one, beside an empty cell."""
 VALUES = (-1, 0, 1)
@@ -174,7 +176,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     Parameters
     ----------
     path : a CSV file with the columns `feature` and `kind`, and any of `unit`, `low`, `high`, `values` (possible
-        numbers, in words), `missing`, `p_low`, `p_high` and `definition`
+        numbers, in words), `missing`, `p_low`, `p_high` and `definition`; a column of `DISPLAY_COLUMNS` is not read
     other_kinds : other words for a kind in this file
 
     Raises
@@ -182,7 +184,14 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     CohortError : lists every error of the file by line and column
 
     """
-    table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True, shown=True)
+    table = read_table(
+        path,
+        required=FEATURE_COLUMNS[:2],
+        optional=(*FEATURE_COLUMNS[2:], *DISPLAY_COLUMNS),
+        unread=DISPLAY_COLUMNS,
+        whole_rows=True,
+        shown=True,
+    )
     kinds = [(other_kinds or {}).get(kind, kind) for kind in table.columns["kind"]]
     return checked_features(replace(table, columns={**table.columns, "kind": kinds}))
 

@@ -488,7 +488,7 @@ class Planner(ABC):
         if (self._offer().open != self._offer().affordable).any():
             first = self._chosen_item(view, self._offer().open)
             if first.name != item.name:
-                words += f"; {first.name} comes first but costs {first.cost:g}, and {self._left():g} is left"
+                words += f"; {self.asked_of.shown(first.name)} comes first but costs {first.cost:g}, and {self._left():g} is left"
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:

@@ -419,11 +419,14 @@ def shown_by_names(folder: Path) -> Path:
 def test_people_are_shown_display_names_and_may_type_them(tmp_path: Path) -> None:
     bundle = load_bundle(shown_by_names(tmp_path / "b"))
     planner = TopKPlanner(bundle, k=1, first=["MUC2"])
-    text = talk(planner, "mucin 2=low", "why Visible bleeding", "ranking")
+    looks = ["features", "why", "mucin 2=low", "why Visible bleeding", "ranking", "history", "undo", "Mucin 2=low"]
+    text = talk(planner, *looks)
     assert planner.observed == {"MUC2": -1}
     assert "Mucin 2 (MUC2)" in text
     assert "\nVisible bleeding (ahead by " in text
     assert "Visible bleeding: 1 measured" in text
+    assert "undone: Mucin 2\n" in text
+    assert "MUC2" not in re.sub(re.escape("Mucin 2 (MUC2)"), "", re.sub("^MUC2> ", "", text, flags=re.MULTILINE))
     assert " bleeding" not in re.sub("Visible bleeding", "", text)
     asked = talk(BinaryPlanner(bundle, entity="bleeding"))
     assert "is it Visible bleeding?" in asked

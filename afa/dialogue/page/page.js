@@ -246,7 +246,7 @@ function values(view) {
   for (const step of view.history) reasons[step.feature] = step.reason;
   const lines = Object.entries(view.values).map(([feature, value]) => {
     const control = hasRange(feature) ? rewriting(feature) : choosing(feature, value);
-    control.setAttribute("aria-label", `correct ${feature}`);
+    control.setAttribute("aria-label", `correct ${shown(feature)}`);
     const said = make("span", view.said[feature], { className: hasRange(feature) ? "said" : "said printed" });
     return make("tr", [make("th", named(shown(feature)), { scope: "row" }), make("td", [said, control]), make("td", reasons[feature])]);
   });
@@ -279,7 +279,7 @@ at("known").addEventListener("submit", async (event) => {
   event.preventDefault();
   const feature = at("feature").value.trim(), text = at("value").value.trim();
   if (!feature) return tell("Write the name of what is known.");
-  if (!text) return tell(`Write the value of ${feature}: ${takes(feature)}.`);
+  if (!text) return tell(`Write the value of ${shown(feature)}: ${takes(feature)}.`);
   if (await say({ do: "observe", typed: { [feature]: text } })) at("feature").value = at("value").value = "";
 });
 function takes(feature) {

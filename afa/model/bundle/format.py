@@ -264,20 +264,23 @@ def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
     return aliases
 
 
-def display_rows(table: CsvTable, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
-    """What people are shown for entities and features, by name; no two of them are shown alike."""
+def display_rows(
+    table: CsvTable, entities: Sequence[str], features: Sequence[str], *, name: str = "name", display: str = "display"
+) -> dict[str, str]:
+    """What people are shown for entities and features, by name; no two of them are shown alike.
+
+    name, display : the columns of the table that hold the two.
+    """
     names = list(dict.fromkeys([*entities, *features]))
-    named = name_column(table, "name", {name: place for place, name in enumerate(names)}, "among entities and features")
-    table.once(named, "each name once", "name")
-    name_column(table, "display")
-    shown = table.columns["display"]
-    taken = [row for row, text in enumerate(shown) if text in names and text != table.columns["name"][row]]
+    named = name_column(table, name, {name: place for place, name in enumerate(names)}, "among entities and features")
+    table.once(named, "each name once", name)
+    name_column(table, display)
+    shown = table.columns[display]
+    taken = [row for row, text in enumerate(shown) if text in names and text != table.columns[name][row]]
     step = "choose another text, or remove the row"
-    table.wrong(
-        taken, "display", "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another"
-    )
+    table.wrong(taken, display, "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another")
     place = {text: number for number, text in enumerate(dict.fromkeys(shown)) if text}
-    table.once([place.get(text, -1) for text in shown], "each text once", "display")
+    table.once([place.get(text, -1) for text in shown], "each text once", display)
     return {names[at]: text for at, text in zip(named, shown, strict=True) if at >= 0 and text}
 
 
