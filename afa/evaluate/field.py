@@ -69,9 +69,9 @@ def import_field(
     ----------
     folder
         `elicited/` holds `cuts_<voter>.csv`, `unary_<voter>.csv` and `pairs.csv` or `pairs_<voter>.csv`; beside it
-        may stand `labels.csv`, `groups.csv` and `SOURCE.md`. A column `display`, `label` or `name` of the dictionary and
-        of the entities is what people are shown. Features of the kind `categorical-as-binary` that come
-        from one measurement are the values of one variable: at most one of them is +1.
+        may stand `labels.csv`, `groups.csv` and `SOURCE.md`. A column `display`, `label` or `name` of the dictionary
+        and of the entities is what people are shown. Features of the kind `categorical-as-binary` that come from one
+        measurement are the values of one variable: at most one of them is +1.
     out
         The field's folder, whose name is the field's; it appears whole or not at all.
     holds

@@ -32,7 +32,8 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
     """
     shares = sorted(posterior_of(planner).items(), key=lambda pair: -pair[1])[:most]
     figure, (axes,) = new_figure(6.0, 0.8 + 0.3 * len(shares))
-    axes.barh([planner.asked_of.shown(name) for name, _ in shares][::-1], [share for _, share in shares][::-1], color=COLOUR)
+    names = [planner.asked_of.shown(name) for name, _ in shares]
+    axes.barh(names[::-1], [share for _, share in shares][::-1], color=COLOUR)
     axes.set(xlim=(0, 1), xlabel=f"posterior probability, {posterior_is_of(planner)}")
     return figure
 

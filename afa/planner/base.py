@@ -488,7 +488,8 @@ class Planner(ABC):
         if (self._offer().open != self._offer().affordable).any():
             first = self._chosen_item(view, self._offer().open)
             if first.name != item.name:
-                words += f"; {self.asked_of.shown(first.name)} comes first but costs {first.cost:g}, and {self._left():g} is left"
+                name, left = self.asked_of.shown(first.name), f"{self._left():g} is left"
+                words += f"; {name} comes first but costs {first.cost:g}, and {left}"
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:

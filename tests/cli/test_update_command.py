@@ -77,7 +77,7 @@ def test_show_prints_what_the_patients_moved(place):
     shown = CliRunner().invoke(app, ["bundle", "show", str(place / "new")]).output
     assert "updated by 3 labelled patients: flu 2 with, 1 without" in shown
     assert "probabilities that moved most:" in shown
-    (place / "new/display.csv").write_text("name,display\nflu,Influenza\nred,Red spots\nblue,Blue lips\ngreen,Green nails\ncough,Dry cough\n")
+    (place / "new/display.csv").write_text("name,display\nflu,Influenza\nblue,Blue lips\n")
     load_bundle(place / "new")
     named = CliRunner().invoke(app, ["bundle", "show", str(place / "new")]).output
     assert "updated by 3 labelled patients: Influenza 2 with, 1 without" in named
