@@ -143,6 +143,7 @@ class Conversation:
             },
             "scales": scales_of(bundle),
             "patient": planner.patient,
+            "changed": self.keeper.changes,
             "start": start_of(planner),
             "assumption": assumption_of(planner),
             "ending": ending_of(planner),

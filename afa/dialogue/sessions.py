@@ -21,7 +21,7 @@ from afa.model.bundle import Bundle
 from afa.planner import Action, BinaryPlanner, Planner, TopKPlanner
 from afa.planner.options import question_of
 from afa.planner.rules.check import rule_of
-from afa.planner.session import load_session, save_session
+from afa.planner.session import load_session, replay_session, save_session
 
 PATIENCE = 5.0
 """Seconds to wait for another process that has the same session open."""
@@ -83,13 +83,21 @@ def new_planner(
     return BinaryPlanner(bundle, entity=entity, **options)
 
 
-def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) -> Planner:
+def resumed_planner(
+    path: str | Path, bundle: Bundle, given: Mapping[str, Any], changes: list[str] | None = None
+) -> Planner:
     """The planner of a session file, whose own settings hold; an option `given` beside it must say the same.
 
     given : by the option's name with underscores, None where it was not given; `panels` as `Panels`.
+    changes : a list that takes what `replay_session` says; None where the bundle must be that of the session.
     """
     named = given.get("allocation") or ""
-    planner = load_session(path, bundle, allocation=rule_of(named)() if ":" in named else None)
+    rule = rule_of(named)() if ":" in named else None
+    if changes is None:
+        planner = load_session(path, bundle, allocation=rule)
+    else:
+        planner, said = replay_session(path, bundle, allocation=rule)
+        changes += said
     settings, stop = planner.settings, planner.settings["stop"]
     stored = {**stop, **settings, "min_gain": stop["gain"], "allocation": settings["allocation"] or named}
     asked = {name: value for name, value in given.items() if name not in ("panels", "costs") and value is not None}
@@ -113,13 +121,16 @@ def _said(value: Any) -> str:
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
-def session_of_text(text: str, bundle: Bundle) -> Planner:
-    """The planner of a session whose text was given instead of a file; errors name `the session`."""
+def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None) -> Planner:
+    """The planner of a session whose text was given instead of a file; errors name `the session`.
+
+    changes : as of `resumed_planner`.
+    """
     with TemporaryDirectory() as folder:
         path = Path(folder) / "session.yaml"
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         try:
-            return load_session(path, bundle)
+            return resumed_planner(path, bundle, {}, changes)
         except AfaError as error:
             faults = (replace(fault, where=fault.where.replace(str(path), "the session")) for fault in error.faults)
             raise PlannerError(faults) from None
@@ -139,6 +150,8 @@ class Keeper:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
+        self.changes = list[str]()
+        """What is said of a session whose bundle was edited since."""
         self._contents = _contents(path) if path else None
         self._copies: dict[Path, tuple[Action, ...]] = {}
 

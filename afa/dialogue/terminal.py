@@ -121,6 +121,8 @@ class Terminal:
         whose = f"; patient {escape(planner.patient)}" if planner.patient else ""
         self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured{whose}")
         self._say("[dim]Answer low, usual or high, or the number where a range is shown; ? lists the commands.[/dim]")
+        for change in self.keeper.changes:
+            self._hang(f"[yellow]{escape(change)}[/yellow]", first="")
         for sentence in (assumption_of(planner), start_of(planner), ending_of(planner), "For research only."):
             self._say(f"[dim]{escape(sentence)}[/dim]")
 

@@ -93,7 +93,7 @@ def import_field(
         expected = "lower-case letters, digits, - and _"
         raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
     dictionary, entities, groups, record, values = _read(source)
-    shown = _display_names(source, DICTIONARY_FILE, entities["entity"], dictionary.names)
+    shown = _display_names(source, DICTIONARY_FILE, list(entities["entity"]), dictionary.names)
     cuts = pool_cuts(record["cuts"], dictionary.names, dictionary.kinds)
     features = features_of(dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
     encoded = read_and_encode(values, features, Coding("cohort"), dictionary=DICTIONARY_FILE)
@@ -180,7 +180,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     faults: list[Fault] = []
     features, entities = read_features(root / FEATURES_FILE), read_entities(root / ENTITIES_FILE, faults)
     ConfigError.raise_for(faults)
-    shown = _display_names(root, FEATURES_FILE, entities["phenotype"], features.names)
+    shown = _display_names(root, FEATURES_FILE, list(entities["phenotype"]), features.names)
     record = read_record(root)
     unary, pairs = record["unary"], record["pairs"]
     pooled = pool_answers(unary, features)

@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 from browsers import NEEDS_BROWSER, screenshot, size
 from bundles import bundle_of
 from commands import afa
@@ -71,6 +72,8 @@ def asked(address, path, *, token=None, body=None, method=None):
 
 
 def opened(browser, address):
+    browser.get("about:blank")  # ends the page of another test, whose server is gone
+    browser.get_log("browser")
     browser.get(address)
     until(browser, lambda: data(browser, "ready") == "true")
     return browser
@@ -190,7 +193,23 @@ def test_another_patient_a_download_and_a_session_that_is_opened(serve, tmp_path
         answer = say(4, {"do": "open", "text": text})["answer"]
         assert not answer["ok"]
         assert answer["error"]["where"].startswith(words)
+        assert "replay" not in answer
+    digest = yaml.safe_load(kept)["bundle"]["digest"]
+    earlier = kept.replace(digest, "a" * 64)
+    answer = say(4, {"do": "open", "text": earlier})["answer"]
+    assert answer["replay"] == [
+        f"tiny has changed since this session: then version 1, digest {'a' * 16}, now version 1, digest {digest[:16]}"
+    ]
+    told = say(4, {"do": "open", "text": earlier, "replay": True})
+    assert told["answer"] == {"ok": True, "changed": answer["replay"]}
+    assert told["state"]["view"]["values"] == {"MUC2": -1}
     assert asked(address, "session", token="wrong")[0] == 403
+
+
+def test_no_two_parts_of_the_page_have_one_id():
+    ids = re.findall(' id="([^"]+)"', (ROOT / "afa/dialogue/page/page.html").read_text())
+    assert len(ids) > 20
+    assert len(set(ids)) == len(ids)
 
 
 def test_a_port_that_is_taken_is_one_line(serve):
@@ -424,6 +443,7 @@ def test_why_a_new_patient_and_a_refused_value_by_mouse(serve, browser):
     browser.get_log("browser")  # what pages of earlier servers had to say
     assert "1/7" in text(browser, "start")
     browser.find_element(By.ID, "feature").send_keys("superheat")
+    assert "low usual high" not in text(browser, "words")
     browser.find_element(By.ID, "value").send_keys(Keys.ENTER)
     until(browser, lambda: "usual: 4 to 10 K" in text(browser, "message"))
     browser.find_element(By.ID, "value").send_keys("250 bar" + Keys.ENTER)
