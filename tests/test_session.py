@@ -418,6 +418,7 @@ def test_a_value_may_be_a_word_in_python_too(cooling: Bundle) -> None:
         (lambda: planner.observe("sight_glass_bubbles", "low"), "feature sight_glass_bubbles: found -1"),
         (lambda: planner.observe("sight_glass_bubbles", number=1), "expected a feature with a range"),
         (lambda: planner.observe("air_drop", number=float("nan")), "found nan; expected a finite number"),
+        (lambda: planner.observe("air_drop", 7.2), "usual, high; a measured number by its name, number=7.2"),
         (lambda: planner.observe("air_drop", 1, number=9), "found a value and a number"),
         (lambda: planner.observe("air_drop"), "found None; expected -1, 0 or 1"),
         (lambda: planner.observe_all({"air_drop": 1}, numbers={"air_drop": 9}), "found a value and a number"),

@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 from afa.evaluate.figures import curves_figure, new_figure
 from afa.evaluate.simulation_page import Simulated
 from afa.planner import Planner
-from afa.planner.posterior import posterior_is_of, posterior_of
+from afa.planner.posterior import posterior_is_of
 
 COLOUR = "#0072B2"
 
@@ -30,7 +30,7 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
     >>> [round(float(bar.get_width()), 2) for bar in figure.axes[0].patches]
     [0.1, 0.45, 0.45]
     """
-    shares = sorted(posterior_of(planner).items(), key=lambda pair: -pair[1])[:most]
+    shares = sorted(planner.probabilities().items(), key=lambda pair: -pair[1])[:most]
     figure, (axes,) = new_figure(6.0, 0.8 + 0.3 * len(shares))
     names = [planner.asked_of.shown(name) for name, _ in shares]
     axes.barh(names[::-1], [share for _, share in shares][::-1], color=COLOUR)
@@ -52,10 +52,10 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
     again = planner.copy()
     while again.actions:
         again.undo()
-    seen, labels = [posterior_of(again)], ["start"]
+    seen, labels = [again.probabilities()], ["start"]
     for feature, value in planner.observed.items():
         again.observe(feature, value, cost=0.0)
-        seen.append(posterior_of(again))
+        seen.append(again.probabilities())
         name = planner.asked_of.shown(feature)
         labels.append(f"{name} = {value:+d}" if value else f"{name} = 0")
     shown = sorted(seen[-1], key=lambda name: -seen[-1][name])[:most]

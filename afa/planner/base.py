@@ -189,6 +189,10 @@ class Planner(ABC):
         """The posterior probability of the present answer, in [0, 1]; what `Stop.posterior` is compared with."""
 
     @abstractmethod
+    def probabilities(self) -> dict[str, float]:
+        """The posterior probability of each entity, by name."""
+
+    @abstractmethod
     def undecided(self) -> list[str]:
         """The entities between which nothing but their names decides at present; empty where the answer is no tie."""
 

@@ -120,7 +120,8 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
-        step += "; a measured number as `number`" if scale_of(bundle, feature).has_range else ""
+        if scale_of(bundle, feature).has_range:  # by itself 7.2 could be a number alone, but 1 is a code
+            step += f"; a measured number by its name, number={code if isinstance(code, Real) else 7.2}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
     possible, place = bundle.possible[bundle.features.index(feature)], VALUES.index(code)
     if not possible[place]:
