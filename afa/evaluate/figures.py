@@ -22,11 +22,8 @@ from matplotlib.ticker import FixedLocator
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
-from afa.evaluate.method_names import in_words
+from afa.evaluate.method_names import PRIORITY, RANDOM, in_words
 from afa.io.files import atomic_file
-
-PRIORITY, RANDOM = "priority_clusters", "random"
-"""The paper's own rule, and the one that it is compared with."""
 
 # Okabe and Ito's palette, told apart in grey by line style and marker as well.
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {

@@ -121,7 +121,8 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
         if scale_of(bundle, feature).has_range:  # by itself 7.2 could be a number alone, but 1 is a code
-            step += f"; a measured number by its name, number={code if isinstance(code, Real) else 7.2}"
+            measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
+            step += f"; a measured number by its name, number={measured}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
     possible, place = bundle.possible[bundle.features.index(feature)], VALUES.index(code)
     if not possible[place]:
