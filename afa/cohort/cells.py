@@ -35,6 +35,7 @@ from afa.io.csvfile import (
     few,
     name_column,
     number,
+    numbers_with_commas,
     quoted,
     read_header,
     read_table,
@@ -264,6 +265,8 @@ def _table_of(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvT
 
 def _step(text: str) -> str:
     """Return the next step for a text that stands in place of a number."""
+    if either := numbers_with_commas(text.strip()):
+        return f"write {' or '.join(either)}: such a comma can stand for thousands, or for a decimal point"
     pointed = text.strip().replace(",", ".")
     if "," in text and pointed.count(".") == 1 and np.isfinite(number(pointed)):
         return f"write {pointed}: a decimal point, and no comma"

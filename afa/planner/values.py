@@ -16,7 +16,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from afa.errors import Fault, PlannerError
-from afa.io.csvfile import LARGEST, number, suggestion
+from afa.io.csvfile import LARGEST, number, numbers_with_commas, suggestion
 from afa.model.bundle import Bundle
 from afa.model.features import Features, shown_unit
 from afa.model.mrf import VALUES
@@ -27,7 +27,6 @@ FINDING = {"no": 0, "yes": 1}
 TYPED_CODES = {"-": -1, "+": 1}
 CODES_WITHOUT_A_RANGE = {"-1": -1, "0": 0, "1": 1, "+1": 1}
 """Typed texts that are codes only where no number is expected: with a range, `0` is the number."""
-_THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?", re.ASCII)
 _UNIT = re.compile(r"[^\W\d_xX][^\d,;:]*|[%°µ$€].*")
 
@@ -207,10 +206,7 @@ def _number_of(typed: str, unit: str, fault: Fault) -> float:
     def refused(step: str, expected: str = fault.expected) -> PlannerError:
         return PlannerError(Fault(fault.where, fault.found, expected, step))
 
-    if commas := _THOUSAND_OR_DECIMAL.match(typed):
-        either = [commas[0].replace(",", "")]
-        if commas[0].count(",") == 1 and "." not in commas[0]:
-            either.append(commas[0].replace(",", "."))
+    if either := numbers_with_commas(typed):
         expected = "a number without a comma before three digits, which could stand for a thousand"
         raise refused(f"write {' or '.join(either)}", expected)
     found = _NUMBER.match(typed)
