@@ -38,6 +38,7 @@ from afa.planner.values import (
     WORDS,
     ReadValue,
     echo,
+    meanings_of,
     read_typed,
     same_unit,
     scale_of,
@@ -165,6 +166,8 @@ class Terminal:
         bundle = self.planner.asked_of
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
+        if meanings := meanings_of(bundle, feature):
+            answer = "no means {}, yes means {}".format(*meanings)
         return "; ".join(part for part in (scale.definition.removesuffix("."), answer) if part)
 
     def _so_far(self) -> str:
@@ -252,7 +255,10 @@ class Terminal:
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
         """Values without names: of the features asked for, in the order in which they were shown."""
-        if not _is_value(words[0]):
+        only = item.features[0] if item and len(item.features) == 1 else ""
+        if only and " ".join(words).casefold() in (meanings_of(self.planner.asked_of, only) or ()):
+            words = [" ".join(words)]
+        elif not _is_value(words[0]):
             codes = words_of(self.planner.asked_of, item.features[0]) if item else ["low", "usual", "high"]
             expected = f"{', '.join(codes)}, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE"

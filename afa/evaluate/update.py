@@ -39,7 +39,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import gammaln, softmax
 
-from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.errors import BundleError, CohortError, Fault
 from afa.io.csvfile import few
 from afa.model.bundle import Bundle
@@ -490,6 +490,8 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, cou
         if not isinstance(table, pd.DataFrame):
             step = f"give pandas.DataFrame(values, columns={what})"
             raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
+    check_alike(X.columns, model.features, model, "table X")
+    check_alike(y.columns, model.entities, model, "table y")
     values = _numbers(X, "table X", model.features, (-1.0, 0.0, 1.0), "encode the values: afa.encode(X, features)")
     labels = _numbers(y, "table y", model.entities, (0.0, 1.0), "code the labels as 0 and 1, a column for each entity")
     return update_by(model, values, labels, couplings=couplings)

@@ -94,6 +94,12 @@ def word_of(bundle: Bundle, feature: str, code: int) -> str:
     return names[code]
 
 
+def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
+    """What `no` and `yes` of a finding mean where features.csv says it in other words, such as `good` and `poor`."""
+    table = None if bundle.rates is None else bundle.rates.table
+    return None if table is None or feature not in table.names else table.meanings(feature)
+
+
 def words_of(bundle: Bundle, feature: str) -> list[str]:
     """The words for the codes that a feature can have, in order of the codes."""
     possible = bundle.possible[bundle.features.index(feature)]
@@ -197,6 +203,8 @@ def same_unit(one: str, other: str) -> bool:
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
     """The code that a word stands for, of the words that this feature takes; None for any other text."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
+    if meanings := meanings_of(bundle, feature):  # as features.csv writes them, before `normal` and the like
+        words = words | {meanings[0]: 0, meanings[1]: 1}
     return words.get(text.strip().casefold())
 
 

@@ -266,7 +266,9 @@ def test_a_control_character_in_a_text_that_is_shown_is_a_fault(folder: Path, co
         (folder / "unary.csv").write_text("\n".join(rows) + "\n")
         file, line = "unary.csv", 2
     else:
-        kinds = "".join(f"{name},continuous,what{control} it is\n" for name in ("AQP8", "CXCL8", "MMP9", "MUC2", "TFF3"))
+        kinds = "".join(
+            f"{name},continuous,what{control} it is\n" for name in ("AQP8", "CXCL8", "MMP9", "MUC2", "TFF3")
+        )
         (folder / "features.csv").write_text(f"feature,kind,definition\n{kinds}")
         file, line = "features.csv", 2
     faults, _ = validate_bundle(folder)

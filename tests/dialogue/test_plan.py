@@ -446,3 +446,35 @@ def test_keys_of_json_stay_the_names_whatever_people_are_shown(tmp_path: Path) -
     assert greeting["display_names"] == {"bleeding": "Visible bleeding", "MUC2": "Mucin 2"}
     assert answer["answer"]["top_k"] == ["bleeding"]
     assert answer["answer"]["words"].startswith("Visible bleeding (")
+
+
+@pytest.fixture
+def coded(tmp_path: Path) -> Bundle:
+    """A finding whose 0 and 1 are good and poor, one whose normal is 1, and one of no and yes."""
+    folder = tmp_path / "coded"
+    folder.mkdir()
+    (folder / "bundle.yaml").write_text('name: coded\nversion: "1"\n')
+    (folder / "pairwise.csv").write_text("entity,feature_a,feature_b,potential\n")
+    shares = "p_high_with,p_high_without\n"
+    rows = "".join(f"ill,{name},,{p},0.3\n" for name, p in (("appetite", 0.9), ("gait", 0.1), ("pain", 0.6)))
+    (folder / "unary.csv").write_text(f"entity,feature,potential,{shares}{rows}")
+    kinds = 'appetite,binary,"0 good, 1 poor"\ngait,binary,"0 abnormal, 1 normal"\npain,binary,"0 no, 1 yes"\n'
+    (folder / "features.csv").write_text(f"feature,kind,values\n{kinds}")
+    return load_bundle(folder)
+
+
+def test_what_no_and_yes_of_a_finding_mean_is_shown_and_its_words_are_taken(coded: Bundle) -> None:
+    planner = BinaryPlanner(coded, entity="ill", first=["appetite"])
+    text = talk(planner, "poor", "gait=normal", "pain=yes", "history")
+    assert "no means good, yes means poor" in text
+    assert planner.observed == {"appetite": 1, "gait": 1, "pain": 1}
+    assert "means no" not in text
+    by_word = BinaryPlanner(coded, entity="ill")
+    by_word.observe_all({"appetite": "good", "gait": "abnormal"})
+    assert by_word.observed == {"appetite": 0, "gait": 0}
+    (greeting,) = map(json.loads, converse(by_word, [], Keeper()))
+    assert {name: scale["meanings"] for name, scale in greeting["scales"].items()} == {
+        "appetite": ["good", "poor"],
+        "gait": ["abnormal", "normal"],
+        "pain": None,
+    }

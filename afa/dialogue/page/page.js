@@ -82,6 +82,7 @@ const hasRange = (feature) => Boolean(greeting.scales[feature] && greeting.scale
 // The range that a code stands for, after its word; empty where there is none.
 function range(feature, value) {
   const scale = greeting.scales[feature];
+  if (scale && scale.meanings) return `: ${scale.meanings[value]}`;
   if (!hasRange(feature)) return "";
   const unit = scale.unit ? ` ${scale.unit}` : "";
   if (value < 0) return `: below ${scale.low}${unit}`;
