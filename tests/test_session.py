@@ -519,6 +519,13 @@ def test_a_number_without_a_range_now_keeps_its_code_and_that_is_said(edited, me
     assert (planner.observed["superheat"], planner.numbers) == (0, {"subcooling": 9.0})
 
 
+def test_another_unit_alone_is_noticed_though_digest_and_code_are_the_same(edited, measured):
+    bundle = edited(("features.csv", "superheat,continuous,K", "superheat,continuous,F"))
+    assert bundle.digest == load_bundle(COOLING).digest
+    with pytest.raises(PlannerError, match=r"superheat: found 9 K; expected a number in F.*afa\.replay_session"):
+        load_session(measured, bundle)
+
+
 def test_moved_cut_points_alone_are_noticed_though_the_digest_is_the_same(edited, measured):
     bundle = edited(("features.csv", "superheat,continuous,K,4,10", "superheat,continuous,K,4,8"))
     assert bundle.digest == load_bundle(COOLING).digest

@@ -135,8 +135,8 @@ class Features:
         """Return what 0 and 1 of a binary feature mean where its coding says that in words other than no and yes.
 
         >>> import pandas as pd
-        >>> rows = {"feature": ["appetite", "pain"], "kind": ["binary"] * 2, "values": ["0 good, 1 poor", "0 no, 1 yes"]}
-        >>> known = features_of(pd.DataFrame(rows))
+        >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})
+        >>> known = features_of(rows.assign(values=["0 good, 1 poor", "0 no, 1 yes"]))
         >>> known.meanings("appetite"), known.meanings("pain")
         (('good', 'poor'), None)
 

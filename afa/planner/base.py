@@ -34,7 +34,16 @@ from afa.planner.menu import (
 from afa.planner.options import ALL_DUELS_UP_TO, BACKGROUND, INFORMATION, NewPatient, Options
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
-from afa.planner.values import ReadValue, code_of, reading_of, unknown, with_number
+from afa.planner.values import (
+    ReadValue,
+    code_of,
+    reading_of,
+    same_unit,
+    scale_of,
+    unknown,
+    with_number,
+    written,
+)
 from afa.planner.why import (
     explained,
     in_words,
@@ -339,8 +348,13 @@ class Planner(ABC):
     def repeat(self, actions: Iterable[Action]) -> None:
         """Take the steps of an earlier session again, in their order, with what was paid and why."""
         for action in actions:
-            for feature, value, measured, _ in action.rows():
+            for feature, value, measured, unit in action.rows():
                 code_of(self.bundle, feature, 0 if value is None else value)
+                known = scale_of(self.bundle, feature).unit
+                if measured is not None and not same_unit(unit, known):
+                    found, expected = f"{written(measured, unit)}", f"a number in {known or 'no unit'}"
+                    step = "start again from the values themselves"
+                    raise PlannerError(Fault(f"step {len(self.actions) + 1}, {feature}", found, expected, step))
                 if measured is not None and reading_of(self.bundle, feature, measured).code != value:
                     found = f"{measured:g}, read as {reading_of(self.bundle, feature, measured).code}, and {value}"
                     step = "start again from the values themselves"

@@ -308,6 +308,7 @@ def test_display_names_stay_with_copies_and_restrictions_and_change_no_model(fol
     [
         ("MUC3,Mucin", "line 2, column name", "'MUC3'"),
         ("MUC2,TFF3", "line 2, column display", "TFF3, the name of another"),
+        ("MUC2,IL8", "line 2, column display", "IL8, the name of another"),
         ("MUC2,A\nTFF3,A", "line 3, column display", "'A', as in line 2"),
         ("MUC2,A\nMUC2,B", "line 3, column name", "'MUC2', as in line 2"),
         ("MUC2,", "line 2, column display", "nothing"),

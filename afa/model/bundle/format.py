@@ -265,18 +265,26 @@ def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
 
 
 def display_rows(
-    table: CsvTable, entities: Sequence[str], features: Sequence[str], *, name: str = "name", display: str = "display"
+    table: CsvTable,
+    entities: Sequence[str],
+    features: Sequence[str],
+    aliases: Mapping[str, Sequence[str]] = {},
+    *,
+    name: str = "name",
+    display: str = "display",
 ) -> dict[str, str]:
     """What people are shown for entities and features, by name; no two of them are shown alike.
 
-    name, display : the columns of the table that hold the two.
+    aliases : other names, by feature. name, display : the columns of the table that hold the two.
     """
     names = list(dict.fromkeys([*entities, *features]))
     named = name_column(table, name, {name: place for place, name in enumerate(names)}, "among entities and features")
     table.once(named, "each name once", name)
     name_column(table, display)
     shown = table.columns[display]
-    taken = [row for row, text in enumerate(shown) if text in names and text != table.columns[name][row]]
+    owner = {alias: feature for feature, others in aliases.items() for alias in others} | {text: text for text in names}
+    pairs = zip(shown, table.columns[name], strict=True)
+    taken = [row for row, (text, given) in enumerate(pairs) if owner.get(text, given) != given]
     step = "choose another text, or remove the row"
     table.wrong(taken, display, "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another")
     place = {text: number for number, text in enumerate(dict.fromkeys(shown)) if text}
