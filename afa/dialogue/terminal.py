@@ -213,7 +213,7 @@ class Terminal:
             case ["fix", _, _, *_]:
                 self._fix(words[1:])
             case _ if pairs := self._pairs(words):
-                self._observe(self._named_values(pairs))
+                self.planner.take_in(self._named_values(pairs))
             case _:
                 self._take_values(words, item)
 
@@ -223,7 +223,7 @@ class Terminal:
         if known:
             for name, value in known.items():
                 self._say(f"  {escape(echo(self.planner.asked_of, name, ReadValue(value)))}")
-            self._observe({name: ReadValue(value) for name, value in known.items()})
+            self.planner.take_in({name: ReadValue(value) for name, value in known.items()})
 
     def _skip(self, name: str) -> None:
         if name in self.planner.observed:
@@ -278,7 +278,7 @@ class Terminal:
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
             raise PlannerError(Fault("answer", f"{len(values)} values", expected, "name the others as NAME=VALUE"))
         pairs = zip(asked.features, values, strict=False)
-        self._observe({name: self._reading(name, value) for name, value in pairs})
+        self.planner.take_in({name: self._reading(name, value) for name, value in pairs})
 
     def _is_unit(self, text: str, feature: str) -> bool:
         return same_unit(text, scale_of(self.planner.asked_of, feature).unit)
@@ -308,16 +308,12 @@ class Terminal:
             feature = feature_named(self.planner, name)
             if feature in values:
                 raise PlannerError(Fault(f"feature {feature}", "two values", "one value", "leave one out"))
+            if feature in self.planner.observed:
+                step = f"write fix {feature} and the new value to replace it, or undo"
+                found = f"the earlier value {value_words(self.planner, feature)}"
+                raise PlannerError(Fault(f"feature {feature}", found, "a feature without a value", step))
             values[feature] = self._reading(feature, value)
         return values
-
-    def _observe(self, readings: dict[str, ReadValue]) -> None:
-        for name in readings:
-            if name in self.planner.observed:
-                step = f"write fix {name} and the new value to replace it, or undo"
-                found = f"the earlier value {value_words(self.planner, name)}"
-                raise PlannerError(Fault(f"feature {name}", found, "a feature without a value", step))
-        self.planner.take_in(readings)
 
     def _why(self) -> None:
         table = self.planner.explain()

@@ -344,6 +344,15 @@ def test_a_value_given_twice_names_the_command_that_replaces_it(bundle_tiny: Bun
     )
 
 
+def test_a_second_number_is_refused_before_it_is_said_how_it_reads() -> None:
+    planner = plain(load_bundle("afa/examples/cooling/bundle"))
+    text = talk(planner, "superheat=3", "superheat=50", "superheat=50 subcooling=9")
+    assert "superheat: 3 K is low" in text
+    assert text.count("the earlier value 3 K (low)") == 2
+    assert "50 K is" not in text
+    assert planner.numbers == {"superheat": 3.0}
+
+
 def test_json_takes_codes_words_and_what_was_typed_and_says_how_each_was_read() -> None:
     planner = TopKPlanner(load_bundle(ROOT / "afa/examples/cooling/bundle"))
     values, typed, corrected, words = ask(
