@@ -163,7 +163,7 @@ def simulate(
         f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}",
         cost_text(made.curves),
         labels_text(made.curves),
-        "" if brought is None else brought_text(brought),
+        "" if brought is None else brought_text(brought, given.bundle),
         f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}",
     )
     typer.echo("\n".join(filter(None, said)))

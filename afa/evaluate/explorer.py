@@ -92,10 +92,11 @@ class Explored:
     steps : one entry for each patient. `values` are the values by feature, (M,). `why` has the result of `reasons_of`
         for the run that the page shows first. `runs` has one entry for each cell, with: `order`, the features as
         observed; `worth`, the gain of each when chosen, to 3 digits, in nats (of `frontier` a weight without a unit);
-        `guide`, the index of the guiding score; `probability`, that the top k is right, by t, or None; `fallback`, the t chosen by decisions.md A7;
-        `resolved`, the number of resolved duels by t; `certified`, the first certified t, or None; `margin`, the margin
-        of `Walked` by t, to 3 digits; `settled`, for each score the t from which the top k is that of full observation;
-        and `places`, for each score the rank of each entity by t, with equal ranks for ties
+        `fallback`, the t chosen by decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the
+        first certified t, or None; `guide`, the index of the guiding score; `margin`, the margin of `Walked` by t, to 3
+        digits; `probability` that the top k is right, by t, or None; `settled`, for each score the t from which the top
+        k is that of full observation; and `places`, for each score the rank of each entity by t, with equal ranks for
+        ties
 
     """
 

@@ -17,7 +17,7 @@ import yaml
 from numpy.typing import NDArray
 
 import afa
-from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.engine.run import MISSING
 from afa.errors import CohortError, Fault
@@ -286,6 +286,9 @@ def simulate(
         if not isinstance(table, pd.DataFrame):
             step = "give pandas.DataFrame(values, columns=names)"
             raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
+    check_alike(X.columns, model.features, model, "table X")
+    if y is not None:
+        check_alike(y.columns, model.entities, model, "table y")
     measured = X.reindex(columns=[name for name in model.features if name in X.columns and X[name].notna().any()])
     if measured.columns.empty:
         step = "name the columns as the bundle's features"
