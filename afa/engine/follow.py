@@ -38,7 +38,7 @@ from afa.engine.duels import BRACKETS, Duel, all_pairs
 from afa.engine.gains import F_LINEARITY, GAIN_KINDS, NO_GAIN, bring_up_to_date, new_lookahead
 from afa.engine.layout import Models, Packed, new_gains, pack
 from afa.engine.ranks import name_places
-from afa.engine.rules import COMPILED, GIVEN, GREEDY, LARGEST_UNARY
+from afa.engine.rules import COMPILED, GIVEN, GREEDY, INFORMATION, LARGEST_UNARY
 from afa.engine.state import State, elbos, new_state, solve_all
 from afa.engine.sweeps import Iteration, iteration_of
 from afa.engine.walk import walk
@@ -157,7 +157,7 @@ def course_of(
     Parameters
     ----------
     read : sum of the masks of `afa.engine.course` that select results
-    gain, target : as in `TopKPlanner`
+    gain, target : as in `TopKPlanner`; the rule `information` uses neither
     rescoring : numbers of observations after which the rule ranks the candidates again; in between, candidates are
         taken in their last order. Every number if None
     k : size of the top set
@@ -175,7 +175,7 @@ def course_of(
     packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
     packed = packed if tie is None else packed._replace(tie=tie)
     pairs, nothing = all_pairs(n), all_pairs(0)
-    weighs = rule not in (GIVEN, LARGEST_UNARY)
+    weighs = rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     bounding = weighs or bool(read & (CERTAIN | BOUNDARY | LARGEST | CHOICE))
     ranking = (
         (weighs and rule != GREEDY)
@@ -184,6 +184,7 @@ def course_of(
     )
     crossing = ranking or bool(read & (MOMENTS | DUELS | CALLS))
     crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
+    gain = None if rule == INFORMATION else gain  # the rule and the gain have one name
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if weighs or gains_read else NO_GAIN
     crossing |= kind >= F_LINEARITY

@@ -1,7 +1,7 @@
 """Compiled allocation rules: the weight that a rule gives each duel, the feature it chooses, and clusters of entities.
 
-Every rule but `random` and `largest_unary` chooses the feature of largest weighted gain. `afa.planner.rules` has the
-readable definitions, one file a rule, and a test compares them with the kernels here. `afa.planner.cluster.clusters`
+`random`, `largest_unary` and `information` do not look at duels; every other rule chooses the feature of largest
+weighted gain. `afa.planner.rules` has the readable definitions, one file a rule, and a test compares them with the kernels here. `afa.planner.cluster.clusters`
 defines the clusters.
 """
 
@@ -12,16 +12,29 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.budgets import entity_budgets, number_of, terms_of_duel
+from afa.engine.budgets import entity_budgets, moments_at, number_of, terms_of_duel
 from afa.engine.compile import INT, kernel
+from afa.engine.gains import ZERO_GAIN, log_evidence, probability, surprise
 from afa.engine.layout import Indices, Packed, new_gains
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
 from afa.model.mrf import RELATIVE_TIE, Floats
 
-COMPILED = ("random", "largest_unary", "greedy", "lucb", "clustered", "priority_clusters", "priority_all", "boundary")
+COMPILED = (
+    "random",
+    "largest_unary",
+    "greedy",
+    "lucb",
+    "clustered",
+    "priority_clusters",
+    "priority_all",
+    "boundary",
+    "information",
+)
 """Rules with a kernel; other rules of `afa.planner.rules` run in Python, one patient at a time."""
-GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(len(COMPILED))
+GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY, INFORMATION = range(
+    len(COMPILED)
+)
 """Indices into `COMPILED`. The order of `random` is made outside the engine and passed in as a given order."""
 C_MIN = 5
 """Smallest size of a cluster; a smaller one is merged with the nearest."""
@@ -197,6 +210,46 @@ def total_unary(packed: Packed, state: State) -> Floats:
     feature, field = packed.feature, state.field
     for slot in range(len(feature)):
         total[feature[slot]] += abs(field[slot])
+    return total
+
+
+@kernel()
+def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
+    """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed.
+
+    `afa.scores.gain.information` is the readable twin (docs/decisions.md, F15).
+
+    Parameters
+    ----------
+    empty : (N,) float64, ELBO of each entity without observations, nats
+
+    """
+    n, n_unobserved = len(packed.prior), packed.n_features - int(np.sum(state.observed))
+    posterior = np.empty(n)
+    for entity in range(n):
+        posterior[entity] = log_evidence(packed, state, empty, entity, n_unobserved)
+    posterior[:] = np.exp(posterior - posterior.max())
+    posterior /= posterior.sum()
+    total, slots, predictive = np.zeros(packed.n_features), np.empty(n, dtype=np.int64), np.empty((n, 3))
+    for feature in range(packed.n_features):
+        first, last = packed.first_holder[feature], packed.first_holder[feature + 1]
+        if state.observed[feature] or first == last:
+            continue
+        slots[:] = -1
+        for h in range(first, last):
+            slots[packed.owner[packed.holder[h]]] = packed.holder[h]
+        for entity in range(n):
+            m, q = moments_at(packed, state, slots[entity], packed.holder[first])
+            for x in range(3):
+                predictive[entity, x] = probability(m, q, x)
+        for x in range(3):
+            mixed = 0.0
+            for entity in range(n):
+                mixed += posterior[entity] * predictive[entity, x]
+            for entity in range(n):
+                total[feature] += posterior[entity] * surprise(predictive[entity, x], mixed)
+        if total[feature] < ZERO_GAIN:
+            total[feature] = 0.0
     return total
 
 

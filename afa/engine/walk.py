@@ -36,6 +36,7 @@ from afa.engine.rules import (
     C_MIN,
     CLUSTERED,
     GIVEN,
+    INFORMATION,
     LARGEST_UNARY,
     NONE,
     PRIORITY_CLUSTERS,
@@ -44,6 +45,7 @@ from afa.engine.rules import (
     best_feature,
     cluster_labels,
     fallback_feature,
+    information_of,
     total_unary,
     weigh,
 )
@@ -257,7 +259,7 @@ def _bring_gains_up_to_date(
     course: RunSettings, moment: Moment, now: Sight, order: Indices, members: Indices, t: int, number: int
 ) -> None:
     """Compute the gains that this round needs, and sum them for the rule."""
-    rescores = t < len(course.rescore) and course.rescore[t] and course.rule not in (GIVEN, LARGEST_UNARY)
+    rescores = t < len(course.rescore) and course.rescore[t] and course.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     if not rescores and course.reads & (LARGEST | CHOICE) == 0:
         return
     weights, wanted = now.weights, now.wanted
@@ -284,8 +286,8 @@ def _choose(course: RunSettings, moment: Moment, followed: Followed, members: In
     some entity.
     """
     packed, closed = course.packed, moment.closed
-    if course.rule == LARGEST_UNARY and course.rescore[t]:
-        _add_up_unary(packed, moment.state, moment.worth)
+    if course.rule in (LARGEST_UNARY, INFORMATION) and course.rescore[t]:
+        _rate_without_duels(course.rule, packed, moment.state, course.empty, moment.worth)
     feature = best_feature(moment.worth, closed, course.feature_rank)
     while True:
         fallback = feature == NONE
@@ -303,9 +305,9 @@ def _choose(course: RunSettings, moment: Moment, followed: Followed, members: In
 
 
 @kernel()
-def _add_up_unary(packed: Packed, state: State, total: Floats) -> None:
-    """Write the absolute effective unaries summed over entities, (M,)."""
-    total[:] = total_unary(packed, state)
+def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
+    """Write what a rule that does not look at duels maximises, (M,)."""
+    total[:] = information_of(packed, state, empty) if rule == INFORMATION else total_unary(packed, state)
 
 
 @kernel()

@@ -219,8 +219,8 @@ def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
 
 Values = NDArray[np.int8]
 Orders = NDArray[np.int64]
-RULES = ("boundary", "greedy", "priority_all")
-"""The rules by which one of many is looked for; the first is the planner's order. With two hypotheses all are one."""
+RULES = ("information", "boundary", "greedy", "priority_all")
+"""Rules that find the hypothesis that holds; the first gives the planner's order. With two, all choose alike."""
 
 
 @dataclass(frozen=True, eq=False)

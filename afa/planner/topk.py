@@ -48,12 +48,13 @@ class TopKPlanner(Planner):
         or `kl_nonzero`; `linearity` unless given, and `two_elbo`, or `wald`, in the explicit gauge. Or `background`:
         the expected score, where unobserved features are as among patients at large (docs/frontier.md); the default,
         for models of directions, where a background is given.
-    gain : what a duel is expected to learn from a feature: `cmi`, the default, `f_target` or `wald_magnitude`; or
-        `information`, what it tells about which entity holds, over all at once (docs/decisions.md, F15).
+    gain : what a duel is expected to learn from a feature: `cmi`, `f_target` or `wald_magnitude`; or `information`,
+        what a feature tells about which entity holds, over all entities (docs/decisions.md, F15). Unless given,
+        `information` where one entity holds and is looked for (k = 1, gauge `explicit`), else `cmi`.
     target : the score that `f_target` looks ahead to; the guiding score where that can be one.
     allocation : the rule that chooses features, by its name in `afa.planner.rules.RULES`, or an object with the method
-        `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities. Or `frontier`,
-        which goes with the score `background` and is its default.
+        `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities. `information`
+        goes with the gain of that name, `frontier` with the score `background`; each is the default there.
     inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
     look_ahead : where the solves of `f_target` start: `same` as the score, or `warm` from the present marginals.
@@ -124,7 +125,10 @@ class TopKPlanner(Planner):
             bundle = without_eliminated(bundle, k, criterion=layer0, solver=options.get("solver"))
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
-        gain = gain or "cmi"
+        if gain is None:
+            finds_the_one = gauge == "explicit" and k == 1 and (holds or asked_of.holds) != "several"
+            chosen = allocation is not None or score == BACKGROUND or options.get("background") is not None
+            gain = INFORMATION if allocation == INFORMATION or (finds_the_one and not chosen) else "cmi"
         given = options.get("background") is not None and gauge == "differential" and gain != INFORMATION
         if allocation == FRONTIER or (given and allocation is None):
             score = score or BACKGROUND

@@ -207,10 +207,11 @@ def test_patients_of_a_field_where_one_entity_holds_equal_the_stepwise_planner(h
     bundle = field.bundle if how_often else field.directions
     orders, evidence = reading.orders(values), reading.planned(values, range(6))
     for row, order, seen in zip(values, orders, evidence, strict=True):
-        planner = TopKPlanner(bundle, k=1, allocation="boundary", costs="equal")
+        planner = TopKPlanner(bundle, k=1, gain=None if how_often else "information", costs="equal", panels={})
         for t in range(6):
             share = np.exp(seen[t] - seen[t].max())
             assert share / share.sum() == pytest.approx(planner.posterior(), abs=1e-6)
+            assert planner.next_feature() == field.features[order[t]]
             planner.observe(field.features[order[t]], int(row[order[t]]))
 
 
