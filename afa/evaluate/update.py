@@ -197,9 +197,9 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
     for variable, of_strength in zip(variables, of_strengths, strict=True):
         at, some = variable.features, np.asarray(variable.counts.any(axis=-1))
         means = posterior_means(variable.prior, variable.counts, of_strength, strengths)
-        worth = np.exp(of_strength @ np.log(strengths))
+        mean_strength = np.exp(of_strength @ np.log(strengths))
         updated[:, at] = np.where(some[..., None], variable.by_feature(means), elicited[:, at])
-        strength[:, at] = np.where(some, worth, np.nan)
+        strength[:, at] = np.where(some, mean_strength, np.nan)
         counts[:, at] = variable.by_feature(variable.counts)
     return Update(elicited, updated, np.rint(counts).astype(np.int64), strength, weights, level_weights)
 
@@ -456,10 +456,10 @@ def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> s
     """
     each = few([f"{shown(name)} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
     common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}
-    worth = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
+    strengths = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
     lines = [
         f"updated by {said['patients']} labelled patients: {each}",
-        f"patients that an elicited probability is worth: {worth if len(common) > 1 else ''.join(common)}",
+        f"patients that an elicited probability is worth: {strengths if len(common) > 1 else ''.join(common)}",
     ]
     if said["moved_most"]:
         table = pd.DataFrame(said["moved_most"]).fillna("")

@@ -844,9 +844,9 @@ class Belief:
                 for j in new:
                     pairs += self._paired(of, j)
                     ahead._settle(j)
-            worth = ahead._settled(of) + pairs
+            gained_variance = ahead._settled(of) + pairs
             allowed = allowed & (cost <= left * (1 + ROUNDING))[items]
-            total = np.bincount(items, weights=np.where(allowed, worth, 0.0), minlength=len(cost))
+            total = np.bincount(items, weights=np.where(allowed, gained_variance, 0.0), minlength=len(cost))
             per_cost = np.where(allowed, (total / np.where(cost > 0, cost, 1.0))[items], 0.0)
             if taken == n or not per_cost.max(initial=0.0) > 0:
                 return chosen

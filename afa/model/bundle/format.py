@@ -222,8 +222,10 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
     rows = np.flatnonzero(states)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
     directed, patients = ~table.empty("potential")[order], _patients(table, states)
-    kept = None if patients is None else patients[order]
-    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed, kept)
+    patients_in_order = None if patients is None else patients[order]
+    return Stated(
+        entity[order], feature[order], both["with"][order], both["without"][order], directed, patients_in_order
+    )
 
 
 def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] | None:

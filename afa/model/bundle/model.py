@@ -60,9 +60,9 @@ class PackedCouplings:
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
     def renumbered(
-        self, entities: NDArray[np.int64], features: NDArray[np.int64], kept: NDArray[np.bool_] | bool = True
+        self, entities: NDArray[np.int64], features: NDArray[np.int64], included: NDArray[np.bool_] | bool = True
     ) -> PackedCouplings:
-        """Return the couplings marked in `kept` with new indices of entities and features.
+        """Return the couplings marked in `included` with new indices of entities and features.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class PackedCouplings:
         """
         owner = entities[self.owner]
         pairs = np.sort(np.column_stack([features[self.row], features[self.column]]), axis=1)
-        rows = kept & (owner >= 0) & (pairs[:, 0] >= 0)
+        rows = included & (owner >= 0) & (pairs[:, 0] >= 0)
         scope = None if self.scope is None else self.scope[rows]
         return packed_couplings(Potentials(owner[rows], pairs[rows], self.value[rows], scope), int(entities.max()) + 1)
 
@@ -144,7 +144,7 @@ class Bundle:
             where = f"bundle {self.name}"
             raise BundleError(Fault(where, f"no entity {entity!r}", "one of its entities", step)) from None
 
-    def couplings(self, entity: str, kept: NDArray[np.bool_] | None = None) -> sp.csr_array:
+    def couplings(self, entity: str, included: NDArray[np.bool_] | None = None) -> sp.csr_array:
         """Return the couplings of an entity, (M, M) sparse, symmetric with zero diagonal, nats.
 
         Parameters
@@ -154,8 +154,8 @@ class Bundle:
         """
         v = self.index(entity)
         row, column, value = self.packed.of(v)
-        if kept is not None:
-            here = kept[self.packed.pointer[v] : self.packed.pointer[v + 1]]
+        if included is not None:
+            here = included[self.packed.pointer[v] : self.packed.pointer[v + 1]]
             row, column, value = row[here], column[here], value[here]
         indices = np.concatenate([row, column]), np.concatenate([column, row])
         shape = (len(self.features), len(self.features))
@@ -219,8 +219,8 @@ class Bundle:
 
         """
         scope = np.zeros(len(self.packed.value), np.int8) if self.packed.scope is None else self.packed.scope
-        kept = scope != SHARED if closure == "differential" else scope == CONDITION
-        return self._model(self.index(entity), self.couplings(entity, kept))
+        included = scope != SHARED if closure == "differential" else scope == CONDITION
+        return self._model(self.index(entity), self.couplings(entity, included))
 
     def contrasts(self) -> Bundle:
         """Return the bundle of every S_v, on which duels are computed: without the couplings of both classes.

@@ -239,7 +239,7 @@ class Rates:
 
     def renumbered(self, entities: Indices, features: Indices) -> Rates:
         """Return the object with new indices of entities, (N,), and of features, (M,); -1 drops an index."""
-        stated, kept = self.stated, np.argsort(features)[np.count_nonzero(features < 0) :]
+        stated, remaining = self.stated, np.argsort(features)[np.count_nonzero(features < 0) :]
         entity, feature = entities[stated.entity], features[stated.feature]
         rows = np.lexsort((feature, entity))
         rows = rows[(entity[rows] >= 0) & (feature[rows] >= 0)]
@@ -249,8 +249,8 @@ class Rates:
         ]
         return replace(
             self,
-            n_features=len(kept),
-            table=None if self.table is None else self.table.chosen([self.table.names[j] for j in kept]),
+            n_features=len(remaining),
+            table=None if self.table is None else self.table.chosen([self.table.names[j] for j in remaining]),
             stated=Stated(
                 entity[rows],
                 feature[rows],

@@ -144,7 +144,7 @@ def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str
     """Return why a task cannot be used with this number of labelled patients; empty if it can."""
     left = max(len(task.positive) - size, 0)
     if left < tested:
-        return f"leaves {left} patients to be told, fewer than {tested}"
+        return f"leaves {left} patients to evaluate, fewer than {tested}"
     positive = int(task.positive.sum()) - _of_positive(task, size)
     for count, words in ((positive, "with the label"), (left - positive, "without the label")):
         if count < of_each_class:

@@ -207,8 +207,8 @@ def stored_orders(
 
     """
     column = {feature: j for j, feature in enumerate(bundle.features)}
-    kept = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
-    choices = read_table(folder, "choices", columns=["patient", "allocation", "t", "feature"], filters=kept)
+    filters = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
+    choices = read_table(folder, "choices", columns=["patient", "allocation", "t", "feature"], filters=filters)
     choices = choices[choices["patient"].isin(list(names))]
     orders = {}
     for rule in rules:

@@ -276,8 +276,8 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
     axes.plot(rows["paper"], place, "D", color="black", markersize=6, label="paper")
     runs: dict[str, tuple[pd.DataFrame, float, dict[str, Any]]] = {here: (ours, 0.0, {"fmt": "o", "color": "#0072B2"})}
     for each in carried:
-        kept = pd.DataFrame(each.rows, index=["value", "low", "high"]).T.reindex(rows.index)
-        runs[each.cohort] = kept, -0.2, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
+        saved = pd.DataFrame(each.rows, index=["value", "low", "high"]).T.reindex(rows.index)
+        runs[each.cohort] = saved, -0.2, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
     for name, (numbers, shift, style) in runs.items():
         value, low, high = (numbers[column] for column in ("value", "low", "high"))
         axes.errorbar(value, place + shift, xerr=np.array([value - low, high - value]), label=name, **style)
