@@ -342,7 +342,7 @@ def completed(orders: Orders, n_features: int) -> Orders:
 HEADLINE = "how often"
 """Name of the whole bundle, the variant that is compared with the null and the classifiers."""
 UNCOUPLED, EFFECTIVE = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
-STATED = (HEADLINE, UNCOUPLED, EFFECTIVE)
+WITH_PROBABILITIES = (HEADLINE, UNCOUPLED, EFFECTIVE)
 """Variants with probabilities: the whole bundle; the bundle without couplings, which is naive Bayes; and the one with
 shrunk log-odds, in the same order of features."""
 

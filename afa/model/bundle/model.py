@@ -280,9 +280,11 @@ class Bundle:
         return self.rates is None or bool(self.rates.possible.all())
 
     @property
-    def says_how_often(self) -> bool:
+    def has_probabilities(self) -> bool:
         """Return True if the bundle has probabilities, of a class or of the background."""
-        return self.rates is not None and (len(self.rates.stated) > 0 or bool(self.rates.background_stated.any()))
+        return self.rates is not None and (
+            len(self.rates.probability_rows) > 0 or bool(self.rates.has_background.any())
+        )
 
     @property
     def background(self) -> NDArray[np.float64]:
@@ -290,7 +292,7 @@ class Bundle:
         return self._rates().background
 
     def _rates(self) -> Rates:
-        if self.rates is None or (self.rates.table is None and not self.says_how_often):
+        if self.rates is None or (self.rates.table is None and not self.has_probabilities):
             step = "add p_low_with, p_high_with, ... to unary.csv (docs/bundle.md)"
             raise BundleError(Fault(f"bundle {self.name}", "directions alone", "probabilities", step))
         return self.rates
@@ -315,9 +317,9 @@ class Bundle:
         All are 0 unless `afa.update` made the bundle.
         """
         counts = np.zeros((len(self.features), 2), dtype=np.int64)
-        if self.rates is not None and self.rates.stated.patients is not None:
-            own = self.rates.stated.entity == self.index(entity)
-            counts[self.rates.stated.feature[own]] = self.rates.stated.patients[own]
+        if self.rates is not None and self.rates.probability_rows.patients is not None:
+            own = self.rates.probability_rows.entity == self.index(entity)
+            counts[self.rates.probability_rows.feature[own]] = self.rates.probability_rows.patients[own]
         return counts
 
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
