@@ -82,9 +82,9 @@ class Bundle:
     """N entities with pairwise potentials on the same M features; all arrays are read-only.
 
     Two bundles contain the same model exactly when their `digest` is equal. `load_bundle` makes a bundle from a folder
-    and checks it. `packed` has the couplings of all entities, `aliases` other names of a feature, `display_names` what
-    people are shown for an entity or a feature; `name`, `version`,
-    `provenance` and `licence` are those of bundle.yaml.
+    and checks it. `packed` has the couplings of all entities, `aliases` has other names of features, and
+    `display_names` has the names shown to people. `name`, `version`, `provenance` and `licence` are those of
+    bundle.yaml.
 
     Examples
     --------
@@ -310,7 +310,7 @@ class Bundle:
         return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
     def patients_behind(self, entity: str) -> NDArray[np.int64]:
-        """Return the labelled patients behind the probabilities of an entity, (M, 2): with it and without it.
+        """Return the number of labelled patients behind an entity's probabilities, (M, 2) int64: with, without.
 
         All are 0 unless `afa.update` made the bundle.
         """

@@ -134,7 +134,7 @@ STAGES: dict[str, Stage] = {
     ),
     "voters": Stage(
         inputs=("bundle", "cohort", "study", "unary", "pairwise"),
-        settings=("random_order", "chaos", "top_k", "inference", "bootstrap"),
+        settings=("random_order", "chaos", "top_k", "inference", "closure", "bootstrap"),
         duels=True,
         elicited=True,
         summary=None,

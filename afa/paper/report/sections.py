@@ -1,20 +1,20 @@
-"""What the page says of the comparison, in words and shapes: the first screen, the paper's tables, every line.
+"""Texts and figures on the comparison with the paper: the first screen, the paper's tables, and every line.
 
-And what stands between them and the appendix: the language model, and a sentence for each figure.
+The sections on language models and the sentence above each figure are also made here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import groupby, product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from afa.engine.rules import C_MIN, T_RE
+from afa.engine.rules import CLUSTER_EVERY, SMALLEST_CLUSTER
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
 from afa.model.bundle import Bundle
@@ -43,8 +43,10 @@ from afa.paper.report.verdicts import (
 from afa.planner.cluster import paper_clusters
 from afa.scores.bracket import GAMMA
 
+WIDEST = 7
+"""Columns of a printed table that stand side by side without being cut."""
 HIGH = 90.0
-"""Per cent that a constant answer has right from which little is left to gain."""
+"""Accuracy of a constant answer, in per cent, from which little room for improvement remains."""
 
 TITLES = {
     "tab_m2_random_sign": "Sign accuracy of duels under a random order",
@@ -57,7 +59,7 @@ TITLES = {
     "tab_m2_alloc": "Allocation rules: sign accuracy at t = 150",
     "tab_m2_phase1_pat5": "Precision of the top five",
 }
-"""What each printed table is about, in our words."""
+"""Title of each printed table."""
 SIGNS = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random", "target": "likelihood"}
 LEADS = EVERY | {"table": "chaos_gap", "metric": "gap", "allocation": "random", "target": "likelihood"}
 LEADS |= {"reference": "linearity_minus_wald"}
@@ -73,7 +75,7 @@ SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
         [LEADS | {"stratum": "chaotic", "t": 2}, LEADS | {"stratum": "non_chaotic", "t": 2}, LEADS | {"t": 50}],
     ),
 }
-"""Titles of figures that stand before the appendix, with the lines whose numbers are in them, in per cent or points."""
+"""Titles of figures shown before the appendix, with the lines of the summary that provide their numbers."""
 FIXED = {"table": "allocation_p_at_k", "metric": "p_at_k", "guide": "linearity", "start": "uniform"}
 CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("top five", "likelihood"): FIXED | {"method": "fixed_top_k"},
@@ -81,17 +83,17 @@ CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("binary", "likelihood"): {"table": "llm_baselines", "metric": "majority"},
     ("binary", "clinical"): {"table": "llm_baselines", "metric": "majority"},
 }
-"""The best constant answer of each task of the language model; of the top five that for all patients of the run."""
+"""The best constant answer for each task of the language model; for the top five, that for all patients of the run."""
 FROM_PAPER = {"eta": "damping", "epsilon": "tolerance", "T_max": "max_iterations"}
 """Settings of the paper that are in the section `inference` of the configuration."""
 CITED = "GSE193677"
 GAP = {"gap": "value", "low": "low", "high": "high"}
 TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"}
-"""By size, of a cell that reproduces; others are tinted `other`."""
+"""Size of the difference -> tint of a cell that reproduces; other cells have the tint `other`."""
 
 
 class ShownCell(NamedTuple):
-    """A cell of a printed table: the paper's number, ours or why there is none, and how it is tinted."""
+    """A cell of a printed table: the paper's number, this run's number or the reason for its absence, and the tint."""
 
     paper: str
     ours: str = ""
@@ -99,7 +101,7 @@ class ShownCell(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Effects with one outcome, and the sentence that begins their paragraph."""
+    """The effects with one outcome, and the first sentence of their paragraph."""
 
     outcome: str
     lead: str
@@ -111,21 +113,24 @@ LEADS_OF = {
     OTHER_SIZE: ("{} has the paper's direction, but another size", "{} have the paper's direction, but another size"),
     NONE_HERE: ("{} is not there", "{} are not there"),
     ONLY_HERE: ("{} is there where the paper has none", "{} are there where the paper has none"),
-    REVERSES: ("{} comes out the other way round", "{} come out the other way round"),
+    REVERSES: ("{} is contradicted, in whole or in part", "{} are contradicted, in whole or in part"),
     NO_BETTER: (
         "{} says nothing, as a constant answer does as well",
         "{} say nothing, as a constant answer does as well",
     ),
     UNCLEAR: ("{} cannot be told", "{} cannot be told"),
 }
-"""How the paragraph of each outcome begins, of one effect and of several."""
+"""The first words of each outcome's paragraph, for one effect and for several."""
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 def tallies(table: pd.DataFrame) -> list[Tally]:
-    """Return the effects of the first screen by outcome, in the order of `OUTCOMES`; those not judged are in none.
+    """Return the judged effects of the first screen by outcome, in the order of `OUTCOMES`.
 
-    table : of `afa.paper.report.screen.screen_table`.
+    Parameters
+    ----------
+    table : from `afa.paper.report.screen.screen_table`
+
     """
     rows = table.to_dict("records")
     groups = {word: [row for row in rows if outcome(row) == word] for word in OUTCOMES}
@@ -146,9 +151,10 @@ def counted_as(n: int) -> str:
 
 
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return the paragraphs of the first screen, each its first sentence and the rest, all made of `table` alone.
+    """Return the paragraphs of the first screen as pairs of first sentence and rest, made only from `table`.
 
-    First how many effects reproduce; then each group of `tallies`; last why the others may not.
+    The first paragraph counts the effects that reproduce, the next have the groups of `tallies`, and the last has the
+    causes of differences.
     """
     groups = tallies(table)
     judged = [row for group in groups for row in group.rows]
@@ -166,9 +172,12 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the least and the largest value of each effect among the voters, by its id.
+    """Return the smallest and the largest value of each effect over voters, by id.
 
-    voters : of `afa.paper.report.screen.of_voters`.
+    Parameters
+    ----------
+    voters : from `afa.paper.report.screen.of_voters`
+
     """
     ends = voters.groupby("id", sort=False)["ours"].agg(["min", "max"])
     return {
@@ -178,11 +187,14 @@ def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 
 
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on which effects come out the same with the answers of each voter alone.
+    """Return a paragraph on the effects that have the same outcome with the answers of each voter alone.
 
-    None if no effect is judged with the answers of one voter.
+    The result is None if no effect is judged with the answers of one voter.
 
-    table, voters : of `afa.paper.report.screen.screen_table` and `of_voters`.
+    Parameters
+    ----------
+    table, voters : from `afa.paper.report.screen.screen_table` and `of_voters`
+
     """
     judged = [row for row in table.to_dict("records") if outcome(row)]
     came = {name: dict(zip(part["voter"], part["came"], strict=True)) for name, part in voters.groupby("id")}
@@ -196,7 +208,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
     stays = [row for row in again if not other[row["id"]]]
     lead = f"With the answers of one voter alone, {counted_as(len(stays))} of {counted_as(len(again))} effects come out"
     lead += " as with the consensus, whichever voter it is." if len(stays) != 1 else " as with the consensus."
-    said = [f"These hang on no voter: {_listed(stays)}."] if stays else []
+    said = [f"The verdict is the same with every voter on {_listed(stays)}."] if stays else []
     for row in changed:
         groups: dict[str, list[str]] = {}
         for voter, word in other[row["id"]].items():
@@ -207,12 +219,13 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
         "Fixed for all voters are the patients, the measured genes and the couplings, which were asked once, after the"
         " consensus."
     )
-    left = [row for row in judged if row["id"] not in came]
-    return lead, said + ([f"Not computed for single voters: {_listed(left)}."] if left else [])
+    said += [f"{row['name'].capitalize()} is {row['alone']}." for row in again if row["alone"]]
+    left = [row["name"] + f" ({row['alone']})" * bool(row["alone"]) for row in judged if row["id"] not in came]
+    return lead, said + ([f"Not computed for single voters: {', '.join(left)}."] if left else [])
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
-    """One sentence a reason, each once, with the effects that it is about; what explains most comes first."""
+    """Yield one sentence for each cause of a difference, with its effects; the cause of most effects comes first."""
     said: dict[str, list[Row]] = {}
     for row in rows:
         if row["because"]:
@@ -222,7 +235,7 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _constants(rows: Sequence[Row]) -> Iterator[str]:
-    """How often a constant answer is right in the tasks of these effects, where that leaves little to gain."""
+    """Yield a sentence on the accuracy of a constant answer in these effects' tasks, if it leaves little room."""
     if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
         where = f"in {counted_as(len(high))} of them" if len(high) < len(rows) else "in all of them"
@@ -234,7 +247,7 @@ def _listed(rows: Sequence[Row]) -> str:
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """The one tally: how many of the judged effects reproduce, have another size, or do neither."""
+    """Return a sentence that counts the judged effects that reproduce, have another size, or neither."""
     found = {group.outcome: len(group.rows) for group in tallies(table)}
     judged = sum(found.values())
     if not judged:
@@ -250,11 +263,10 @@ def title_of(table: pd.DataFrame) -> str:
 
 
 def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: pd.DataFrame) -> Markup:
-    """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares.
+    """Return a figure of the effects that are differences, as SVG: the paper, this run and other runs.
 
-    Bars above the disc are the numbers with one voter's answers.
-
-    It is narrow, with each name above its row, so that a telephone shows it whole.
+    The paper is a diamond, this run a disc, other runs are squares; bars above a disc show the range over single
+    voters. The figure is narrow, with names above the rows, so that it fits a telephone.
     """
     rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna() & table["paper"].notna()].set_index("id")
     ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
@@ -274,6 +286,7 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
         lines = rows.index.get_indexer(pd.Index(alone["id"]))
         axes.plot(alone["ours"], 0.14 - lines, "|", color="#0072B2", markersize=7, label="one voter's answers")
     axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
     axes.set_ylim(place.min(initial=0) - 0.5, 0.7)
     edge = axes.get_xlim()[0]
     for at, name in zip(place, rows["name"], strict=True):
@@ -285,9 +298,12 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
-    """Of the printed cells, and of the claims: what they are, and how many have each direction, size, or neither.
+    """Yield for printed cells and for claims a description and the number of lines with each direction and size.
 
-    verdicts : the counts of `afa.paper.report.comparison.count_verdicts`; lines with nothing to reproduce are left out.
+    Parameters
+    ----------
+    verdicts : the counts of `afa.paper.report.comparison.count_verdicts`; lines with nothing to reproduce are skipped
+
     """
     is_claim = verdicts["source"].str.startswith("claims")
     for what, part in (("numbers in its tables", verdicts[~is_claim]), ("claims of its text", verdicts[is_claim])):
@@ -296,7 +312,7 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def errata_title(text: str) -> str:
-    r"""Return the title of the errata of `errata.md`: how many there are, how many remarks, and how many withdrawn.
+    r"""Return the title of the errata in `errata.md`: the numbers of errata, remarks and withdrawn errata.
 
     >>> errata_title("# Errata\n\n**E1, A.** *Remark.* *Erratum.*\n\n**E2, B.** *Remark.*\n\n**E3, C.** *Withdrawn.*")
     '1 erratum of the paper, 1 remark, and 1 erratum that we withdrew'
@@ -311,27 +327,47 @@ def errata_title(text: str) -> str:
 
 
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every printed table in the paper's order of rows and columns: its name, a title in our words, and its blocks.
+    """Return every printed table in the paper's order of rows and columns, with its name, title and blocks.
 
-    A block has rows of the same columns, by these, and in it the cells of each row, by its name.
+    A block has rows with the same columns; each row has its name and its cells.
 
-    comparison : as `afa.paper.report.comparison.compare`.
+    Parameters
+    ----------
+    comparison : as from `afa.paper.report.comparison.compare`
+
     """
     cells = comparison[comparison["kind"] == "cell"]
     shapes = []
     for name, part in cells.groupby("table", sort=False):
         blocks: dict[tuple[str, ...], dict[str, list[ShownCell]]] = {}
         for row, of_row in part.groupby("row", sort=False):
-            cells_of_row = [_cell(cell) for cell in of_row.to_dict("records")]
-            blocks.setdefault(tuple(of_row["column"]), {})[str(row)] = cells_of_row
+            for columns in _side_by_side(list(of_row["column"])):
+                cells_of_row = [_cell(cell) for cell in of_row[of_row["column"].isin(columns)].to_dict("records")]
+                blocks.setdefault(columns, {})[str(row)] = cells_of_row
         shapes.append({"name": name, "title": TITLES.get(str(name), name), "blocks": blocks})
     return shapes
+
+
+def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the columns in parts of at most `WIDEST`, none of which parts columns of the same t.
+
+    >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
+    [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
+    """
+    part = list[str]()
+    for _, group in groupby(columns, key=lambda name: name.split(maxsplit=1)[0]):
+        same = list(group)
+        if part and len(part) + len(same) > WIDEST:
+            yield tuple(part)
+            part = []
+        part += same
+    yield tuple(part)
 
 
 def _cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
         return ShownCell(cell["paper"], cell["verdict"])
-    has_interval = pd.notna(cell["low"])  # counts have none, and no digits
+    has_interval = pd.notna(cell["low"])  # counts are shown without an interval and without decimals
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:
@@ -341,9 +377,9 @@ def _cell(cell: Mapping[Any, Any]) -> ShownCell:
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """The planner's default score and the answers of `mrf_llm`, by task, target and t; empty where no model was asked.
+    """Return the planner's default score and the answers of `mrf_llm`, by task, target and t; empty without a model.
 
-    `planner`, `model`: shares; `gap`: the model less the planner in points, with its interval over the same patients.
+    `planner` and `model` are shares; `gap` is the model minus the planner, in points, with its interval over patients.
     """
     lines, constants = SummaryLines(summary[summary["table"] == "llm_baselines"]), SummaryLines(summary)
     ways: dict[str, tuple[str, dict[str, Any]]] = {
@@ -368,10 +404,11 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on a language model that chooses its own features: the first sentence, and the rest.
+    """Return a paragraph on a language model that chooses its own features, as first sentence and rest.
 
-    Compared with the answer at full observation, at each t above 0: is the model ahead of the planner, and what have
-    the planner after the model's features, and the best constant answer? None where no model chose.
+    The paragraph compares, at each t above 0 and with the answer at full observation, the model with the planner, with
+    the planner on the model's features, and with the best constant answer. The result is None if no model chose
+    features.
     """
     lines = SummaryLines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
     keys = {"table": "llm_choosing", "target": "likelihood"}
@@ -409,13 +446,13 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
 
 
 def _joined(parts: Sequence[object]) -> str:
-    """Return `1, 2 and 3`."""
+    """Return a list in words, such as `1, 2 and 3`."""
     words = [str(part) for part in parts]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: int, features: int) -> list[Row]:
-    """Return the paper's settings beside those of a run: symbol, what it is, both values.
+    """Return the paper's settings beside those of a run: symbol, description and both values.
 
     Parameters
     ----------
@@ -426,7 +463,12 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
     """
     clusters = paper_clusters(entities)
     ours = {symbol: f"{config['inference'][key]:g}" for symbol, key in FROM_PAPER.items()}
-    ours |= {"gamma": f"{GAMMA:g}", "K": f"ceil(sqrt({entities})) = {clusters}", "T_re": f"{T_RE}", "C_min": f"{C_MIN}"}
+    ours |= {
+        "gamma": f"{GAMMA:g}",
+        "K": f"ceil(sqrt({entities})) = {clusters}",
+        "T_re": f"{CLUSTER_EVERY}",
+        "C_min": f"{SMALLEST_CLUSTER}",
+    }
     ours |= {"T_budget": f"{features}, all features"}
     wide = printed.pivot(index="row", columns="column", values="value").loc[printed["row"].unique()]
     return [
@@ -436,14 +478,14 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
 
 
 def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
-    """Return what the paper says of the costs of a round beside counts of this run; no row without the counts.
+    """Return the paper's statements on the cost of a round beside this run's counts; empty without counts.
 
-    Keys of a row: `what` costs something, its order in the `paper`, and the number `counted` in this run.
+    Keys of a row: `what`, the operation; `paper`, its order in the paper; and `counted`, the number in this run.
 
     Parameters
     ----------
-    summary : with the sweeps of mean-field solves in random order.
-    cases : number of random orders that were followed, of all patients.
+    summary : summary with the sweeps of mean-field solves in random order.
+    cases : number of followed random orders, over all patients.
 
     """
     lines = SummaryLines(summary[(summary["metric"] == "iterations") & summary["reference"].isna()])
@@ -473,7 +515,7 @@ def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
 
 
 def rounds_said(features: int) -> str:
-    """Return how far t = 150, the last round that the paper prints before the end, is in its cohort and in this one.
+    """Return a sentence on the share of features observed at t = 150, the paper's last printed round, there and here.
 
     >>> rounds_said(253)
     'Where the paper prints t = 150, 69 % of its 216 features are observed, and 59 % of the 253 here.'
@@ -488,9 +530,12 @@ def rounds_said(features: int) -> str:
 
 
 def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
-    """Return what the F-target gain does on the whole cohort, and what it costs; "" where it was not run.
+    """Return a sentence on accuracy and cost of the F-target gain on the whole cohort; "" if it was not run.
 
-    jobs : of `afa.paper.report.benchmarks.read_jobs`; a job of the allocation grid begins with its gain.
+    Parameters
+    ----------
+    jobs : from `afa.paper.report.benchmarks.read_jobs`; names of jobs of the allocation grid begin with their gain
+
     """
     lines, said = SummaryLines(summary), []
     for gain in ("f_target", "cmi", "wald_magnitude"):
@@ -510,12 +555,12 @@ def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> s
 
 
 def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
-    """Return what the paper has and this run has not: a public series that it cites, rows of its tables, and claims."""
+    """Return descriptions of parts of the paper that this run lacks: a cited series, rows of tables, and claims."""
     found = []
     if cohort != CITED.lower():
         found.append(
             f"{CITED}, the public series that the paper cites: another cohort of this project,"
-            f" `make reproduce COHORT={CITED.lower()}`."
+            f" make reproduce COHORT={CITED.lower()}."
         )
     lacking = comparison[comparison["verdict"] == NOT_RUN]
     cells = lacking[lacking["kind"] == "cell"]
@@ -525,7 +570,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """A sentence a figure, made of the summary alone; a figure whose numbers are not there has none."""
+    """Return figure -> a sentence made from the summary; a figure with missing numbers has none."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]
