@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from afa.planner import Stop as Stop
     from afa.planner import TopKPlanner as TopKPlanner
     from afa.planner.session import load_session as load_session
+    from afa.planner.session import replay_session as replay_session
     from afa.planner.session import save_session as save_session
     from afa.scores.belief import Background as Background
 
@@ -48,7 +49,7 @@ _NAMES = {
     "afa.evaluate.predict": ("predict_proba",),
     "afa.evaluate.simulation_page": ("simulate",),
     "afa.evaluate.update": ("update",),
-    "afa.planner.session": ("load_session", "save_session"),
+    "afa.planner.session": ("load_session", "replay_session", "save_session"),
     "afa.scores.belief": ("Background",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

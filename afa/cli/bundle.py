@@ -115,7 +115,7 @@ def bundle_show(
             for name, members in groups:
                 typer.echo(f"{kind} {name}: {', '.join(model.features[j] for j in members)}")
     for said in model.provenance.get("updates", []):
-        typer.echo(update_text(said))
+        typer.echo(update_text(said, model.shown))
     shown = table.rename(columns=lambda name: name.removeprefix("unary_").removeprefix("couplings_"))
     typer.echo(shown.to_string(index=False))
 

@@ -74,7 +74,7 @@ def simulate(
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.cohort.cells import read_labels, read_patients
-    from afa.engine.course import MISSING
+    from afa.engine.run import MISSING
     from afa.evaluate.cross_validated import brought_text, update_brings
     from afa.evaluate.inputs import labels_of, words
     from afa.evaluate.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
@@ -163,7 +163,7 @@ def simulate(
         f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}",
         cost_text(made.curves),
         labels_text(made.curves),
-        "" if brought is None else brought_text(brought),
+        "" if brought is None else brought_text(brought, given.bundle),
         f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}",
     )
     typer.echo("\n".join(filter(None, said)))

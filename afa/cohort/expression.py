@@ -47,7 +47,7 @@ from afa.cohort.counters import (
     without_version,
 )
 from afa.errors import CohortError, Fault
-from afa.io.csvfile import few, quoted
+from afa.io.csvfile import few, numbers_with_commas, quoted
 from afa.io.csvfile import number as number_of
 from afa.io.files import largest_unpacked
 
@@ -512,8 +512,8 @@ def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: 
 
 def _step(cell: str) -> str:
     """Return the next step for a cell that is not a number."""
-    if re.fullmatch(r"\s*-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?\s*", cell):
-        return f"write it without commas between thousands {_COPY}"
+    if either := numbers_with_commas(cell.strip()):
+        return f"write {' or '.join(either)}, whatever the comma stands for, and so all others, {_COPY}"
     if re.fullmatch(r"\s*-?[0-9]+,[0-9]+\s*", cell):
         return f"write it with a decimal point, and so all others, {_COPY}"
     return f"correct that cell, or remove the row, {_COPY}"

@@ -39,7 +39,7 @@ from afa.model.mrf import VALUES
 from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
-from afa.planner.posterior import posterior_is_of, posterior_of
+from afa.planner.posterior import posterior_is_of
 from afa.planner.values import ReadValue, code_of, echo, read_typed, reading_of, word_of
 from afa.planner.why import outcomes, shares
 
@@ -143,6 +143,7 @@ class Conversation:
             },
             "scales": scales_of(bundle),
             "patient": planner.patient,
+            "changed": self.keeper.changes,
             "start": start_of(planner),
             "assumption": assumption_of(planner),
             "ending": ending_of(planner),
@@ -264,7 +265,7 @@ class Conversation:
         closed = planner.observed.keys() | planner.skipped
         item = planner.suggest()
         return {
-            "posterior": posterior_of(planner),
+            "posterior": planner.probabilities(),
             "of": f"Posterior probability, {posterior_is_of(planner)}",
             "order": [place._asdict() for place in order_of(planner, SHOWN)],
             "assumption": assumption_of(planner),

@@ -11,6 +11,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from socket import gaierror
 from typing import Any
@@ -85,17 +86,26 @@ class Served:
 
         The session file of the previous patient is not changed any more; the new patient is saved as the page says.
         """
-        planner = self.conversation.planner
+        planner, keeper = self.conversation.planner, Keeper()
         try:
             if request["do"] == "open":
-                planner = session_of_text(str(request.get("text", "")), planner.asked_of)
+                changes = keeper.changes if request.get("replay") is True else None
+                planner = session_of_text(str(request.get("text", "")), planner.asked_of, changes)
             else:
                 planner = planner.fresh()
         except AfaError as error:
-            return refused(error.faults[0])
-        self.conversation, self.patient = Conversation(planner, Keeper()), {}
+            return refused(error.faults[0]) | self._replayable(request)
+        self.conversation, self.patient = Conversation(planner, keeper), {}
         self._moved()
-        return {"ok": True}
+        return {"ok": True, "changed": keeper.changes}
+
+    def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What `replay_session` would say of a session that could not be opened; {} where that fails too."""
+        changes = list[str]()
+        with suppress(AfaError):
+            session_of_text(str(request.get("text", "")), self.conversation.planner.asked_of, changes)
+            return {"replay": changes}
+        return {}
 
     def _moved(self) -> None:
         self.step += 1

@@ -21,7 +21,7 @@ from afa.model.bundle import Bundle
 from afa.planner import Action, BinaryPlanner, Planner, TopKPlanner
 from afa.planner.options import question_of
 from afa.planner.rules.check import rule_of
-from afa.planner.session import load_session, save_session
+from afa.planner.session import load_session, replay_session, save_session
 
 PATIENCE = 5.0
 """Seconds to wait for another process that has the same session open."""
@@ -87,16 +87,24 @@ def new_planner(
     return BinaryPlanner(bundle, entity=entity, **options)
 
 
-def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) -> Planner:
+def resumed_planner(
+    path: str | Path, bundle: Bundle, given: Mapping[str, Any], changes: list[str] | None = None
+) -> Planner:
     """Return the planner of a session file; the session's settings apply, and options in `given` must agree with them.
 
     Parameters
     ----------
     given : option name with underscores -> value, None if not given; `panels` as `Panels`
+    changes : list to which the sentences of `replay_session` are appended; None if the bundle must be the session's
 
     """
     named = given.get("allocation") or ""
-    planner = load_session(path, bundle, allocation=rule_of(named)() if ":" in named else None)
+    rule = rule_of(named)() if ":" in named else None
+    if changes is None:
+        planner = load_session(path, bundle, allocation=rule)
+    else:
+        planner, said = replay_session(path, bundle, allocation=rule)
+        changes += said
     settings, stop = planner.settings, planner.settings["stop"]
     stored = {**stop, **settings, "min_gain": stop["gain"], "allocation": settings["allocation"] or named}
     asked = {name: value for name, value in given.items() if name not in ("panels", "costs") and value is not None}
@@ -120,13 +128,19 @@ def _said(value: Any) -> str:
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
-def session_of_text(text: str, bundle: Bundle) -> Planner:
-    """Return the planner of a session given as text; errors name `the session`."""
+def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None) -> Planner:
+    """Return the planner of a session given as text; errors name `the session`.
+
+    Parameters
+    ----------
+    changes : as of `resumed_planner`
+
+    """
     with TemporaryDirectory() as folder:
         path = Path(folder) / "session.yaml"
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         try:
-            return load_session(path, bundle)
+            return resumed_planner(path, bundle, {}, changes)
         except AfaError as error:
             faults = (replace(fault, where=fault.where.replace(str(path), "the session")) for fault in error.faults)
             raise PlannerError(faults) from None
@@ -146,6 +160,8 @@ class Keeper:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
+        self.changes = list[str]()
+        """What is said of a session whose bundle was edited since."""
         self._contents = _contents(path) if path else None
         self._copies: dict[Path, tuple[Action, ...]] = {}
 

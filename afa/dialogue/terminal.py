@@ -38,6 +38,7 @@ from afa.planner.values import (
     WORDS,
     ReadValue,
     echo,
+    meanings_of,
     read_typed,
     same_unit,
     scale_of,
@@ -126,6 +127,8 @@ class Terminal:
         whose = f"; patient {escape(planner.patient)}" if planner.patient else ""
         self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured{whose}")
         self._say("[dim]Answer low, usual or high, or the number where a range is shown; ? lists the commands.[/dim]")
+        for change in self.keeper.changes:
+            self._hang(f"[yellow]{escape(change)}[/yellow]", first="")
         for sentence in (assumption_of(planner), start_of(planner), ending_of(planner), "For research only."):
             self._say(f"[dim]{escape(sentence)}[/dim]")
 
@@ -141,7 +144,8 @@ class Terminal:
         shown = self.planner.asked_of.shown
         cost = "" if not self.planner.priced else f" [dim](cost {item.cost:g})[/dim]"
         features = "" if item.features == (item.name,) else f": {escape(', '.join(map(shown, item.features)))}"
-        beside = "" if shown(item.name) == item.name else f" [dim]({escape(item.name)})[/dim]"
+        beside = escape(self._beside(item.name).removeprefix(shown(item.name)))
+        beside = f"[dim]{beside}[/dim]" if beside else ""
         self._say(f"[bold cyan]{escape(shown(item.name))}[/bold cyan]{beside}{features}{cost}")
         self._hang(f"[dim]because:[/dim] {escape(item.reason)}")
         for name in item.features:
@@ -157,11 +161,18 @@ class Terminal:
         if others := self.planner.runners_up():
             self._hang(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
 
+    def _beside(self, name: str) -> str:
+        """What people are shown for a name, with the name in brackets where that is another text."""
+        shown = self.planner.asked_of.shown(name)
+        return name if shown == name else f"{shown} ({name})"
+
     def _takes(self, feature: str) -> str:
         """Return the definition of a feature and how to answer; empty if both are unknown."""
         bundle = self.planner.asked_of
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
+        if meanings := meanings_of(bundle, feature):
+            answer = "no means {}, yes means {}".format(*meanings)
         return "; ".join(part for part in (scale.definition.removesuffix("."), answer) if part)
 
     def _so_far(self) -> str:
@@ -196,7 +207,8 @@ class Terminal:
             case ["undo" | "u"]:
                 undone = self.planner.undo()
                 done = {"observe": "", "skip": "the skip of ", "correct": "the correction of "}[undone.kind]
-                self._say(f"undone: {done}{escape(', '.join(undone.features))}")
+                names = map(self.planner.asked_of.shown, undone.features)
+                self._say(f"undone: {done}{escape(', '.join(names))}")
             case ["skip" | "s"]:
                 self.planner.skip(_asked(item).name)
             case ["skip" | "s", *name]:
@@ -206,7 +218,7 @@ class Terminal:
             case ["fix", _, _, *_]:
                 self._fix(words[1:])
             case _ if pairs := self._pairs(words):
-                self._observe(self._named_values(pairs))
+                self.planner.take_in(self._named_values(pairs))
             case _:
                 self._take_values(words, item)
 
@@ -215,8 +227,8 @@ class Terminal:
         known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
         if known:
             for name, value in known.items():
-                self._say(f"  {escape(name)}: {word_of(self.planner.asked_of, name, value)}")
-            self._observe({name: ReadValue(value) for name, value in known.items()})
+                self._say(f"  {escape(echo(self.planner.asked_of, name, ReadValue(value)))}")
+            self.planner.take_in({name: ReadValue(value) for name, value in known.items()})
 
     def _skip(self, name: str) -> None:
         if name in self.planner.observed:
@@ -243,11 +255,15 @@ class Terminal:
 
     def _features(self) -> None:
         closed = self.planner.observed.keys() | self.planner.skipped
-        self._say(escape(", ".join(name for name in self.planner.bundle.features if name not in closed)))
+        open_ = [name for name in self.planner.bundle.features if name not in closed]
+        self._say(escape(", ".join(map(self._beside, open_))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
         """Enter values without names, which belong to the suggested features in the order shown."""
-        if not _is_value(words[0]):
+        only = item.features[0] if item and len(item.features) == 1 else ""
+        if only and " ".join(words).casefold() in (meanings_of(self.planner.asked_of, only) or ()):
+            words = [" ".join(words)]
+        elif not _is_value(words[0]):
             codes = words_of(self.planner.asked_of, item.features[0]) if item else ["low", "usual", "high"]
             expected = f"{', '.join(codes)}, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE"
@@ -267,7 +283,7 @@ class Terminal:
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
             raise PlannerError(Fault("answer", f"{len(values)} values", expected, "name the others as NAME=VALUE"))
         pairs = zip(asked.features, values, strict=False)
-        self._observe({name: self._reading(name, value) for name, value in pairs})
+        self.planner.take_in({name: self._reading(name, value) for name, value in pairs})
 
     def _is_unit(self, text: str, feature: str) -> bool:
         return same_unit(text, scale_of(self.planner.asked_of, feature).unit)
@@ -297,16 +313,12 @@ class Terminal:
             feature = feature_named(self.planner, name)
             if feature in values:
                 raise PlannerError(Fault(f"feature {feature}", "two values", "one value", "leave one out"))
+            if feature in self.planner.observed:
+                step = f"write fix {feature} and the new value to replace it, or undo"
+                found = f"the earlier value {value_words(self.planner, feature)}"
+                raise PlannerError(Fault(f"feature {feature}", found, "a feature without a value", step))
             values[feature] = self._reading(feature, value)
         return values
-
-    def _observe(self, readings: dict[str, ReadValue]) -> None:
-        for name in readings:
-            if name in self.planner.observed:
-                step = f"write fix {name} and the new value to replace it, or undo"
-                found = f"the earlier value {value_words(self.planner, name)}"
-                raise PlannerError(Fault(f"feature {name}", found, "a feature without a value", step))
-        self.planner.take_in(readings)
 
     def _why(self) -> None:
         table = self.planner.explain()
@@ -315,6 +327,7 @@ class Terminal:
         table["tells"] = table["tells"].str.removeprefix("tells ")
         if "item" in table:
             table["item"] = table["item"].where(table["item"] != table["feature"], "")  # a single feature
+        table["feature"] = table["feature"].map(self.planner.asked_of.shown)
         rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
         names = {"gain_per_cost": "gain per cost", "tells": "separates"}
         self._table(tuple(names.get(name, name) for name in columns), rows)
@@ -362,7 +375,7 @@ class Terminal:
             (
                 str(row["step"]),
                 row["kind"],
-                row["feature"],
+                self.planner.asked_of.shown(row["feature"]),
                 ""
                 if row["value"] is None
                 else with_number(self.planner.asked_of, row["feature"], row["value"], row["number"]),

@@ -12,8 +12,7 @@ from afa.model.bundle.priors import starting_point
 from afa.model.bundle.rates import Holds
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
 from afa.planner.options import ALL_DUELS_UP_TO
-from afa.planner.posterior import posterior_of
-from afa.planner.values import scale_of, usual_range, with_number, words_of
+from afa.planner.values import meanings_of, scale_of, usual_range, with_number, words_of
 from afa.planner.why import outcomes
 
 ASSUMING = {
@@ -60,7 +59,8 @@ def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
     table = None if bundle.rates is None else bundle.rates.table
     names = set() if table is None else set(table.names)
     return {
-        name: scale_of(bundle, name)._asdict() | {"usual": usual_range(bundle, name), "words": words_of(bundle, name)}
+        name: scale_of(bundle, name)._asdict()
+        | {"usual": usual_range(bundle, name), "words": words_of(bundle, name), "meanings": meanings_of(bundle, name)}
         for name in bundle.features
         if name in names
     }
@@ -159,12 +159,12 @@ class RankedEntity(NamedTuple):
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
     """Return the first entities of the planner's order, with probability, or with mean score if scores order them."""
     if isinstance(planner, BinaryPlanner):
-        shares = sorted(posterior_of(planner).items(), key=lambda pair: -round(pair[1], 9))
+        shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))
         return [RankedEntity(name, share, share) for name, share in shares]
     assert isinstance(planner, TopKPlanner)
     ranked = planner.ranking()[:most]
     if planner.ordered_by == "probability":
-        posterior = posterior_of(planner)
+        posterior = planner.probabilities()
         return [RankedEntity(name, posterior[name], posterior[name]) for name in ranked]
     scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True))
     least, largest = min(scores.values()), max(scores.values())
@@ -181,7 +181,7 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
     by_score = planner.ordered_by == "score"
     scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True)) if by_score else {}
-    posterior = posterior_of(planner)
+    posterior = planner.probabilities()
     resolved = Counter(name for duel in planner.resolved() for name in duel)
     return [
         {"entity": v, "wins": float(wins[v]), "certain": resolved[v], "posterior": posterior[v]}

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_softmax, xlogy
 
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.evaluate.label_tasks import GREEDY, RANDOM, LabelTask
 from afa.evaluate.long_tables import rows_of
 from afa.model.mrf import Floats

@@ -95,11 +95,12 @@ def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
     return fold
 
 
-def brought_text(table: pd.DataFrame, most: Sequence[int] = (1, 3, 5)) -> str:
+def brought_text(table: pd.DataFrame, bundle: Bundle, most: Sequence[int] = (1, 3, 5)) -> str:
     """Return the table of `update_brings` as text, a row for each question and number of features; empty for no rows.
 
     Parameters
     ----------
+    bundle : the bundle, whose display names stand for the questions about one entity
     most : numbers of observed features with a row, in addition to the row with all features
 
     """
@@ -109,7 +110,7 @@ def brought_text(table: pd.DataFrame, most: Sequence[int] = (1, 3, 5)) -> str:
     shown = table[table["t"].isin(most) | (table["t"] == every)]
     rows = pd.DataFrame(
         {
-            "question": shown["question"],
+            "question": shown["question"].map(bundle.shown),
             "features": shown["t"],
             "metric": shown["metric"].map(WORDS),
             "bundle": shown["alone"].map("{:.2f}".format),

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from afa.cohort.cells import read_cells
 from afa.cohort.table_cohort import encode_cohort, field_cohort, find_table, load_field, read_table_labels
-from afa.engine.course import ENTITIES, MISSING
 from afa.engine.follow import choose, follow
 from afa.engine.layout import Models
+from afa.engine.run import ENTITIES, MISSING
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError
 from afa.evaluate.accuracy import accuracies, auroc, ranking

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,25 +20,29 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.engine.follow import choose, follow
 from afa.engine.layout import pack
 from afa.engine.ranks import name_places
+from afa.engine.run import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.errors import ConfigError, Fault
 from afa.evaluate.cells import TARGET
-from afa.evaluate.simulate.walks import SimulationSetting, Way, planner_of, rounds_until, steps
+from afa.evaluate.simulate.walks import SimulationSetting, Way, planned, planner_of, ranked, rounds_until, steps
 from afa.io.files import write_text
 from afa.io.yamlfile import read_mapping
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.planner import TopKPlanner
+from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION
 from afa.planner.why import outcomes
+from afa.scores.belief import Background
 
 EVERY = "every"
-SHOWN_FIRST = ("priority_all", "cmi")
-"""Rule and gain that the page shows first; if the table lacks them, the first of the table."""
+SHOWN_FIRST = (("priority_clusters", "cmi"), ("priority_all", "cmi"))
+"""Rule and gain that the page opens with, the paper's before ours; the first of the table where it has neither."""
 RANKED = SCORES[:3]
-"""The scores whose rankings the page shows."""
+"""The scores whose rankings are shown, of every run; of one with a background also `background`."""
+OURS = Way(FRONTIER, "", BACKGROUND)
+"""The planner with a background, which stands beside the rules of the grid."""
 
 Orders = NDArray[np.int64]
 Run = tuple[Way, int]
@@ -58,8 +63,10 @@ class Walked(NamedTuple):
     fallback : (B, M) bool, True if no candidate had a positive gain
     resolved : (B, M + 1) int64, number of resolved duels
     certified : (B, M + 1) bool, True if the top k is certified
-    place : (B, M + 1, S, N) int16, rank of each entity, as in `Followed`
+    place : (B, M + 1, S, N) int16, rank of each entity, as in `WalkResults`
     margin : (B, M + 1) float64, the first score of the last entity inside the top k against the first outside
+
+    probability : (B, M + 1) float64, probability that the top k is right; None for a run without a background
 
     """
 
@@ -70,6 +77,7 @@ class Walked(NamedTuple):
     certified: NDArray[np.bool_]
     place: NDArray[np.int16]
     margin: Floats
+    probability: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -83,10 +91,12 @@ class Explored:
         0 or None); `typical` is the patient shown first, whose top k settles at the median t
     steps : one entry for each patient. `values` are the values by feature, (M,). `why` has the result of `reasons_of`
         for the run that the page shows first. `runs` has one entry for each cell, with: `order`, the features as
-        observed; `worth`, the gain of each when chosen, nats, to 3 digits; `fallback`, the t chosen by decisions.md A7;
-        `resolved`, the number of resolved duels by t; `certified`, the first certified t, or None; `margin`, the margin
-        of `Walked` by t, to 3 digits; `settled`, for each score the t from which the top k is that of full observation;
-        and `places`, for each score the rank of each entity by t, with equal ranks for ties
+        observed; `worth`, the gain of each when chosen, to 3 digits, in nats (of `frontier` a weight without a unit);
+        `fallback`, the t chosen by decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the
+        first certified t, or None; `guide`, the index of the guiding score; `margin`, the margin of `Walked` by t, to 3
+        digits; `probability` that the top k is right, by t, or None; `settled`, for each score the t from which the top
+        k is that of full observation; and `places`, for each score the rank of each entity by t, with equal ranks for
+        ties
 
     """
 
@@ -97,12 +107,14 @@ class Explored:
 def explore(
     bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: SimulationSetting, *, most: int
 ) -> Explored:
-    """Return the steps of at most `most` patients under each rule of the table `choices` of the allocation stage.
+    """Return the steps of at most `most` patients under each rule of the table `choices`, and under `OURS`.
 
-    Patients are evenly spaced in the order of the cohort. The schedule is `every`, or the first of the table.
+    Patients are evenly spaced in the order of the cohort. The schedule is `every`, or the first of the table. The
+    background of `OURS` is all other patients of the cohort, without labels.
 
     Parameters
     ----------
+    choices : table `choices` of the allocation stage
     setting : k, solver and threads of that stage. Costs are not supported.
 
     Raises
@@ -118,7 +130,7 @@ def explore(
         for (rule, gain, _), part in table.groupby(["allocation", "gain", "seed"], sort=False)
     }
     runs, rows = list(parts), evenly(len(cohort.patients), most)
-    shown = next((i for i, (way, _) in enumerate(runs) if way[:2] == SHOWN_FIRST), 0)
+    shown = next((i for first in SHOWN_FIRST for i, (way, _) in enumerate(runs) if way[:2] == first), 0)
     names, place = [cohort.patients[row] for row in rows], {name: j for j, name in enumerate(bundle.features)}
     values, setting = cohort.values[rows], replace(setting, coupling="differential", costs="equal")
     walked = {}
@@ -137,8 +149,24 @@ def explore(
         walked[run] = found._replace(fallback=by_round["fallback"].iloc[:, 1:].to_numpy(dtype=np.bool_))
     way, seed = runs[shown]
     planners = [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
-    named = {"schedule": schedule, "shown": shown, "scores": list(RANKED)}
+    believing: list[TopKPlanner] = []
+    if len(cohort.patients) > 1 and bundle.ternary:
+        others = replace(setting, background=partial(_others, bundle, cohort))
+        believing = [planner_of(bundle, OURS, others, patient=name) for name in names]
+        walked[OURS, 0] = by_planners(believing, values, RANKED, OURS)
+    named = {"schedule": schedule, "shown": shown, "scores": list(RANKED), "background": words_of(believing)}
     return explored_of(bundle, cohort, rows, walked, planners, values, named)
+
+
+def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
+    """Return the background of all other patients of the cohort."""
+    values = np.where(cohort.values == MISSING, np.nan, cohort.values)
+    return Background.of_patients(bundle, values, without=cohort.patients.index(name), name="other patients")
+
+
+def words_of(planners: Sequence[TopKPlanner]) -> str:
+    """Return what the background of planners is; "" where they have none."""
+    return next((planner.background.words for planner in planners if planner.background is not None), "")
 
 
 def evenly(n: int, most: int) -> list[int]:
@@ -168,13 +196,41 @@ def by_engine(
     lead = 0.5 * (own + (expected(outside, inside) - expected(inside, outside)))  # eq:mu-D
     return Walked(
         found.order,
-        found.worth,
+        found.chosen_gain,
         found.fallback,
         found.resolved.sum(axis=2),
         found.certified,
         found.place,
         np.where(np.abs(lead) > pack(bundle).tie, lead, 0.0),
     )
+
+
+def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
+    """B patients, values (B, M), as planners ask, one each; with a background the last score is `background`."""
+    weighs = bool(way.gain) and way.gain != INFORMATION and ":" not in way.allocation
+    believes = all(planner.background is not None for planner in planners)
+    scores = [*scores, BACKGROUND] if believes else scores
+    guide = scores.index(way.score) if way.score in scores else 0
+
+    def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
+        view, asked = planner._view(), planner.suggest()
+        if way.allocation == FRONTIER:
+            ahead = view.frontier()
+        elif way.gain == INFORMATION:
+            ahead = view.information()
+        else:
+            ahead = view.total_gain(view.resolved) if way.gain else view.largest_unary
+        worth = ahead[view.features.index(asked.features[0])] if asked else 0.0
+        unweighed = worth <= 0 if way.allocation == FRONTIER else weighs and asked is not None and asked.over is None
+        found = [ranked(planner, score) for score in scores]
+        place = np.array([of_score for _, of_score in found], dtype=np.int16)
+        margin = found[guide][0][boundary_of(place[guide], name_places(view.entities), planner.k)]
+        probability = planner.top_probability() if believes else 0.0
+        return worth, asked is not None and unweighed, view.resolved.sum(), view.certified, place, margin, probability
+
+    told, worth, fallback, *by_round, probability = planned(planners, values, read)
+    walked = Walked(told[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
+    return walked._replace(probability=probability) if believes else walked
 
 
 def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
@@ -209,19 +265,27 @@ def explored_of(
 
     """
     by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
-    entities, k, found = [bundle.entities[v] for v in by_name], planners[0].k, []
+    entities, k, found = [bundle.entities[v] for v in by_name], planners[0].k, list[dict[str, Any]]()
+    believing = any(run.probability is not None for run in runs.values())
+    scores = [*named["scores"], *([BACKGROUND] if believing else [])]
+    guides = {way.score: scores.index(way.score) if way.score in scores else 0 for way, _ in runs}
     for i, row in enumerate(rows):
         values, why = cohort.values[row].tolist(), reasons_of(planners[i], measured[i], by_name)
-        found.append({"values": values, "why": why, "runs": [_steps(run, i, by_name, k) for run in runs.values()]})
+        each = [_steps(run, i, by_name, k, guides[way.score]) for (way, _), run in runs.items()]
+        found.append({"values": values, "why": why, "runs": each})
     typical = middle([each["runs"][named["shown"]]["settled"][0] for each in found])
     labels = cohort.labels.reindex(columns=entities).astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
     patients = [
         {"name": cohort.patients[row], "labels": [None if np.isnan(label) else int(label) for label in labels[row]]}
         for row in rows
     ]
-    several = len({way.score for way, _ in runs}) > 1
+    several = len({way.score for way, _ in runs if way != OURS}) > 1
     cells = [
-        {"rule": f"{way.allocation} by {way.score}" if several else way.allocation, "gain": way.gain, "seed": seed}
+        {
+            "rule": f"{way.allocation} by {way.score}" if several and way != OURS else way.allocation,
+            "gain": way.gain,
+            "seed": seed,
+        }
         for way, seed in runs
     ]
     summary = {
@@ -242,7 +306,7 @@ def explored_of(
         "explained": EXPLAINED,
         "typical": typical,
     }
-    return Explored(summary | dict(named), found)
+    return Explored(summary | dict(named) | {"scores": scores}, found)
 
 
 def middle(numbers: Sequence[int]) -> int:
@@ -279,15 +343,17 @@ def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence
     return found
 
 
-def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int) -> dict[str, Any]:
+def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
     """Return one patient's run up to the last observed feature, as types of JSON."""
     taken = int((walked.order[path] >= 0).sum())
     places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]
     orders = np.argsort(places, axis=2, kind="stable")
-    certified = walked.certified[path, : taken + 1]
+    certified, sure = walked.certified[path, : taken + 1], walked.probability
     return {
         "order": walked.order[path, :taken].tolist(),
         "worth": _rounded(walked.worth[path, :taken]),
+        "guide": guide,
+        "probability": None if sure is None else _rounded(sure[path, : taken + 1]),
         "margin": _rounded(walked.margin[path, : taken + 1]),
         "fallback": (np.flatnonzero(walked.fallback[path, :taken]) + 1).tolist(),
         "resolved": walked.resolved[path, : taken + 1].tolist(),

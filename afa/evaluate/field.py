@@ -10,6 +10,7 @@ import gzip
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from afa.cohort.encode_table import read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
 from afa.elicit.consensus import SHARES, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
 from afa.errors import AfaError, CohortError, ConfigError, Fault
-from afa.io.csvfile import few, name_column, number_column, quoted, read_table
+from afa.io.csvfile import CsvTable, few, name_column, number_column, quoted, read_header, read_table
 from afa.io.files import atomic_folder, read_text, read_unpacked, sha256_of, write_csv
 from afa.model.bundle import Bundle, load_bundle, write_bundle
+from afa.model.bundle.format import display_rows
 from afa.model.bundle.rates import SCOPES
-from afa.model.features import FEATURE_COLUMNS, Features, features_of, read_features
+from afa.model.features import DISPLAY_COLUMNS, FEATURE_COLUMNS, Features, features_of, read_features
 from afa.model.study import (
     DICTIONARY_FILE,
     ENTITIES_FILE,
@@ -67,7 +69,8 @@ def import_field(
     ----------
     folder
         `elicited/` has `cuts_<voter>.csv`, `unary_<voter>.csv` and `pairs.csv` or `pairs_<voter>.csv`. The files
-        `labels.csv`, `groups.csv` and `SOURCE.md` are optional. Features of the kind `categorical-as-binary` from one
+        `labels.csv`, `groups.csv` and `SOURCE.md` are optional. A column `display`, `label` or `name` of the dictionary
+        and of the entities has the names shown to people. Features of the kind `categorical-as-binary` from one
         measurement are the values of one variable: at most one of them is +1.
     out
         Folder of the new field, named like the field; an error leaves no partial folder.
@@ -90,6 +93,7 @@ def import_field(
         expected = "lower-case letters, digits, - and _"
         raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
     dictionary, entities, groups, record, values = _read(source)
+    shown = _display_names(source, DICTIONARY_FILE, list(entities["entity"]), dictionary.names)
     cuts = pool_cuts(record["cuts"], dictionary.names, dictionary.kinds)
     features = features_of(dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
     encoded = read_and_encode(values, features, Coding("cohort"), dictionary=DICTIONARY_FILE)
@@ -136,8 +140,8 @@ def import_field(
         document = study.model_dump(mode="json", include=WRITTEN, exclude_none=True)
         dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         (made / STUDY_FILE).write_text(dump, encoding="utf-8")
-        write_csv(features.to_frame(), made / FEATURES_FILE, float_format="%.12g")
-        write_csv(entities, made / ENTITIES_FILE)
+        write_csv(_shown(features.to_frame(), "feature", shown), made / FEATURES_FILE, float_format="%.12g")
+        write_csv(_shown(entities, "entity", shown), made / ENTITIES_FILE)
         if groups is not None:
             write_csv(groups, made / GROUPS_FILE)
         if table.carried and labels is not None:
@@ -177,6 +181,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     faults: list[Fault] = []
     features, entities = read_features(root / FEATURES_FILE), read_entities(root / ENTITIES_FILE, faults)
     ConfigError.raise_for(faults)
+    shown = _display_names(root, FEATURES_FILE, list(entities["phenotype"]), features.names)
     record = read_record(root)
     unary, pairs = record["unary"], record["pairs"]
     pooled = pool_answers(unary, features)
@@ -213,6 +218,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
         features=list(features.names),
         unary=leaning.round(PLACES),
         pairwise=coupled.round(PLACES),
+        display_names=shown,
         **known,
         provenance={
             **study.provenance,
@@ -222,6 +228,43 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
         },
     )
     return load_bundle(out)
+
+
+def _display_names(root: Path, of_features: str, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
+    """What people are shown for entities and features, by name: a column of `DISPLAY_COLUMNS` in either file.
+
+    Raises
+    ------
+    CohortError : two such columns in a file, a text that is the name of another or stands twice.
+
+    """
+    faults, found = list[Fault](), dict[str, str]()
+    for path, key in ((root / of_features, "feature"), (root / ENTITIES_FILE, "entity")):
+        header = read_header(path)
+        columns = [name for name in DISPLAY_COLUMNS if name in header]
+        if len(columns) > 1:
+            faults.append(Fault(str(path), f"the columns {' and '.join(columns)}", "one of them", "remove the others"))
+        for column in columns[:1]:
+            table = read_table(path, required=(key, column), optional=[name for name in header if name])
+            given = ~table.empty(column)
+            texts = {name: list(compress(table.columns[name], given)) for name in (key, column)}
+            table = CsvTable(table.lines[given], texts, table.faults)
+            named = display_rows(table, entities, features, name=key, display=column)
+            twice = [row for row, text in enumerate(texts[column]) if text in found.values()]
+            table.wrong(twice, column, f"another text than in {of_features}", "choose another text")
+            found |= named
+            faults += table.faults.listed()
+    CohortError.raise_for(faults)
+    return found
+
+
+def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> pd.DataFrame:
+    """The table with a column `display` after the names, where any of these has a display name."""
+    if not (texts := table[key].map(display_names)).notna().any():
+        return table
+    table = table.copy()
+    table.insert(1, DISPLAY_COLUMNS[0], texts.fillna(""))
+    return table
 
 
 def _groups(path: Path) -> pd.DataFrame:

@@ -22,11 +22,8 @@ from matplotlib.ticker import FixedLocator
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
-from afa.evaluate.method_names import in_words
+from afa.evaluate.method_names import PRIORITY, RANDOM, in_words
 from afa.io.files import atomic_file
-
-PRIORITY, RANDOM = "priority_clusters", "random"
-"""The paper's rule, and the baseline that it is compared with."""
 
 # Palette of Okabe and Ito; line styles and markers distinguish the lines in grey.
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {

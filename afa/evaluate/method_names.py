@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+PRIORITY, RANDOM = "priority_clusters", "random"
+"""The paper's own rule, and the one that it is compared with."""
 NAMES: Mapping[str, str] = {
     "wald": "Wald",
     "kl": "KL",

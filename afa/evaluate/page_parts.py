@@ -38,12 +38,16 @@ def document(path: Path) -> str:
     return LINK.sub(r"\2", html).replace("<table>", '<div class="scroll"><table>').replace("</table>", "</table></div>")
 
 
+TENTH = 0.1
+
+
 def linked(text: str, known: frozenset[str]) -> Markup:
-    """Return the escaped text with a link at every item in `known`.
+    """Return the escaped text with a link at every item in `known`; `t = 50` and `5 %` stay on one line.
 
     >>> linked("a < b (E1, E99)", frozenset({"E1"}))
     Markup('a &lt; b (<a href="#E1">E1</a>, E99)')
     """
+    text = re.sub(r"\bt = (?=\d)", "t\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}", text).replace(" %", "\N{NO-BREAK SPACE}%")
     parts = re.split(r"\b([A-Z]\d+)\b", text)
     return Markup("").join(
         Markup('<a href="#{0}">{0}</a>').format(part) if part in known else escape(part) for part in parts
@@ -58,6 +62,15 @@ def items(html: str) -> frozenset[str]:
 def hundredth(value: float) -> str:
     """Return a number with two decimals; empty for a missing number."""
     return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+
+
+def tenths(value: float) -> str:
+    """Return a number of points with one decimal; one that this would make 0 keeps its first digit.
+
+    >>> tenths(13.602), tenths(-0.0496), tenths(0.0), tenths(-14.0)
+    ('13.6', '-0.05', '0', '-14')
+    """
+    return f"{value:.1g}" if 0 < abs(value) < TENTH / 2 else f"{round(value, 1) + 0.0:g}"
 
 
 def digits(value: float | None) -> str:
@@ -80,4 +93,4 @@ PAGES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-PAGES.filters |= {"linked": linked, "hundredth": hundredth, "digits": digits, "slug": _slug}
+PAGES.filters |= {"linked": linked, "hundredth": hundredth, "digits": digits, "tenths": tenths, "slug": _slug}

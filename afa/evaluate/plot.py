@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 from afa.evaluate.figures import curves_figure, new_figure
 from afa.evaluate.simulation_page import Simulated
 from afa.planner import Planner
-from afa.planner.posterior import posterior_is_of, posterior_of
+from afa.planner.posterior import posterior_is_of
 
 COLOUR = "#0072B2"
 
@@ -30,9 +30,10 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
     >>> [round(float(bar.get_width()), 2) for bar in figure.axes[0].patches]
     [0.1, 0.45, 0.45]
     """
-    shares = sorted(posterior_of(planner).items(), key=lambda pair: -pair[1])[:most]
+    shares = sorted(planner.probabilities().items(), key=lambda pair: -pair[1])[:most]
     figure, (axes,) = new_figure(6.0, 0.8 + 0.3 * len(shares))
-    axes.barh([name for name, _ in shares][::-1], [share for _, share in shares][::-1], color=COLOUR)
+    names = [planner.asked_of.shown(name) for name, _ in shares]
+    axes.barh(names[::-1], [share for _, share in shares][::-1], color=COLOUR)
     axes.set(xlim=(0, 1), xlabel=f"posterior probability, {posterior_is_of(planner)}")
     return figure
 
@@ -56,15 +57,17 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
     again = planner.copy()
     while again.actions:
         again.undo()
-    seen, labels = [posterior_of(again)], ["start"]
+    seen, labels = [again.probabilities()], ["start"]
     for feature, value in planner.observed.items():
         again.observe(feature, value, cost=0.0)
-        seen.append(posterior_of(again))
-        labels.append(f"{feature} = {value:+d}" if value else f"{feature} = 0")
+        seen.append(again.probabilities())
+        name = planner.asked_of.shown(feature)
+        labels.append(f"{name} = {value:+d}" if value else f"{name} = 0")
     shown = sorted(seen[-1], key=lambda name: -seen[-1][name])[:most]
     figure, (axes,) = new_figure(max(5.0, 1.5 + 0.45 * len(labels)), 4.0)
     for name in shown:
-        axes.plot(np.arange(len(labels)), [state[name] for state in seen], marker="o", markersize=3, label=name)
+        line = [state[name] for state in seen]
+        axes.plot(np.arange(len(labels)), line, marker="o", markersize=3, label=planner.asked_of.shown(name))
     axes.set_xticks(np.arange(len(labels)), labels, rotation=45, ha="right")
     axes.set(ylim=(-0.02, 1.02), ylabel=f"posterior probability, {posterior_is_of(planner)}")
     axes.legend(frameon=False)

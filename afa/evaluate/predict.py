@@ -10,11 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
-from afa.engine.course import ENTITIES, MISSING
 from afa.engine.follow import follow
 from afa.engine.layout import Models
+from afa.engine.run import ENTITIES, MISSING
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError, Fault
 from afa.evaluate.entrants import which
@@ -82,6 +82,7 @@ def predict_proba(
     if not isinstance(X, pd.DataFrame):
         step = "give pandas.DataFrame(values, index=patients, columns=features)"
         raise CohortError(Fault("table X", type(X).__name__, "a DataFrame", step))
+    check_alike(X.columns, model.features, model, "table X")
     there = [name for name in model.features if name in X.columns]
     if not there:
         step = "name the columns as the bundle's features"

@@ -17,15 +17,23 @@ import yaml
 from numpy.typing import NDArray
 
 import afa
-from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
-from afa.engine.course import MISSING
-from afa.engine.ranks import name_places
+from afa.engine.run import MISSING
 from afa.errors import CohortError, Fault
-from afa.evaluate.explorer import RANKED, Explored, Walked, boundary_of, by_engine, evenly, explored_of, write_explorer
+from afa.evaluate.explorer import (
+    RANKED,
+    Explored,
+    by_engine,
+    by_planners,
+    evenly,
+    explored_of,
+    words_of,
+    write_explorer,
+)
 from afa.evaluate.simulate import COST, FEATURES, Simulation, usual_rules, ways_of
 from afa.evaluate.simulate import simulate as followed
-from afa.evaluate.simulate.walks import SimulationSetting, Way, is_compiled, measured_first, planned, planner_of, ranked
+from afa.evaluate.simulate.walks import SimulationSetting, Way, is_compiled, measured_first, planner_of
 from afa.io.files import atomic_folder, sha256_of, write_csv
 from afa.io.later import Later
 from afa.io.spreadsheet import marked_table
@@ -34,7 +42,7 @@ from afa.model.closure import Closure
 from afa.model.orders import random_orders
 from afa.model.rule_names import COMPARED, COMPARED_BINARY
 from afa.planner import TopKPlanner
-from afa.planner.options import EXPLICIT_SCORES, INFORMATION, bundle_given, gauge_of
+from afa.planner.options import BACKGROUND, EXPLICIT_SCORES, bundle_given, gauge_of
 
 if TYPE_CHECKING:
     from matplotlib import figure
@@ -71,42 +79,24 @@ def explore_simulation(
     rows = evenly(len(cohort.patients), most)
     names = [cohort.patients[row] for row in rows]
     values = np.where(measured, cohort.values, np.int8(MISSING))[rows]
-    scores = EXPLICIT_SCORES if setting.explicit else RANKED
+    scores = RANKED if not setting.explicit else [score for score in EXPLICIT_SCORES if score != BACKGROUND]
     if not setting.explicit:
         bundle = bundle.contrasts()
 
     def planners(way: Way, seed: int) -> list[TopKPlanner]:
         return [planner_of(bundle, way, setting, patient=name, seed=seed) for name in names]
 
-    walked = {}
+    walked, background = {}, ""
     for way, seed in runs:
         if is_compiled(bundle, way, setting):
             orders = random_orders(bundle.features, names, [seed])[:, 0]
             given = measured_first(orders, values) if way.allocation == "random" else None
             walked[way, seed] = by_engine(bundle, values, way, given, setting)
         else:
-            walked[way, seed] = _by_planners(planners(way, seed), values, scores, way)
-    named = {"schedule": "every", "shown": 0, "scores": list(scores)}
+            own = planners(way, seed)
+            walked[way, seed], background = by_planners(own, values, scores, way), background or words_of(own)
+    named = {"schedule": "every", "shown": 0, "scores": list(scores), "background": background}
     return explored_of(bundle, cohort, rows, walked, planners(*runs[0]), values, named)
-
-
-def _by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
-    """Return the runs of B patients, values (B, M), each followed by its planner."""
-    weighs = bool(way.gain) and way.gain != INFORMATION and ":" not in way.allocation
-
-    def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
-        view, asked = planner._view(), planner.suggest()
-        ahead = view.total_gain(view.resolved) if way.gain else view.largest_unary
-        ahead = view.information() if way.gain == INFORMATION else ahead
-        worth = ahead[view.features.index(asked.features[0])] if asked else 0.0
-        fallback = weighs and asked is not None and asked.over is None
-        found = [ranked(planner, score) for score in scores]
-        place = np.array([of_score for _, of_score in found], dtype=np.int16)
-        margin = found[0][0][boundary_of(place[0], name_places(view.entities), planner.k)]
-        return worth, fallback, view.resolved.sum(), view.certified, place, margin
-
-    told, worth, fallback, *by_round = planned(planners, values, read)
-    return Walked(told[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
 
 
 def write_simulation(
@@ -296,6 +286,9 @@ def simulate(
         if not isinstance(table, pd.DataFrame):
             step = "give pandas.DataFrame(values, columns=names)"
             raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
+    check_alike(X.columns, model.features, model, "table X")
+    if y is not None:
+        check_alike(y.columns, model.entities, model, "table y")
     measured = X.reindex(columns=[name for name in model.features if name in X.columns and X[name].notna().any()])
     if measured.columns.empty:
         step = "name the columns as the bundle's features"

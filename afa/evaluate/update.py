@@ -29,7 +29,7 @@ priors of linear models in a similar way.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import gammaln, softmax
 
-from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.errors import BundleError, CohortError, Fault
 from afa.io.csvfile import few
 from afa.model.bundle import Bundle
@@ -444,15 +444,17 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def update_text(said: Mapping[str, Any]) -> str:
+def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
     """Return the entry of `report_of` in words: numbers of patients, strengths, and the largest changes.
+
+    shown : what people are shown for a name, such as `Bundle.shown`
 
     >>> print(update_text({"patients": 3, "labelled": {"flu": {"with": 1, "without": 2}}, "strengths": {"8": 1.0},
     ...                    "moved_most": []}))
     updated by 3 labelled patients: flu 1 with, 2 without
     patients that an elicited probability is worth: 8
     """
-    each = few([f"{name} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
+    each = few([f"{shown(name)} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
     common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}
     worth = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
     lines = [
@@ -461,6 +463,8 @@ def update_text(said: Mapping[str, Any]) -> str:
     ]
     if said["moved_most"]:
         table = pd.DataFrame(said["moved_most"]).fillna("")
+        names = [column for column in ("entity", "feature") if column in table]
+        table[names] = table[names].map(shown)
         lines += ["probabilities that moved most:", table.to_string(index=False, float_format="{:.2f}".format)]
     return "\n".join(lines)
 
@@ -508,6 +512,8 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, cou
         if not isinstance(table, pd.DataFrame):
             step = f"give pandas.DataFrame(values, columns={what})"
             raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
+    check_alike(X.columns, model.features, model, "table X")
+    check_alike(y.columns, model.entities, model, "table y")
     values = _numbers(X, "table X", model.features, (-1.0, 0.0, 1.0), "encode the values: afa.encode(X, features)")
     labels = _numbers(y, "table y", model.entities, (0.0, 1.0), "code the labels as 0 and 1, a column for each entity")
     return update_by(model, values, labels, couplings=couplings)

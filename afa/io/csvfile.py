@@ -42,6 +42,7 @@ LARGEST = 1e100
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that steer a terminal or reverse the direction of the surrounding text."""
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
+_THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _LONGEST_SHOWN = 60
 _MOST_COMPARED = 5_000  # names compared with a wrong one: more would take seconds for each wrong name
 
@@ -469,3 +470,18 @@ def number(text: str) -> float:
         return math.nan if "_" in text or not text.isascii() else float(text)
     except ValueError:
         return math.nan
+
+
+def numbers_with_commas(text: str) -> list[str]:
+    """Return the numbers that a text may begin with where commas stand before three digits each; none for other texts.
+
+    >>> numbers_with_commas("1,058 K"), numbers_with_commas("1,058.5"), numbers_with_commas("1,5")
+    (['1058', '1.058'], ['1058.5'], [])
+    """
+    found = _THOUSAND_OR_DECIMAL.match(text)
+    if found is None:
+        return []
+    either = [found[0].replace(",", "")]
+    if found[0].count(",") == 1 and "." not in found[0]:
+        either.append(found[0].replace(",", "."))
+    return either

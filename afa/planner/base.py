@@ -34,7 +34,16 @@ from afa.planner.menu import (
 from afa.planner.options import ALL_DUELS_UP_TO, BACKGROUND, INFORMATION, NewPatient, Options
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
-from afa.planner.values import ReadValue, code_of, reading_of, unknown, with_number
+from afa.planner.values import (
+    ReadValue,
+    code_of,
+    reading_of,
+    same_unit,
+    scale_of,
+    unknown,
+    with_number,
+    written,
+)
 from afa.planner.why import (
     explained,
     in_words,
@@ -195,6 +204,10 @@ class Planner(ABC):
         """Return the posterior probability of the current answer, in [0, 1]; `Stop.posterior` is compared with it."""
 
     @abstractmethod
+    def probabilities(self) -> dict[str, float]:
+        """The posterior probability of each entity, by name."""
+
+    @abstractmethod
     def undecided(self) -> list[str]:
         """Return the entities that are tied for the answer and are ordered by name alone; empty without a tie."""
 
@@ -351,8 +364,13 @@ class Planner(ABC):
     def repeat(self, actions: Iterable[Action]) -> None:
         """Apply the steps of an earlier session in their order, with their costs and reasons."""
         for action in actions:
-            for feature, value, measured, _ in action.rows():
+            for feature, value, measured, unit in action.rows():
                 code_of(self.bundle, feature, 0 if value is None else value)
+                known = scale_of(self.bundle, feature).unit
+                if measured is not None and not same_unit(unit, known):
+                    found, expected = f"{written(measured, unit)}", f"a number in {known or 'no unit'}"
+                    step = "start again from the values themselves"
+                    raise PlannerError(Fault(f"step {len(self.actions) + 1}, {feature}", found, expected, step))
                 if measured is not None and reading_of(self.bundle, feature, measured).code != value:
                     found = f"{measured:g}, read as {reading_of(self.bundle, feature, measured).code}, and {value}"
                     step = "start again from the values themselves"
@@ -511,7 +529,8 @@ class Planner(ABC):
         if (self._offer().open != self._offer().affordable).any():
             first = self._chosen_item(view, self._offer().open)
             if first.name != item.name:
-                words += f"; {first.name} comes first but costs {first.cost:g}, and {self._left():g} is left"
+                name, left = self.asked_of.shown(first.name), f"{self._left():g} is left"
+                words += f"; {name} comes first but costs {first.cost:g}, and {left}"
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:

@@ -93,6 +93,19 @@ class BinaryPlanner(Planner):
         """Return P(entity | x_obs), the logistic function of `log_odds` (prop:calibration)."""
         return float(expit(self.log_odds()))
 
+    def probabilities(self) -> dict[str, float]:
+        """The probability of the entity and of its absence, by name.
+
+        Examples
+        --------
+        >>> planner = BinaryPlanner("tests/data/bundle_tiny", entity="bleeding")
+        >>> planner.probabilities()
+        {'bleeding': 0.5, 'not bleeding': 0.5}
+
+        """
+        held = self.probability()
+        return dict(zip(self.bundle.entities, (held, 1 - held), strict=True))
+
     def decision(self, by: Literal["calibrated", "raw"] | None = None) -> Literal[-1, 0, 1]:
         """Return 1 for the entity, -1 against the entity, 0 for a tie: the sign of `log_odds` or of `score`.
 

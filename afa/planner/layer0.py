@@ -162,8 +162,8 @@ def score_distances(entities: Parameters) -> Floats:
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
     """Return the entities in `n_clusters` clusters by complete linkage, with one mean-field solve for each centroid.
 
-    Clusters may have any size. The paper uses up to 24 clusters; with the minimum size `C_MIN` of `afa.planner.cluster`
-    at most five would be left.
+    Clusters may have any size. The paper uses up to 24 clusters; with the minimum size `SMALLEST_CLUSTER` of
+    `afa.planner.cluster` at most five would be left.
 
     Parameters
     ----------

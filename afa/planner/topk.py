@@ -254,6 +254,19 @@ class TopKPlanner(Planner):
             return np.asarray(expit(log))
         return np.asarray(softmax(np.append(log, 0.0) if self.holds == "one or none" else log)[: len(log)])
 
+    def probabilities(self) -> dict[str, float]:
+        """The `posterior` by name.
+
+        Examples
+        --------
+        >>> planner = TopKPlanner("tests/data/bundle_tiny", k=1)
+        >>> planner.observe("MUC2", -1)
+        >>> {name: round(p, 2) for name, p in planner.probabilities().items()}
+        {'bleeding': 0.55, 'diarrhea': 0.4, 'fistula': 0.05}
+
+        """
+        return dict(zip(self.bundle.entities, self.posterior().tolist(), strict=True))
+
     def none(self) -> tuple[float, float]:
         """Return the smallest and the largest probability that no entity holds (docs/decisions.md, F6).
 

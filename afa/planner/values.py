@@ -16,7 +16,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from afa.errors import Fault, PlannerError
-from afa.io.csvfile import LARGEST, number, suggestion
+from afa.io.csvfile import LARGEST, number, numbers_with_commas, suggestion
 from afa.model.bundle import Bundle
 from afa.model.features import Features, shown_unit
 from afa.model.mrf import VALUES
@@ -27,7 +27,6 @@ FINDING = {"no": 0, "yes": 1}
 TYPED_CODES = {"-": -1, "+": 1}
 CODES_WITHOUT_A_RANGE = {"-1": -1, "0": 0, "1": 1, "+1": 1}
 """Texts that are codes only for a feature without a range; with a range, `0` is the number."""
-_THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?", re.ASCII)
 _UNIT = re.compile(r"[^\W\d_xX][^\d,;:]*|[%°µ$€].*")
 
@@ -95,6 +94,12 @@ def word_of(bundle: Bundle, feature: str, code: int) -> str:
     return names[code]
 
 
+def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
+    """What `no` and `yes` of a finding mean where features.csv says it in other words, such as `good` and `poor`."""
+    table = None if bundle.rates is None else bundle.rates.table
+    return None if table is None or feature not in table.names else table.meanings(feature)
+
+
 def words_of(bundle: Bundle, feature: str) -> list[str]:
     """Return the words for the possible codes of a feature, in order of the codes."""
     possible = bundle.possible[bundle.features.index(feature)]
@@ -120,7 +125,9 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
-        step += "; a measured number as `number`" if scale_of(bundle, feature).has_range else ""
+        if scale_of(bundle, feature).has_range:  # by itself 7.2 could be a number alone, but 1 is a code
+            measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
+            step += f"; a measured number by its name, number={measured}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
     possible, place = bundle.possible[bundle.features.index(feature)], VALUES.index(code)
     if not possible[place]:
@@ -197,6 +204,8 @@ def same_unit(one: str, other: str) -> bool:
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
     """Return the code for a word that this feature accepts; None for any other text."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
+    if meanings := meanings_of(bundle, feature):  # as features.csv writes them, before `normal` and the like
+        words = words | {meanings[0]: 0, meanings[1]: 1}
     return words.get(text.strip().casefold())
 
 
@@ -206,10 +215,7 @@ def _number_of(typed: str, unit: str, fault: Fault) -> float:
     def refused(step: str, expected: str = fault.expected) -> PlannerError:
         return PlannerError(Fault(fault.where, fault.found, expected, step))
 
-    if commas := _THOUSAND_OR_DECIMAL.match(typed):
-        either = [commas[0].replace(",", "")]
-        if commas[0].count(",") == 1 and "." not in commas[0]:
-            either.append(commas[0].replace(",", "."))
+    if either := numbers_with_commas(typed):
         expected = "a number without a comma before three digits, which could stand for a thousand"
         raise refused(f"write {' or '.join(either)}", expected)
     found = _NUMBER.match(typed)

@@ -72,7 +72,7 @@ EFFECTS = (
         "low": -2.6,
     }
     | {"high": -1.2, "constant": 88.0, "verdict": "reverses", "size": "", "cause": "data"}
-    | {"because": f"It is known (E1). {QUOTES}"},
+    | {"because": f"It is known (E1). {QUOTES}", "alone": ""},
     {
         "id": "level",
         "name": "height of C",
@@ -84,7 +84,14 @@ EFFECTS = (
         "low": 90.0,
         "high": 92.0,
     }
-    | {"constant": float("nan"), "verdict": "", "size": "within 2 points", "cause": "reading", "because": "As read."},
+    | {
+        "constant": float("nan"),
+        "verdict": "",
+        "size": "within 2 points",
+        "cause": "reading",
+        "because": "As read.",
+        "alone": "",
+    },
 )
 SOLVER = {"damping": 0.5, "tolerance": 1e-4, "max_iterations": 200}
 HYPERPARAMS = """label,row,column,value

@@ -26,6 +26,7 @@ from afa.evaluate.simulation_page import explore_simulation
 from afa.model.rule_names import WITHOUT_GAIN
 from afa.planner import TopKPlanner
 from afa.planner.rules import RULES
+from afa.scores.belief import Background
 from afa.scores.copeland import copeland_wins, ranking
 
 ROOT = Path(__file__).parents[2]
@@ -53,22 +54,26 @@ def assert_planners_steps(bundle, explored, k):
     for i, patient in enumerate(summary["patients"]):
         values = explored.steps[i]["values"]
         for place, cell in enumerate(summary["cells"]):
-            run = run_of(explored, i, place)
+            run, believes = run_of(explored, i, place), cell["rule"] == "frontier"
             planner = TopKPlanner(
                 bundle,
                 costs="equal",  # the grid knows none
                 k=k,
                 gain=cell["gain"] or "wald_magnitude",
                 allocation=cell["rule"],
+                background=background_of(bundle, explored, i) if believes else None,
                 patient=patient["name"],
                 seed=cell["seed"],
             )
-            rounds = [list(rankings(run, s)) for s in range(len(RANKED))]
+            shown = [*RANKED, "background"] if believes else RANKED
+            rounds = [list(rankings(run, s)) for s in range(len(shown))]
+            assert len(run["places"]) == len(shown)
+            assert summary["scores"][run["guide"]] == planner.guide
             resolved = run["resolved"]
-            tops = {score: [] for score in RANKED}
+            tops = {score: [] for score in shown}
             for t in range(len(bundle.features) + 1):
-                for score, by_round in zip(RANKED, rounds, strict=True):
-                    scores, tie = planner._state.scores(score), planner._state.packed.tie
+                for score, by_round in zip(shown, rounds, strict=True):
+                    scores, tie = planner.scores_by(score), planner._state.packed.tie
                     expected = ranking(scores, bundle.entities, tie=tie)
                     order, tied = by_round[t]
                     assert [summary["entities"][v] for v in order] == expected
@@ -77,8 +82,12 @@ def assert_planners_steps(bundle, explored, k):
                     tops[score].append(set(expected[:k]))
                 assert resolved[t] == len(planner.resolved())
                 assert (run["certified"] is not None and t >= run["certified"]) == planner.certified()
-                inside, outside = (bundle.entities.index(summary["entities"][rounds[0][t][0][v]]) for v in (k - 1, k))
-                scores = planner._state.scores(RANKED[0])
+                guided = rounds[run["guide"]][t][0]
+                inside, outside = (bundle.entities.index(summary["entities"][guided[v]]) for v in (k - 1, k))
+                scores = planner.scores_by(planner.guide)
+                assert (run["probability"] is not None) == believes
+                if believes:
+                    assert run["probability"][t] == pytest.approx(planner.top_probability(), rel=6e-3)
                 assert run["margin"][t] == pytest.approx(scores[inside, outside], rel=6e-3, abs=1e-9)
                 name = planner.next_feature()
                 if place == summary["shown"] and t < len(explored.steps[i]["why"]):
@@ -90,13 +99,21 @@ def assert_planners_steps(bundle, explored, k):
                 assert run["order"][t] == feature
                 assert (t + 1 in run["fallback"]) == planner.rule.choose(planner._view()).fallback
                 worth = planner._state.total_unary()[feature]
-                if cell["gain"]:
+                if believes:
+                    worth = planner._view().frontier()[feature]
+                elif cell["gain"]:
                     worth = planner.explain(most=len(bundle.features)).set_index("feature").loc[name, "gain"]
                 assert run["worth"][t] == pytest.approx(worth, rel=6e-3, abs=1e-11)
                 planner.observe(name, values[feature])
-            for score, settled in zip(RANKED, run["settled"], strict=True):
+            for score, settled in zip(shown, run["settled"], strict=True):
                 assert all(top == tops[score][-1] for top in tops[score][settled:])
                 assert settled == 0 or tops[score][settled - 1] != tops[score][-1]
+
+
+def background_of(bundle, explored, i):
+    """The values of all patients but one; all patients of the cohort are shown."""
+    everyone = np.array([steps["values"] for steps in explored.steps], dtype=float)
+    return Background.of_patients(bundle, np.delete(everyone, i, axis=0))
 
 
 def assert_reasons(why, planner, summary):
@@ -116,7 +133,8 @@ def test_every_step_of_every_rule_on_the_tiny_bundle_is_the_planners(bundle_tiny
     explored = explored_of(bundle_tiny, cohort, choices, k=1)
     assert [patient["name"] for patient in explored.summary["patients"]] == ["p0", "p1", "p2"]
     without = len(WITHOUT_GAIN)
-    assert len(explored.summary["cells"]) == 2 + (without - 1) + 3 * (len(RULES) - without)
+    assert len(explored.summary["cells"]) == 2 + (without - 1) + 3 * (len(RULES) - without) + 1
+    assert explored.summary["background"] == "2 other patients"
     for i, steps in enumerate(explored.steps):
         assert steps["values"] == cohort.values[i].tolist()
     assert_planners_steps(bundle_tiny, explored, k=1)

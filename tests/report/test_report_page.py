@@ -55,7 +55,7 @@ def test_the_first_screen_says_whose_the_data_are_and_what_was_reproduced(page):
     assert words.splitlines()[1].startswith("Neither the patients nor the elicited answers are the paper's.")
     assert "Of two main effects of the paper, one reproduces and one does not reproduce." in words
     assert "One reproduces. C is at 91 %; the paper has 90 %." in words
-    assert f"One comes out the other way round. A is 1.9 points behind B {ATTACK}." in words
+    assert f"One is contradicted, in whole or in part. A is 1.9 points behind B {ATTACK}." in words
     assert "Brackets: 90 % bootstrap intervals over patients" in words
     first = page.find_element(By.CSS_SELECTOR, "#effects tbody tr:first-child")
     assert first.find_element(By.TAG_NAME, "th").text == f"A beats B {ATTACK}"

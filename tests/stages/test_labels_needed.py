@@ -10,7 +10,7 @@ from codes import codes_of, label_tables, needed_tables
 from threadpoolctl import threadpool_limits
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.errors import CohortError, ConfigError
 from afa.evaluate.accuracy import RepeatedTests, accuracies, ranking
 from afa.evaluate.classifiers import METHODS, SCREENED, Trained, conditionals, information, shown_shares, train

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from afa.cohort.table_cohort import field_cohort, nobody_is_complete
-from afa.engine.course import CERTAIN, MISSING
 from afa.engine.follow import choose
 from afa.engine.layout import Models
+from afa.engine.run import CERTAIN, MISSING
 from afa.evaluate.entrants import (
     NOBODY,
     Entrant,

@@ -15,10 +15,10 @@ from afa.elicit.stages import all_stages, build_recorded_bundle, bundle_stage, o
 from afa.elicit.tables import write_stage
 from afa.errors import ElicitationError
 from afa.model.study import load_study
-from afa.paper.experiments import chaos, voters
+from afa.paper.experiments import binary, chaos, gauge, voters
 from afa.paper.experiments.base import check_tables, columns_of, named
 from afa.paper.experiments.declared import STAGES
-from afa.paper.experiments.settings import Bootstrap, Chaos, Inference, RandomOrder
+from afa.paper.experiments.settings import Bootstrap, Chaos, Closure, Gauge, Inference, RandomOrder
 
 RECORDED = Path(__file__).parents[2] / "resources" / "elicitation"
 SETTINGS = {"inference": Inference(), "chaos": Chaos(selecting_seeds=(0,), measuring_seeds=(1,))}
@@ -54,6 +54,7 @@ def tables(tmp_path_factory, stages, consensus, cohort):
         pairwise=folder / "pairwise",
         random_order=RandomOrder(seeds=(0, 1)),
         top_k=5,
+        closure=Closure(),
         bootstrap=Bootstrap(resamples=100),
         threads=1,
         **SETTINGS,
@@ -113,10 +114,38 @@ def test_the_numbers_are_those_of_the_stages_on_the_voters_bundle(tmp_path, stag
     assert of(own) == of(rows)
 
 
+def test_informed_orders_and_gauges_are_those_of_the_whole_stages(tmp_path, stages, cohort, tables):
+    """Fewer orders and the first rounds alone leave the numbers that they have in common as they are."""
+    made, _ = bundle_stage(*of_one_voter(load_study(RECORDED), stages, "r1"), tmp_path / "bundle", min_agree=1)
+    made = made.restrict([name for name in made.features if name in cohort.features]).contrasts()
+    people, bootstrap = voters.on_features(cohort, made.features), Bootstrap(resamples=100)
+    whole = {
+        "binary": binary.summarise(
+            binary.run(
+                made, people, random_order=RandomOrder(seeds=(0,)), inference=Inference(), closure=Closure(), threads=1
+            ),
+            bootstrap=bootstrap,
+        ),
+        "gauge_agreement": gauge.summarise(
+            gauge.run(made, people, range(5), gauge=Gauge(rounds=(10,)), inference=Inference(), threads=1),
+            bootstrap=bootstrap,
+        ),
+    }
+    numbers = tables["numbers"]
+    for table, every in whole.items():
+        own = numbers[(numbers["voter"] == "r1") & (numbers["table"] == table)].drop(columns="voter")
+        keys = list(own.columns[: list(own.columns).index("value")])
+        both = own.merge(every, on=keys, suffixes=("", "_whole"))
+        assert len(both) == len(own) > 5
+        assert both["value"].to_numpy() == pytest.approx(both["value_whole"].to_numpy(), nan_ok=True)
+        assert both["low"].to_numpy() == pytest.approx(both["low_whole"].to_numpy(), nan_ok=True)
+
+
 def test_every_voter_has_the_rows_of_the_effects_and_the_tables_are_as_declared(tables):
     numbers = tables["numbers"]
     assert numbers["voter"].unique().tolist() == ["r1", "r2", "r3"]
     per_voter = numbers.groupby("voter")["table"].unique().map(set)
-    assert all({"sign_accuracy_random", "chaos_gap", "allocation_sign"} <= found for found in per_voter)
+    effects = {"sign_accuracy_random", "chaos_gap", "allocation_sign", "binary", "gauge_agreement"}
+    assert all(effects <= found for found in per_voter)
     expected = columns_of("voters", STAGES["voters"].tables)
     check_tables("voters", named(tables, expected, cohort="made", bundle="b"), expected)

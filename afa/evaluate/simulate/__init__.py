@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.errors import BundleError, Fault
 from afa.evaluate.accuracy import ranking, share_of
 from afa.evaluate.cubes import UNIT

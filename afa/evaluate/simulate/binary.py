@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.course import MISSING
 from afa.engine.paths import watch_task
+from afa.engine.run import MISSING
 from afa.engine.tasks import METHODS, TASK_BRACKETS, ClassTask, elbo_differences, follow_gain, follow_orders, task_of
 from afa.errors import ConfigError, Fault
 from afa.evaluate.accuracy import right_of

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.course import MISSING
 from afa.engine.duels import all_pairs
 from afa.engine.ranks import name_places, ranks_of
 from afa.engine.rounds import Outcomes, follow_rule, full_observation
 from afa.engine.rules import COMPILED, NONE
+from afa.engine.run import MISSING
 from afa.evaluate.accuracy import overlap, precisions_by_prevalence
 from afa.evaluate.cubes import UNIT
 from afa.evaluate.resampling import first_where

@@ -11,12 +11,16 @@ const readable = (name) => name.replaceAll("_", " ");
 const entities = summary.entities.map(readable);
 const features = summary.features.map(readable);
 const OPENS_AT = 10;
+const OURS = "frontier";
+const ours = cells.findIndex((c) => c.rule === OURS);
+const SIDE_BY_SIDE = ours < 0 || ours === summary.shown ? [] : [summary.shown, ours];
 const state = { patient: summary.typical, cell: summary.shown, score: 0, t: OPENS_AT };
 const unpackedSteps = new Map();
 let chart = null;
 let last = features.length; // of the run that is shown: what was not measured is not asked for
 let steps = null;
 let path = null;
+let besides = []; // what the planners that stand side by side do with this patient: [cell, path]
 let resting = 0;
 
 function filled(made, properties, children) {
@@ -89,6 +93,17 @@ function fillChoices() {
 
 /* ---- what follows the choice of patient, rule and score ---- */
 
+/** A rule that has a background is read by it, and no other rule can be. */
+function fittingScore(change) {
+  const run = steps.runs[state.cell];
+  const ours = scores.indexOf("background");
+  const other = state.score >= run.places.length || (state.score === ours && change.cell !== undefined);
+  if (change.cell !== undefined && run.probability && run.guide === ours) state.score = ours;
+  else if (other) state.score = run.guide;
+  [...$("score").options].forEach((option, i) => { option.disabled = i >= run.places.length; });
+  $("score").value = String(state.score);
+}
+
 async function choose(change) {
   Object.assign(state, change);
   document.body.dataset.ready = "";
@@ -96,11 +111,13 @@ async function choose(change) {
   const found = await stepsOf(asked);
   if (asked !== state.patient) return;
   steps = found;
+  fittingScore(change);
   last = steps.runs[state.cell].order.length;
   $("t").max = String(last);
   path = pathOf(steps.runs[state.cell], state.score);
   const c = cells[state.cell];
-  $("rule-note").textContent = `${said.rules[c.rule] ?? "A rule of one's own."} ${said.gains[c.gain] ?? ""}`;
+  besides = SIDE_BY_SIDE.map((i) => [i, pathOf(steps.runs[i], steps.runs[i].guide)]);
+  $("rule-note").textContent = `${said.rules[c.rule] ?? "A rule of one's own."} ${c.rule === OURS ? "" : said.gains[c.gain] ?? ""}`;
   $("score-note").textContent = said.scores[scores[state.score]] ?? "";
   setJump($("to-settled"), `Top ${k} settled`, path.settled);
   setJump($("to-certified"), "Certified", path.certified);
@@ -122,8 +139,9 @@ function styleOf(v) {
 }
 
 function fillSteps() {
-  const unit = cells[state.cell].gain ? "Gain" : "Unary";
-  const heads = [["t", "number"], "Feature", "Value", [`${unit}, nats`, "number"], ["Resolved", "number"], "Certified", `Enters (+) or leaves (\u2212) the top ${k}`];
+  const c = cells[state.cell];
+  const unit = c.rule === OURS ? "Weight" : c.gain ? "Gain, nats" : "Unary, nats";
+  const heads = [["t", "number"], "Feature", "Value", [unit, "number"], ["Resolved", "number"], "Certified", `Enters (+) or leaves (\u2212) the top ${k}`];
   const rows = path.rank.map((ranks, t) => {
     const feature = t ? path.run.order[t - 1] : null;
     const moved = t ? entities.map((name, v) => [name, (ranks[v] <= k) - (path.rank[t - 1][v] <= k)]).filter(([, by]) => by) : [];
@@ -154,6 +172,7 @@ function show(asked) {
   $("taken").textContent = `${t} of ${last}`;
   for (const [id, out] of [["first", t === 0], ["previous", t === 0], ["next", t === last], ["last", t === last]]) $(id).setAttribute("aria-disabled", String(out));
   writeStory(t);
+  writeBesides(t);
   writeFacts(t);
   writeWhy(t);
   writeRanking(t);
@@ -169,22 +188,50 @@ function writeStory(t) {
   const top = path.order[t].slice(0, k).map((v) => entities[v]).join(", ");
   const known = t ? `After ${t} of ${last} measurements` : "Before any measurement";
   const final = path.found[t] === k ? "which is also the answer when everything is measured" : `${path.found[t]} of ${k} of which are still there when everything is measured`;
-  $("story").textContent = `${known} ${patients[state.patient].name} is most like ${top}, ${final}; ${path.resolved[t]} of ${summary.duels} duels can no longer change.`;
+  $("story").textContent = `${known} ${patients[state.patient].name} is most like ${top}, ${final}; ${path.resolved[t] ? `${path.resolved[t]} of ${summary.duels} duels can no longer change` : `each of the ${summary.duels} duels can still change`}.`;
 }
+
+/** The planner that is shown first and the one with a background, after as many measurements. */
+function writeBesides(t) {
+  $("besides").hidden = !besides.length;
+  fillTable("besides-table", ["Planner", ["Measured last", "last"], `Top ${k} after ${count(t, "measurement", "measurements")}`, ["Final", "number"], ["Sure", "number"]], besides.map(([i, own]) => {
+    const feature = t ? own.run.order[t - 1] : null;
+    const sure = own.run.probability;
+    return element("tr", {},
+      element("th", { scope: "row" }, i === ours ? "ours, with a background" : isPapers(cells[i]) ? "the paper's rule" : cellName(cells[i])),
+      cell(t ? `${features[feature]} ${ARROWS.get(steps.values[feature])}` : "\u2013", "last"),
+      cell(own.order[t].slice(0, k).map((v) => entities[v]).join(", ")),
+      cell(`${own.found[t]} of ${k}`, "number"),
+      cell(sure ? percent(sure[t]) : "\u2013", "number"));
+  }));
+  const named = besides.map(([i, own]) => `${cellName(cells[i])}, ranked by ${scores[own.run.guide]}`);
+  $("besides-names").textContent = besides.length ? `Planner one: ${named[0]}. Planner two: ${named[1]}.` : "";
+}
+
+function isPapers(c) { return c.rule === "priority_clusters" && c.gain === "cmi"; }
+
+function percent(share) { return `${(100 * share).toFixed(share > 0.995 && share < 1 ? 1 : 0)} %`; }
 
 function writeFacts(t) {
   const feature = t ? path.run.order[t - 1] : null;
   const hasGain = cells[state.cell].gain !== "";
   const open = t ? summary.duels - path.resolved[t - 1] : 0;
   const inHindsight = t >= path.settled ? `in hindsight: settled since t = ${path.settled}` : `in hindsight: it changes until t = ${path.settled}`;
+  const isOurs = cells[state.cell].rule === OURS;
+  const sure = path.run.probability;
+  const guide = scores[path.run.guide];
+  const worth = t ? number(path.run.worth[t - 1]) : "\u2013";
+  const chosenBy = isOurs ? ["Weight of the choice", worth, "what it settles at the edge of the top; the larger, the more"]
+    : [hasGain ? "Expected gain" : "Its effective unary", t ? `${worth} nats` : worth, t && hasGain ? `over ${count(open, "duel", "duels")} open before it` : ""];
   const facts = [
     ["Measured", t ? features[feature] : "nothing yet", t ? (path.fallback.has(t) ? "fallback: nothing had any gain for the rule" : "chosen by the rule") : "what the bundle says of anyone"],
     ["Value", t ? VALUES.get(steps.values[feature]) : "\u2013", ""],
-    [hasGain ? "Expected gain" : "Its effective unary", t ? `${number(path.run.worth[t - 1])} nats` : "\u2013", t && hasGain ? `over ${count(open, "duel", "duels")} open before it` : ""],
+    chosenBy,
     ["Duels resolved", `${path.resolved[t]} of ${summary.duels}`, t ? `${path.resolved[t] - path.resolved[t - 1]} by this step` : ""],
     ["Certainty", isCertified(t) ? `top ${k} certified` : `top ${k} not certified`, isCertified(t) ? `since t = ${path.certified}` : path.certified === null ? `and never: a duel across the boundary ends in a tie${last < features.length ? ", or hangs on what was not measured" : ""}` : ""],
     [`Top ${k} by ${scores[state.score]}`, `${path.found[t]} of ${k} are final`, inHindsight],
-    ["Margin of the top", `${signed(path.run.margin[t])} nats`, `${scores[0]} of ${entities[path.guided[t][k - 1]]}, the last inside, against ${entities[path.guided[t][k]]}`],
+    ...(sure ? [[`Top ${k} is right with probability`, percent(sure[t]), `by ${summary.background}`]] : []),
+    ["Margin of the top", `${signed(path.run.margin[t])} nats`, `${guide} of ${entities[path.guided[t][k - 1]]}, the last inside, against ${entities[path.guided[t][k]]}`],
   ];
   $("step-title").textContent = t ? `Step ${t}: ${features[feature]}` : "Start: nothing measured";
   $("facts").replaceChildren(...facts.map(([term, value, more]) => element("div", {}, element("dt", {}, term), element("dd", {}, value), element("dd", {}, more))));

@@ -31,7 +31,7 @@ function pathOf(run, score) {
   const rank = order.map((best) => best.reduce((ranks, v, i) => Object.assign(ranks, { [v]: i + 1 }), []));
   const found = rank.map((ranks) => order[last].slice(0, k).filter((v) => ranks[v] <= k).length);
   const { resolved, certified } = run;
-  return { run, order, tied, rank, guided: run.places[0].map(sorted), resolved, found, settled: run.settled[score], certified, fallback: new Set(run.fallback) };
+  return { run, order, tied, rank, guided: run.places[run.guide].map(sorted), resolved, found, settled: run.settled[score], certified, fallback: new Set(run.fallback) };
 }
 
 /** A rule with its gain, if it looks at one; an order that is drawn has its seed. */

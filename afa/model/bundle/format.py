@@ -285,20 +285,35 @@ def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
     return aliases
 
 
-def display_rows(table: CsvTable, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
-    """Return the display names of entities and features, by name; record an error if two display names are equal."""
+def display_rows(
+    table: CsvTable,
+    entities: Sequence[str],
+    features: Sequence[str],
+    aliases: Mapping[str, Sequence[str]] = {},
+    *,
+    name: str = "name",
+    display: str = "display",
+) -> dict[str, str]:
+    """Return the display names of entities and features, by name; record an error if two display names are equal.
+
+    Parameters
+    ----------
+    aliases : other names, by feature
+    name, display : the columns of the table with the name and the display name
+
+    """
     names = list(dict.fromkeys([*entities, *features]))
-    named = name_column(table, "name", {name: place for place, name in enumerate(names)}, "among entities and features")
-    table.once(named, "each name once", "name")
-    name_column(table, "display")
-    shown = table.columns["display"]
-    taken = [row for row, text in enumerate(shown) if text in names and text != table.columns["name"][row]]
+    named = name_column(table, name, {name: place for place, name in enumerate(names)}, "among entities and features")
+    table.once(named, "each name once", name)
+    name_column(table, display)
+    shown = table.columns[display]
+    owner = {alias: feature for feature, others in aliases.items() for alias in others} | {text: text for text in names}
+    pairs = zip(shown, table.columns[name], strict=True)
+    taken = [row for row, (text, given) in enumerate(pairs) if owner.get(text, given) != given]
     step = "choose another text, or remove the row"
-    table.wrong(
-        taken, "display", "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another"
-    )
+    table.wrong(taken, display, "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another")
     place = {text: number for number, text in enumerate(dict.fromkeys(shown)) if text}
-    table.once([place.get(text, -1) for text in shown], "each text once", "display")
+    table.once([place.get(text, -1) for text in shown], "each text once", display)
     return {names[at]: text for at, text in zip(named, shown, strict=True) if at >= 0 and text}
 
 

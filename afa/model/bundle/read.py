@@ -227,10 +227,7 @@ def assembled(
     items = feature_index | {name: len(features) + i for i, (name, _) in enumerate(groups[0])}
     item = name_column(rows["costs.csv"], "feature", items, features_from)
     costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
-    aliases, display_names = (
-        alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features),
-        display_rows(rows["display.csv"], entities, features),
-    )
+    aliases, display_names = _other_names(rows, columns("aliases.csv", "feature")[0], entities, features)
     table, table_faults = None, list[Fault]()
     if "features.csv" in tables:
         columns("features.csv", "feature")
@@ -287,6 +284,14 @@ def assembled(
     )
     notes = _notes(place, header, bundle, unary, pairwise, len(rows["priors.csv"])) if isinstance(place, Path) else ()
     return BundleReading(bundle, notes=[*notes])
+
+
+def _other_names(
+    rows: Mapping[str, CsvTable], feature: NDArray[np.int64], entities: Sequence[str], features: Sequence[str]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Return the aliases of features, and what people are shown for names; feature : (n_aliases,) index of each."""
+    aliases = alias_rows(rows["aliases.csv"], feature, features)
+    return aliases, display_rows(rows["display.csv"], entities, features, aliases)
 
 
 def _no_rows(file: str) -> CsvTable:

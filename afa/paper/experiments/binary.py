@@ -59,9 +59,10 @@ def run(
     random_order: settings.RandomOrder,
     inference: settings.Inference,
     closure: settings.Closure,
+    ways: Sequence[tuple[str, str, str]] = ORDERS,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow all patients through the tasks of all entities, under every order.
+    """Follow all patients through the tasks of all entities, under every order of `ways`.
 
     There is one random order over all M features for each patient and seed. The informed orders are: the rule `greedy`
     with `cmi` and, except for `explicit`, with `f_target` of two scores; `largest_unary`, by absolute effective unary;
@@ -84,7 +85,7 @@ def run(
 
     def followed(entity: str) -> dict[str, pd.DataFrame]:
         task = task_of(bundle, entity, solver=solver, coupling=coupling, strength=closure.strength)
-        steps = [table.assign(entity=entity) for table in _steps(task, bundle, cohort, entity, seeds, orders)]
+        steps = [table.assign(entity=entity) for table in _steps(task, bundle, cohort, entity, seeds, orders, ways)]
         mrf = bundle.mrf(entity)
         row = {"entity": entity, "features": mrf.n_features, "support": len(mrf.support), "shift": task.shift}
         targets = targets_of(bundle, cohort, entity, coupling, task.tie)
@@ -116,11 +117,17 @@ def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, t
 
 
 def _steps(
-    task: ClassTask, bundle: Bundle, cohort: Cohort, entity: str, seeds: Sequence[int], orders: NDArray[np.int64]
+    task: ClassTask,
+    bundle: Bundle,
+    cohort: Cohort,
+    entity: str,
+    seeds: Sequence[int],
+    orders: NDArray[np.int64],
+    ways: Sequence[tuple[str, str, str]],
 ) -> Iterator[pd.DataFrame]:
     """Yield the table `steps` of one entity, for each order."""
     patients, values = list(cohort.patients), cohort.values
-    for allocation, gain, guide in ORDERS:
+    for allocation, gain, guide in ways:
         runs: Sequence[int | None] = [None]
         if allocation == "random":
             runs, paths = seeds, follow_orders(task, values, orders)
@@ -285,7 +292,8 @@ def _bracket_rates(
     Cases that are tied at full observation are left out, as in the rates of duels (`layer1`).
     """
     decided = truth[:, :, None, None] != 0
-    for allocation, bracket in product(LAYER_ONE, TASK_BRACKETS):
+    followed = [allocation for allocation in LAYER_ONE if (allocation, None, None) in cubes]
+    for allocation, bracket in product(followed, TASK_BRACKETS):
         cube = cubes[allocation, None, None]
         for variant, spread in ((None, cube.by_round), ("support", cube.by_step)):
             calls = spread(cube.columns[bracket])  # (P, E, R, T)

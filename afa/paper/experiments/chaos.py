@@ -18,11 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import SCORES
 from afa.engine.duels import all_pairs
 from afa.engine.follow import blocks
 from afa.engine.paths import Signs, sign_paths
 from afa.engine.rounds import right_by_kind
+from afa.engine.run import SCORES
 from afa.evaluate.accuracy import Part, Resampled, by_t, constant_answers, right_of
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.resampling import Moments

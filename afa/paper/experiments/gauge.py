@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
-from afa.engine.gauges import COUNTS, READINGS, gauge_paths
+from afa.engine.gauges import COUNTS, READINGS, GaugePaths, gauge_paths
 from afa.engine.rounds import right_by_kind
 from afa.evaluate.accuracy import Part, Resampled, Signs, by_t
 from afa.evaluate.inputs import labels_of, rounds_up_to
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 TRACKS = ("two_elbo", "stack_a")
 LEAST_PATIENTS = 30
 BOTH = "maxent_vs_true"
+SETTING = {"allocation": "random", "schedule": "every", "start": "uniform"}
 QUARTILES = {"pair_q25": 25, "pair_q50": 50, "pair_q75": 75}
 
 
@@ -76,12 +77,6 @@ def run(
     if conclusive.any():
         winning["clinical"] = np.where(conclusive, np.nan_to_num(labels[chosen]), 0.0).astype(np.int8)
     by_round = rows_of(patient=names, seed=gauge.seeds, t=range(orders.shape[2] + 1))
-    agreement = []
-    for method in TRACKS:
-        true, closed = paths.signs[method, "true"], paths.signs[method, "maxent"]
-        apart = np.abs(true - closed).sum(axis=3, dtype=np.int64)
-        agree, duels = (true.shape[3] - apart / 2).ravel(), np.int32(true.shape[3])
-        agreement.append(by_round.assign(method=method, agree=agree, duels=duels))
     right = []
     for (target, winners), (method, reference) in product(winning.items(), READINGS):
         signs = paths.signs[method, reference]
@@ -94,7 +89,7 @@ def run(
         sums = dict(zip(COUNTS, kinds.sum(axis=2).reshape(len(COUNTS), -1), strict=True))
         solves.append(rows_of(patient=names, t=range(orders.shape[2] + 1)).assign(model=model, **sums))
     return {
-        "agreement": pd.concat(agreement, ignore_index=True),
+        "agreement": agreement_of(paths, by_round),
         "rounds": pd.concat(right, ignore_index=True),
         "scalars": duel_rows(bundle.entities, patient=names, seed=gauge.seeds, t=rounds).assign(**scalars),
         "targets": duel_rows(bundle.entities, patient=names).assign(
@@ -102,6 +97,26 @@ def run(
         ),
         "solves": pd.concat(solves, ignore_index=True),
     }
+
+
+def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
+    """Return the table `agreement` of `run`; `by_round` has a row for each path and t, in the order of the paths."""
+    tables = []
+    for method in TRACKS:
+        true, closed = paths.signs[method, "true"], paths.signs[method, "maxent"]
+        apart = np.abs(true - closed).sum(axis=3, dtype=np.int64)
+        agree, duels = (true.shape[3] - apart / 2).ravel(), np.int32(true.shape[3])
+        tables.append(by_round.assign(method=method, agree=agree, duels=duels))
+    return pd.concat(tables, ignore_index=True)
+
+
+def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
+    """Return the summary rows `gauge_agreement`: `rate` by method and t, over (pair, patient, seed)."""
+    shares = [
+        resampled.share(table, "agree", "duels").assign(metric="rate", method=method, reference=BOTH)
+        for method, table in agreement.groupby("method", sort=False)
+    ]
+    return summary_rows("gauge_agreement", shares, **SETTING)
 
 
 def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
@@ -136,21 +151,15 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
     """
     patients = list(tables["targets"]["patient"].unique())
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="gauge")
-    agreement = []
-    for method, table in tables["agreement"].groupby("method", sort=False):
-        share = resampled.share(table, "agree", "duels")
-        agreement.append(share.assign(metric="rate", method=method, reference=BOTH))
     parts = {
-        "gauge_agreement": agreement,
         "gauge_correlation": _correlations(tables["scalars"], patients, resampled),
         "gauge_accuracy": [
             *_accuracies(tables["rounds"], resampled),
             *_constants(tables["targets"], patients, resampled),
         ],
     }
-    setting = {"allocation": "random", "schedule": "every", "start": "uniform"}
-    made = [summary_rows(name, list(rows), **setting) for name, rows in parts.items()]
-    return pd.concat(made, ignore_index=True)
+    made = [summary_rows(name, list(rows), **SETTING) for name, rows in parts.items()]
+    return pd.concat([agreement_rows(tables["agreement"], resampled), *made], ignore_index=True)
 
 
 def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Resampled) -> Iterator[pd.DataFrame]:

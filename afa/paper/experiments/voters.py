@@ -4,6 +4,9 @@ The other stages use the consensus of all voters, so their intervals are over pa
 voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. Fixed for all voters are the patients, the
 couplings of two genes, which are asked once, after the consensus, and the measured genes, which are the genes of the
 consensus.
+
+Two of the paper's main effects are not here: Layer 0 on synthetic entities needs no answers, and the language model
+that plans has read the potentials of the consensus.
 """
 
 from __future__ import annotations
@@ -15,24 +18,35 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from afa.cohort.cohort import Cohort
 from afa.elicit.stages import bundle_stage, of_one_voter
 from afa.elicit.tables import read_stage
+from afa.engine.gauges import gauge_paths
+from afa.evaluate.accuracy import Resampled
 from afa.evaluate.inputs import note
+from afa.evaluate.long_tables import rows_of
 from afa.evaluate.summary import ROUNDS
+from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
+from afa.model.orders import random_order, random_orders
 from afa.model.study import load_study
 from afa.paper.experiments import allocation as grid
-from afa.paper.experiments import allocation_truth, sign
+from afa.paper.experiments import allocation_truth, binary, sign
 from afa.paper.experiments import chaos as leads
+from afa.paper.experiments.gauge import agreement_of, agreement_rows
 
 if TYPE_CHECKING:
-    from afa.paper.experiments.settings import Bootstrap, Chaos, Inference, RandomOrder
+    from afa.paper.experiments.settings import Bootstrap, Chaos, Closure, Inference, RandomOrder
 
-RULES = ("random", "greedy", "priority_clusters")
+RULES = ("random", "greedy", "lucb", "clustered", "priority_clusters")
 """Rules of the grid that are followed, by Wald magnitude under the paper's schedule."""
+INFORMED = (("random", "", ""), ("greedy", "cmi", ""))
+"""Orders of the binary tasks that are followed: rule, gain and guide."""
+GAUGE_PATIENTS, GAUGE_ROUNDS = 30, 50
+"""Patients and first rounds in which the gauges are compared: all of them would take as long as all the rest."""
 
 
 def run(
@@ -46,12 +60,13 @@ def run(
     chaos: Chaos,
     top_k: int,
     inference: Inference,
+    closure: Closure,
     bootstrap: Bootstrap,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Build the bundle of each voter, and run on it the stages `sign` and `chaos` and a part of the grid.
+    """Build the bundle of each voter, and run on it `sign` and `chaos` and a part of the grid, `binary` and `gauge`.
 
-    For `sign` and for the grid, only the random orders of the first seed are used. Only rows at the rounds that the
+    Random orders, except those of `chaos`, are those of the first seed. Only rows at the rounds that the
     paper prints are returned.
 
     Parameters
@@ -70,8 +85,8 @@ def run(
         "unary": read_stage(unary, "asked", "named", "dropped", "references"),
         "pairwise": read_stage(pairwise, "asked", "pairs"),
     }
-    order = random_order.model_copy(update={"starts": random_order.starts[:1], "seeds": random_order.seeds[:1]})
-    rules: Any = SimpleNamespace(rules=RULES, gains=("wald_magnitude",), schedules=("paper",), seeds=order.seeds)
+    first = random_order.model_copy(update={"starts": random_order.starts[:1], "seeds": random_order.seeds[:1]})
+    rules: Any = SimpleNamespace(rules=RULES, gains=("wald_magnitude",), schedules=("paper",), seeds=first.seeds)
     numbers, bundles = list[pd.DataFrame](), []
     for voter in asked.settings.voters:
         with TemporaryDirectory() as folder:
@@ -79,14 +94,17 @@ def run(
         own = own.restrict([name for name in own.features if name in cohort.features]).contrasts()
         settings: dict[str, Any] = {"inference": inference, "threads": threads}
         people, everyone = on_features(cohort, own.features), range(len(cohort.patients))
-        of_sign = sign.run(own, people, everyone, random_order=order, **settings)
+        of_sign = sign.run(own, people, everyone, random_order=first, **settings)
         of_chaos = leads.run(own, people, everyone, chaos=chaos, **settings)
         of_grid = grid.run(own, people, everyone, allocation=rules, top_k=top_k, **settings)
         truth = allocation_truth.run(own, people, top_k=top_k, inference=inference)
+        of_tasks = binary.run(own, people, random_order=first, closure=closure, ways=INFORMED, **settings)
         rows = [
             sign.summarise(of_sign, bootstrap=bootstrap),
             leads.summarise(of_chaos, bootstrap=bootstrap),
             grid.summarise(of_grid, truth, of_chaos, bootstrap=bootstrap),
+            binary.summarise(of_tasks, bootstrap=bootstrap),
+            _gauges(own, people, first.seeds, bootstrap=bootstrap, **settings),
         ]
         every = pd.concat(rows, ignore_index=True).assign(voter=voter)
         numbers.append(every[every["t"].isna() | every["t"].isin([*ROUNDS, len(own.features)])])
@@ -97,6 +115,26 @@ def run(
         )
         note(f"{voter}: {counts}")
     return {"numbers": pd.concat(numbers, ignore_index=True), "bundles": pd.DataFrame(bundles)}
+
+
+def _gauges(
+    bundle: Bundle,
+    cohort: Cohort,
+    seeds: Sequence[int],
+    *,
+    inference: Inference,
+    bootstrap: Bootstrap,
+    threads: int | None,
+) -> pd.DataFrame:
+    """Return the rows `gauge_agreement` of some patients in the first rounds."""
+    drawn = random_order(cohort.patients, patient="", seed=0, experiment="voters")[:GAUGE_PATIENTS]
+    rows = np.sort(drawn)
+    names = [cohort.patients[row] for row in rows]
+    orders = random_orders(bundle.features, names, seeds)[:, :, :GAUGE_ROUNDS]
+    paths = gauge_paths(bundle, cohort.values[rows], orders, (), solver=Solver(**dict(inference)), threads=threads)
+    by_round = rows_of(patient=names, seed=seeds, t=range(orders.shape[2] + 1))
+    resampled = Resampled.of(names, **dict(bootstrap), purpose="gauge")
+    return agreement_rows(agreement_of(paths, by_round), resampled)
 
 
 def on_features(cohort: Cohort, features: Sequence[str]) -> Cohort:

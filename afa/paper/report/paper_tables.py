@@ -19,7 +19,7 @@ import pandas as pd
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
-from afa.evaluate.figures import PRIORITY, RANDOM
+from afa.evaluate.method_names import PRIORITY, RANDOM
 
 PAPER_FEATURES = 216
 COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference", "also"]

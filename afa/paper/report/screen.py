@@ -29,9 +29,9 @@ from afa.paper.report.verdicts import DIFFERENCE, HOLDS, NO_BETTER, NOT_RUN, SIM
 Cause = Literal["data", "elicitation", "reading", "the paper"]
 Row = Mapping[Any, Any]
 """A row of a table, by column."""
-KNOWN = ("id", "name", "says", "cause")
+KNOWN = ("id", "name", "says", "cause", "alone")
 NUMBERS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size")
-COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because"]
+COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because", "alone"]
 VOTER_COLUMNS = ["id", "voter", "ours", "low", "high", "came"]
 CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
 """The stages that compute the effects; a stored run is valid only with the same settings of these stages."""
@@ -49,6 +49,7 @@ class Statement(Strict):
     said, because : sentences with numbers in braces: `{paper}`, `{ours}` or a reading
     constant : a reading of the best constant answer
     beats : a reading of the better of two methods, which must exceed the constant
+    alone : with the answers of one voter, the reading that has the number, or the reason why there is none
 
     """
 
@@ -62,6 +63,7 @@ class Statement(Strict):
     line: str | None = None
     constant: str | None = None
     beats: str | None = None
+    alone: str = ""
     cause: Cause
     because: str
 

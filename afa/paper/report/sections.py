@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import groupby, product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from afa.engine.rules import C_MIN, T_RE
+from afa.engine.rules import CLUSTER_EVERY, SMALLEST_CLUSTER
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
 from afa.model.bundle import Bundle
@@ -43,6 +43,8 @@ from afa.paper.report.verdicts import (
 from afa.planner.cluster import paper_clusters
 from afa.scores.bracket import GAMMA
 
+WIDEST = 7
+"""Columns of a printed table that stand side by side without being cut."""
 HIGH = 90.0
 """Accuracy of a constant answer, in per cent, from which little room for improvement remains."""
 
@@ -111,7 +113,7 @@ LEADS_OF = {
     OTHER_SIZE: ("{} has the paper's direction, but another size", "{} have the paper's direction, but another size"),
     NONE_HERE: ("{} is not there", "{} are not there"),
     ONLY_HERE: ("{} is there where the paper has none", "{} are there where the paper has none"),
-    REVERSES: ("{} comes out the other way round", "{} come out the other way round"),
+    REVERSES: ("{} is contradicted, in whole or in part", "{} are contradicted, in whole or in part"),
     NO_BETTER: (
         "{} says nothing, as a constant answer does as well",
         "{} say nothing, as a constant answer does as well",
@@ -206,7 +208,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
     stays = [row for row in again if not other[row["id"]]]
     lead = f"With the answers of one voter alone, {counted_as(len(stays))} of {counted_as(len(again))} effects come out"
     lead += " as with the consensus, whichever voter it is." if len(stays) != 1 else " as with the consensus."
-    said = [f"These hang on no voter: {_listed(stays)}."] if stays else []
+    said = [f"The verdict is the same with every voter on {_listed(stays)}."] if stays else []
     for row in changed:
         groups: dict[str, list[str]] = {}
         for voter, word in other[row["id"]].items():
@@ -217,8 +219,9 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
         "Fixed for all voters are the patients, the measured genes and the couplings, which were asked once, after the"
         " consensus."
     )
-    left = [row for row in judged if row["id"] not in came]
-    return lead, said + ([f"Not computed for single voters: {_listed(left)}."] if left else [])
+    said += [f"{row['name'].capitalize()} is {row['alone']}." for row in again if row["alone"]]
+    left = [row["name"] + f" ({row['alone']})" * bool(row["alone"]) for row in judged if row["id"] not in came]
+    return lead, said + ([f"Not computed for single voters: {', '.join(left)}."] if left else [])
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
@@ -283,6 +286,7 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
         lines = rows.index.get_indexer(pd.Index(alone["id"]))
         axes.plot(alone["ours"], 0.14 - lines, "|", color="#0072B2", markersize=7, label="one voter's answers")
     axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
     axes.set_ylim(place.min(initial=0) - 0.5, 0.7)
     edge = axes.get_xlim()[0]
     for at, name in zip(place, rows["name"], strict=True):
@@ -337,10 +341,27 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
     for name, part in cells.groupby("table", sort=False):
         blocks: dict[tuple[str, ...], dict[str, list[ShownCell]]] = {}
         for row, of_row in part.groupby("row", sort=False):
-            cells_of_row = [_cell(cell) for cell in of_row.to_dict("records")]
-            blocks.setdefault(tuple(of_row["column"]), {})[str(row)] = cells_of_row
+            for columns in _side_by_side(list(of_row["column"])):
+                cells_of_row = [_cell(cell) for cell in of_row[of_row["column"].isin(columns)].to_dict("records")]
+                blocks.setdefault(columns, {})[str(row)] = cells_of_row
         shapes.append({"name": name, "title": TITLES.get(str(name), name), "blocks": blocks})
     return shapes
+
+
+def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the columns in parts of at most `WIDEST`, none of which parts columns of the same t.
+
+    >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
+    [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
+    """
+    part = list[str]()
+    for _, group in groupby(columns, key=lambda name: name.split(maxsplit=1)[0]):
+        same = list(group)
+        if part and len(part) + len(same) > WIDEST:
+            yield tuple(part)
+            part = []
+        part += same
+    yield tuple(part)
 
 
 def _cell(cell: Mapping[Any, Any]) -> ShownCell:
@@ -442,7 +463,12 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
     """
     clusters = paper_clusters(entities)
     ours = {symbol: f"{config['inference'][key]:g}" for symbol, key in FROM_PAPER.items()}
-    ours |= {"gamma": f"{GAMMA:g}", "K": f"ceil(sqrt({entities})) = {clusters}", "T_re": f"{T_RE}", "C_min": f"{C_MIN}"}
+    ours |= {
+        "gamma": f"{GAMMA:g}",
+        "K": f"ceil(sqrt({entities})) = {clusters}",
+        "T_re": f"{CLUSTER_EVERY}",
+        "C_min": f"{SMALLEST_CLUSTER}",
+    }
     ours |= {"T_budget": f"{features}, all features"}
     wide = printed.pivot(index="row", columns="column", values="value").loc[printed["row"].unique()]
     return [
@@ -534,7 +560,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
     if cohort != CITED.lower():
         found.append(
             f"{CITED}, the public series that the paper cites: another cohort of this project,"
-            f" `make reproduce COHORT={CITED.lower()}`."
+            f" make reproduce COHORT={CITED.lower()}."
         )
     lacking = comparison[comparison["verdict"] == NOT_RUN]
     cells = lacking[lacking["kind"] == "cell"]

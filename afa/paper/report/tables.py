@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from afa.evaluate.figures import PRIORITY, RANDOM
+from afa.evaluate.method_names import PRIORITY, RANDOM
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import SHARED
 from afa.model.mrf import Floats
