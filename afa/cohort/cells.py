@@ -218,9 +218,14 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 
 
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
-    """Raise a `CohortError` for columns that are a missing name written otherwise: its values would not be used.
+    """Raise a `CohortError` for a column that has another form of a missing name: its values would be ignored.
 
-    Otherwise is in case or blanks, as a display name, or as an alias. names : features or entities of the bundle.
+    Another form differs in case or blanks, or is a display name or an alias.
+
+    Parameters
+    ----------
+    names : features or entities of the bundle
+
     """
     there = list(map(str, columns))
     written = {

@@ -122,7 +122,7 @@ def encode(
     Warns
     -----
     UserWarning : numbers that may mean *not measured*, or that are nearly all beyond one cut point, as in another unit;
-        a feature that nobody has a value of. One line for each.
+        features without a value in any patient. There is one line for each feature.
 
     Examples
     --------
@@ -258,9 +258,12 @@ def encode_cells(
 
 
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
-    """Return True if all numbers with cut points are codes already, of both sides, and would become other codes.
+    """Return True if the numbers of features with cut points are all codes, -1 and 1 among them, and would change.
 
+    Parameters
+    ----------
     values : (P, features) float64, NaN where missing
+
     """
     cut = features.has_range & ~features.is_binary
     numbers = values[:, cut]

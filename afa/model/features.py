@@ -132,7 +132,7 @@ class Features:
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def meanings(self, name: str) -> tuple[str, str] | None:
-        """Return what 0 and 1 of a binary feature mean where its coding says that in words other than no and yes.
+        """Return the words for 0 and 1 of a binary feature if its coding has other words than no and yes, else None.
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})

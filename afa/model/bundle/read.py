@@ -289,7 +289,13 @@ def assembled(
 def _other_names(
     rows: Mapping[str, CsvTable], feature: NDArray[np.int64], entities: Sequence[str], features: Sequence[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Return the aliases of features, and what people are shown for names; feature : (n_aliases,) index of each."""
+    """Return the aliases of features by name, and the display names by name.
+
+    Parameters
+    ----------
+    feature : (n_aliases,) int64, index of the feature of each alias
+
+    """
     aliases = alias_rows(rows["aliases.csv"], feature, features)
     return aliases, display_rows(rows["display.csv"], entities, features, aliases)
 

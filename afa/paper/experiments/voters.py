@@ -6,7 +6,7 @@ couplings of two genes, which are asked once, after the consensus, and the measu
 consensus.
 
 Two of the paper's main effects are not here: Layer 0 on synthetic entities needs no answers, and the language model
-that plans has read the potentials of the consensus.
+that plans has the potentials of the consensus in its prompts.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Build the bundle of each voter, and run on it `sign` and `chaos` and a part of the grid, `binary` and `gauge`.
 
-    Random orders, except those of `chaos`, are those of the first seed. Only rows at the rounds that the
-    paper prints are returned.
+    Random orders, except in `chaos`, are the orders of the first seed. Only rows at the rounds that the paper prints
+    are returned.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def run(
     -------
     numbers : by voter, the rows of the summary that these stages make
     bundles : by voter, the `pairs` of entity and gene, how many of them are `shared` with the consensus, `features` and
-    `couplings`
+        `couplings`
 
     """
     asked, consensus = load_study(study), _pairs(bundle)
