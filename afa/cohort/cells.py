@@ -88,7 +88,7 @@ class Cells(NamedTuple):
 
 
 def _gct(path: Path) -> CohortError:
-    """The error of a GCT file, which has a row for each gene where a table of patients has one for each patient."""
+    """Return the error for a GCT file, whose rows are genes; a table of patients has a row for each patient."""
     step = "leave out its first two lines and the column Description, turn rows and columns around, and save it as .csv"
     return CohortError(Fault(str(path), "a GCT file, with a row for each gene", "a row for each patient", step))
 

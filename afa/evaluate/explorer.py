@@ -38,11 +38,11 @@ from afa.scores.belief import Background
 
 EVERY = "every"
 SHOWN_FIRST = (("priority_clusters", "cmi"), ("priority_all", "cmi"))
-"""Rule and gain that the page opens with, the paper's before ours; the first of the table where it has neither."""
+"""Rule and gain that the page shows first: the paper's, else the project's, else the first of the table."""
 RANKED = SCORES[:3]
-"""The scores whose rankings are shown, of every run; of one with a background also `background`."""
+"""Scores whose rankings are shown for every run; a run with a background also has `background`."""
 OURS = Way(FRONTIER, "", BACKGROUND)
-"""The planner with a background, which stands beside the rules of the grid."""
+"""The planner with a background, which is shown beside the rules of the grid."""
 
 Orders = NDArray[np.int64]
 Run = tuple[Way, int]

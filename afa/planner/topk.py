@@ -255,7 +255,7 @@ class TopKPlanner(Planner):
         return np.asarray(softmax(np.append(log, 0.0) if self.holds == "one or none" else log)[: len(log)])
 
     def probabilities(self) -> dict[str, float]:
-        """The `posterior` by name.
+        """Return the probabilities of `posterior` by name.
 
         Examples
         --------

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 IMPLICATIONS = "implies.csv"
-"""The file by which bundles of version 0.2 could say that a feature implies another."""
+"""The file with which bundles of version 0.2 could declare that a feature implies another feature."""
 USED_IN = ("unary.csv", "pairwise.csv")
 USED = f"used in {' or '.join(USED_IN)}"
 
@@ -332,7 +332,7 @@ def _names(
 
 
 ALIKE = 0.9
-"""Share of their letters that two names have in common, from which they are taken for one."""
+"""Share of common letters from which two names are taken for the same name."""
 MOST_COMPARED = 500
 LARGE = 10
 """A potential, in nats, that multiplies odds by more than 20,000: rather a percentage or a score."""

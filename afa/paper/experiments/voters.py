@@ -46,7 +46,7 @@ RULES = ("random", "greedy", "lucb", "clustered", "priority_clusters")
 INFORMED = (("random", "", ""), ("greedy", "cmi", ""))
 """Orders of the binary tasks that are followed: rule, gain and guide."""
 GAUGE_PATIENTS, GAUGE_ROUNDS = 30, 50
-"""Patients and first rounds in which the gauges are compared: all of them would take as long as all the rest."""
+"""Numbers of patients and of first rounds in which the gauges are compared; all would double the time of the stage."""
 
 
 def run(
