@@ -50,9 +50,9 @@ class Encoded:
     ----------
     values : (P, features) Int8 in {-1, 0, +1}, or missing; rows are patients
     cuts : one row for each feature: `feature,kind,unit,by,low,high`, and the number of patients at -1, 0, +1 and
-    missing
+        missing
     controls : (controls, features) Int8, as `values`, for the controls, who are not among the patients. Where a feature
-    is cut by the controls, each control is encoded against the others (decision F9)
+        is cut by the controls, each control is encoded against the others (decision F9)
     ignored : columns that are not features
     doubts : one line for each group of values that may not be measurements
 

@@ -104,8 +104,8 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
     }
 """The meaning of a column, in all tables or in the tables that its `table` names.
 
-`table` is `stage/table`, `stage/*` for all tables of a stage, a table of the summary, or `*` for every table outside the
-stages.
+`table` is `stage/table`, `stage/*` for all tables of a stage, a table of the summary, or `*` for every table outside
+the stages.
 """
 
 
@@ -235,7 +235,7 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
     Raises
     ------
     SanityError : an undeclared or missing table or column, a column with a unit that is not numeric, or a number out of
-    range.
+        range.
 
     """
     faults: list[Fault] = []

@@ -1,9 +1,9 @@
 """The sensitivity of results to the answers: effects of the first screen, recomputed with each voter's answers alone.
 
 The other stages use the consensus of all voters, so their intervals are over patients only. Here the bundle of each
-voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. Fixed for all voters are the patients, the
-couplings of two genes, which are asked once, after the consensus, and the measured genes, which are the genes of the
-consensus.
+voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. The patients and the measured genes, which are
+the genes of the consensus, are the same for all voters. So are the couplings of two genes, because pairs are asked only
+once, after the consensus.
 
 Two of the paper's main effects are not here: Layer 0 on synthetic entities needs no answers, and the language model
 that plans has the potentials of the consensus in its prompts.
