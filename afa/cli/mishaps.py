@@ -138,8 +138,8 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the command that installs a missing module, or None if no extra of afa has it.
 
-    Of several extras, the smallest is chosen. Among several smallest extras, it is the extra named after the folder of
-    afa that imports the module (`elicit`: elicitation), else the last by name.
+    If several extras have the module, the smallest extra is chosen. Among several smallest extras, it is the extra
+    named after the folder of afa that imports the module (`elicit`: elicitation), else the last by name.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}

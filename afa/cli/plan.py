@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 Session = Annotated[
     Path | None, typer.Option(help="file that saves the session after every step; resumed if it exists")
 ]
-Replay = Annotated[
-    bool, typer.Option("--replay", help="take the session's values again, on a bundle that was edited since")
-]
+Replay = Annotated[bool, typer.Option("--replay", help="repeat the session's values on a bundle that was edited later")]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"
 LOADING = "loading"

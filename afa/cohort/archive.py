@@ -140,8 +140,8 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
 def damage_of(path: Path) -> Damage | None:
     """Return the damage of a file, judged by its suffix and its bytes; None for an intact file.
 
-    A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. Of a tar only the headers are
-    read. Other files must not be empty or an HTML page.
+    A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. In a tar archive only the
+    headers are read. Other files must not be empty or an HTML page.
     """
     with path.open("rb") as stream:
         start = stream.read(512)

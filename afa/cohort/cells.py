@@ -88,7 +88,7 @@ class Cells(NamedTuple):
 
 
 def _gct(path: Path) -> CohortError:
-    """The error of a GCT file, which has a row for each gene where a table of patients has one for each patient."""
+    """Return the error for a GCT file, whose rows are genes; a table of patients has a row for each patient."""
     step = "leave out its first two lines and the column Description, turn rows and columns around, and save it as .csv"
     return CohortError(Fault(str(path), "a GCT file, with a row for each gene", "a row for each patient", step))
 
@@ -218,9 +218,14 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 
 
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
-    """Raise a `CohortError` for columns that are a missing name written otherwise: its values would not be used.
+    """Raise a `CohortError` for a column that has another form of a missing name: its values would be ignored.
 
-    Otherwise is in case or blanks, as a display name, or as an alias. names : features or entities of the bundle.
+    Another form differs in case or blanks, or is a display name or an alias.
+
+    Parameters
+    ----------
+    names : features or entities of the bundle
+
     """
     there = list(map(str, columns))
     written = {

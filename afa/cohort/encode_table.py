@@ -50,9 +50,9 @@ class Encoded:
     ----------
     values : (P, features) Int8 in {-1, 0, +1}, or missing; rows are patients
     cuts : one row for each feature: `feature,kind,unit,by,low,high`, and the number of patients at -1, 0, +1 and
-    missing
+        missing
     controls : (controls, features) Int8, as `values`, for the controls, who are not among the patients. Where a feature
-    is cut by the controls, each control is encoded against the others (decision F9)
+        is cut by the controls, each control is encoded against the others (decision F9)
     ignored : columns that are not features
     doubts : one line for each group of values that may not be measurements
 
@@ -122,7 +122,7 @@ def encode(
     Warns
     -----
     UserWarning : numbers that may mean *not measured*, or that are nearly all beyond one cut point, as in another unit;
-        a feature that nobody has a value of. One line for each.
+        features without a value in any patient. There is one line for each feature.
 
     Examples
     --------
@@ -258,9 +258,12 @@ def encode_cells(
 
 
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
-    """Return True if all numbers with cut points are codes already, of both sides, and would become other codes.
+    """Return True if the numbers of features with cut points are all codes, -1 and 1 among them, and would change.
 
+    Parameters
+    ----------
     values : (P, features) float64, NaN where missing
+
     """
     cut = features.has_range & ~features.is_binary
     numbers = values[:, cut]

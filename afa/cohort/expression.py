@@ -556,8 +556,8 @@ def read_sample_files(
     Raises
     ------
     CohortError : a value that is not a finite number, with member and row; a member that is damaged, unpacks to more
-    than an eighth of `largest_unpacked`, has no unique column of values or has other row ids; samples that are missing
-    or repeated.
+        than an eighth of `largest_unpacked`, has no unique column of values or has other row ids; samples that are
+        missing or repeated.
 
     """
     with reading(path):

@@ -71,7 +71,7 @@ def read_family(path: Path) -> Family:
     Raises
     ------
     CohortError : GEOparse is not installed; the file ends early, has a line that GEOparse would lose or change, repeats
-    a sample, or lists a sample without describing it.
+        a sample, or lists a sample without describing it.
 
     """
     path = Path(path)
@@ -475,7 +475,7 @@ def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities:
     Raises
     ------
     CohortError : a key that the series lacks, a value that the rule cannot read, a rule that gives no label; all
-    together.
+        together.
 
     """
     faults: list[Fault] = []

@@ -100,7 +100,7 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What `replay_session` would say of a session that could not be opened; {} where that fails too."""
+        """Return the changes that `replay_session` finds in a session that was refused; {} if it fails too."""
         changes = list[str]()
         with suppress(AfaError):
             session_of_text(str(request.get("text", "")), self.conversation.planner.asked_of, changes)

@@ -161,7 +161,7 @@ class Keeper:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.changes = list[str]()
-        """What is said of a session whose bundle was edited since."""
+        """Changes, in words, if the bundle was edited after the session."""
         self._contents = _contents(path) if path else None
         self._copies: dict[Path, tuple[Action, ...]] = {}
 

@@ -162,7 +162,7 @@ class Terminal:
             self._hang(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
 
     def _beside(self, name: str) -> str:
-        """What people are shown for a name, with the name in brackets where that is another text."""
+        """Return the display name of a name, followed by the name in brackets if the two differ."""
         shown = self.planner.asked_of.shown(name)
         return name if shown == name else f"{shown} ({name})"
 

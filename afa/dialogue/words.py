@@ -127,10 +127,12 @@ def answer_of(planner: Planner) -> dict[str, Any]:
 
     `ordered_by` is the quantity that orders entities, `probability` or `score`. `probability` is the posterior of the
     answer, `Planner.answer_probability`; if entities are ordered by score, another set can be more probable. `ahead` is
-    then the lead in score, else null. `undecided` lists tied entities. `none` is true if all measured values are usual,
-    so that no entity is supported; for a bundle with probabilities, `none` is true if the probability of no entity
-    exceeds the probability of every entity, and `none_between` has the range of the probability of no entity. `certain`
-    is true if no further measurement can change the answer. `words` has all this as text.
+    then the lead in score, else null. `undecided` lists tied entities. `certain` is true if no further measurement can
+    change the answer. `words` has all this as text.
+
+    `none` is true if all measured values are usual, so that no entity is supported. For a bundle with probabilities,
+    `none` is the result of `Planner.none_is_likelier`, and `none_between` has the range of the probability that no
+    entity holds.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):

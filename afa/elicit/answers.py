@@ -275,8 +275,8 @@ def read_answer(schema: type[A], text: str) -> A:
 def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     """Return the answer in a model's text, and notes on the text that was ignored.
 
-    Ignored are thoughts, words before and after the only object, a code fence around the object, keys outside the
-    schema, and characters beyond the largest length of a text. Nothing else is changed or guessed.
+    The parser ignores thoughts, words before and after the only object, a code fence around the object, keys outside
+    the schema, and characters beyond the largest length of a text. Nothing else is changed or guessed.
 
     Raises
     ------
@@ -297,7 +297,7 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     if not spans:
         return _read_object(schema, inner[max(inner.find("{"), 0) :])  # raises an error with the position of the fault
     if not found:
-        # Of several invalid objects, report the error of the longest one.
+        # If several objects are invalid, report the error of the longest object.
         raise reasons[max(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0])]
     if any(answer != found[0][2] for _, _, answer, _ in found):
         raise ValueError(f"the whole answer: {len(found)} answers that differ")

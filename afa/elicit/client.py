@@ -87,7 +87,7 @@ class Client:
         ------
         CapError : the next call would exceed a cap.
         ElicitationError : the endpoint refuses the key or the request, has failed `Manner.failures` times in a row, or
-        asks for a longer wait than `Manner.patience`.
+            asks for a longer wait than `Manner.patience`.
 
         """
         stop, last = stop or threading.Event(), None

@@ -244,7 +244,7 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
     Returns
     -------
     DataFrame : (n_features,) indexed by feature; low and high, NaN without a cut point, and the range of the voters'
-    own cut points, which their probabilities refer to: low_least, low_most, high_least, high_most
+        own cut points, which their probabilities refer to: low_least, low_most, high_least, high_most
 
     """
     by_feature = cuts.groupby("feature")[["low", "high"]]
@@ -369,7 +369,7 @@ def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
     Returns
     -------
     DataFrame : entity, feature, potential (mean over voters of direction times confidence), confidence (mean), and the
-    pooled `SHARES`; entities in the order of their first row, features in the order of `features`
+        pooled `SHARES`; entities in the order of their first row, features in the order of `features`
 
     """
     entities = list(dict.fromkeys(answers["entity"]))

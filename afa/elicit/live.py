@@ -75,7 +75,7 @@ class Live:
     Raises
     ------
     ElicitationError : no address, model or key in the environment; voters that are the same model without `same_model`;
-    a record with answers of an unknown model, which must not be mixed with live answers.
+        a record with answers of an unknown model, which must not be mixed with live answers.
 
     """
 

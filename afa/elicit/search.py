@@ -2,8 +2,8 @@
 
 PubMed is searched through NCBI's E-utilities: `esearch` returns PMIDs, `efetch` the records. Preprints of bioRxiv,
 medRxiv and others are searched in Europe PMC's REST service, because bioRxiv's own service finds preprints only by DOI.
-Neither service could be reached when this was written: the module was tested with a local server that answers in the
-documented forms, and fails, but not with the services.
+Neither service could be reached when the module was written. The module was tested with a local server that sends the
+documented replies and errors, but not with the services.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
     Returns
     -------
     tables : `asked` (one row for each question), `named` (genes that count, one row for each voter and gene),
-    `dropped`, `references` (the citations of each gene), and `citations`, `citation_counts`, `abstracts` and `searches`
-    if answers have citations
+        `dropped`, `references` (the citations of each gene), and `citations`, `citation_counts`, `abstracts` and
+        `searches` if answers have citations
 
     Raises
     ------
@@ -170,7 +170,7 @@ def pairwise_stage(study: Study, source: Source, literature: Literature | None, 
     Returns
     -------
     tables : `asked`, `pairs` (one row for each pair), `dropped` (pairs without a coupling), and the tables of citations
-    of `unary_stage`
+        of `unary_stage`
 
     Raises
     ------

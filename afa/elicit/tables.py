@@ -1,10 +1,10 @@
 """Answers as tables: outcomes of questions, named genes, judged pairs; and these tables as CSV files.
 
 Fixed rules, which do not depend on the results, decide which named genes count:
-1. A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter (`C9orf72` keeps
+(1) A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter (`C9orf72` keeps
   its lower-case letters). Surrounding blanks are removed; nothing else is changed, and aliases are not looked up.
-2. Of the genes of one answer, at most the requested number count, the first ones.
-3. A gene named twice in one answer counts once; with two directions it is dropped for its phenotype, in every run.
+(2) Of the genes of one answer, only the first ones count, up to the requested number.
+(3) A gene named twice in one answer counts once; with two directions it is dropped for its phenotype, in every run.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def usable_genes(
     -------
     DataFrame : the genes that count, with the columns of `named`
     DataFrame : the dropped genes, one row for each gene of an answer, with the columns `DROPPED_COLUMNS`; the reason
-    names the run
+        names the run
 
     """
     answer = ["run", "phenotype"]

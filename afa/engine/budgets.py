@@ -62,8 +62,8 @@ class DuelEdges(NamedTuple):
 class Budgets(NamedTuple):
     """Budgets of one patient's duels, tight `l1`, changed in place.
 
-    Row 0 says how far below its running constant D can end, row 1 how far above. In the paper's models the two are
-    equal, and only row 0 of `coupled` is maintained.
+    Row 0 has the largest amount by which D can end below its running constant, row 1 the amount above. In the paper's
+    models the two rows are equal, and only row 0 of `coupled` is maintained.
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[f
 
 @kernel()
 def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """Return the largest log P_a / P_b over what can still be observed of a group: one member is +1, or some are 0.
+    """Return the largest log P_a / P_b over the possible observations of a group: one member is +1, or some are 0.
 
     The ratio of the probabilities that remain after some members are 0 grows each time a member with a smaller ratio is
     removed; the loop removes members until no such member is left.
@@ -297,7 +297,7 @@ def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
 
 @kernel()
 def variance_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """Return the variance of what an exclusive group adds to D under the mixture of both posteriors (eq:sigma-D)."""
+    """Return the variance of an exclusive group's term of D under the mixture of both posteriors (eq:sigma-D)."""
     left_a, left_b, mean, square = 1.0, 1.0, 0.0, 0.0
     a, b, more = last_a, last_b, True
     while more:
@@ -321,8 +321,8 @@ UNIFORM_SECOND = 2.0 / 3.0
 def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
     """Return the first and second moment of a feature at a slot.
 
-    A slot of -1 is outside the entity's support: the moments are then the uniform ones in the paper's models, and those
-    of the background at the `other` entity's slot in models of probabilities.
+    A slot of -1 is outside the entity's support. The moments are then uniform in the paper's models; in models of
+    probabilities they are the moments of the background at the `other` entity's slot.
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]
@@ -333,7 +333,7 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
 
 @kernel(inline=True)
 def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
-    """Return u(s) for s = -1, 0, +1: what observing the value s of an unobserved feature adds to D.
+    """Return u(s) for s = -1, 0, +1: the change of D if the value s of an unobserved feature is observed.
 
     One of the two slots may be -1, where the feature is outside that entity's support. A value that cannot occur gets
     the term of 0.

@@ -140,7 +140,7 @@ def _usable_folder() -> Path | None:
             shutil.rmtree(folder)
             listed = _read_list(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:  # numba's own test; where it fails, numba moves its cache
+        with tempfile.TemporaryFile(dir=folder) as file:  # numba moves its cache if this test fails
             if not listed["groups"] and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, ROOM)
     except OSError as error:

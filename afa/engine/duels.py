@@ -153,7 +153,7 @@ def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, v
 
 @kernel(entrance=True)
 def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArray[np.int64]) -> None:
-    """Add the sign votes of one observation, given what its value adds to the holders' running constants.
+    """Add the sign votes of one observation, from the increases of the holders' running constants by its value.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def bracket_calls(
     gamma: float,
     calls: NDArray[np.int8],
 ) -> None:
-    """Write the call of each bracket, (5,) in the order of `BRACKETS`: +1 for a, -1 for b, 0 where undecided.
+    """Write the decision of each bracket, (5,) in the order of `BRACKETS`: +1 for a, -1 for b, 0 if undecided.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
 
 
 def size_words(entries: float, n: int) -> str:
-    """Return the size of the tables of one state in words; the column `left_out` of result tables has them too."""
+    """Return the size of the tables of one state in words, as in the column `left_out` of result tables."""
     return f"tables of {entries:.3g} entries over {n} features"
 
 

@@ -113,7 +113,7 @@ def follow(
     check_exclusive(bundle, values)
     flat = laid_out(orders.reshape(prod(orders.shape[:-1]), orders.shape[-1]).copy())
     held, rounds = np.diff(pack(bundle).first_holder) > 0, None
-    if settings.get("only_changes"):  # rounds without a change are skipped
+    if settings.get("only_changes"):  # rounds in which no score changes are skipped
         rounds = np.nonzero(held[flat])[1].reshape(len(flat), held.sum()) + 1
         flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
     run, start = run_of(bundle, read, flat.shape[1], **settings)

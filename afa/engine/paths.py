@@ -291,7 +291,7 @@ def watch(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> Watched:
-    """Run P patients along one order each and return what stopping rules use; independent of the number of threads.
+    """Run P patients along one order each and return the quantities of stopping rules, for any number of threads.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ def watch_task(
     target: str | None = None,
     threads: int | None = None,
 ) -> WatchedTask:
-    """Run P patients of a binary task and return what stopping rules use; independent of the number of threads.
+    """Run P patients of a binary task and return the quantities of stopping rules, for any number of threads.
 
     Parameters
     ----------

@@ -243,7 +243,7 @@ def own_order_calls(
     for number, (a, b) in enumerate(all_pairs(len(bundle.entities))):
         order = np.tile(orders[number], (len(values), 1, 1))
         both = bundle.restrict_entities([bundle.entities[a], bundle.entities[b]])
-        # the tolerance of ties is that of the whole bundle
+        # the tolerance of ties is computed from the whole bundle
         _judge_all(both, values, order, winners, unions, number, calls, tie=tie, **settings)
     return calls
 
@@ -300,8 +300,8 @@ def _judge(
 ) -> None:
     """Judge the calls of paths first to last - 1 for the duels from `number` on.
 
-    Rounds that changed nothing have no row in `read`: their calls are those of the row before, except for `kl_written`,
-    which depends on the number of all observations.
+    A round that changed nothing has no row in `read`. Its calls equal the calls of the previous row, except for
+    `kl_written`, which depends on the number of all observations.
     """
     _, n_orders, n_features = orders.shape
     n_duels, n_rows = read.calls.shape[3], read.t.shape[2]

@@ -217,7 +217,7 @@ def total_unary(packed: Packed, state: State) -> Floats:
 def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
     """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed.
 
-    `afa.scores.gain.information` is the readable twin (docs/decisions.md, F15).
+    `afa.scores.gain.information` has the readable definition (docs/decisions.md, F15).
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Data of the compiled walk: the run's settings, one patient's state, and the results written in each round.
 
-`RunSettings` is the same for all patients, `PathState` is the state of one patient, and `WalkResults` has the results.
+`RunSettings` has the settings of all patients, `PathState` the state of one patient, and `WalkResults` the results.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class RunSettings(NamedTuple):
 class WalkResults(NamedTuple):
     """Results of J paths of r rounds, at T of the rounds 0 to r, for N entities, K slots and Q duels.
 
-    The second axis of a field has length 0 where the field's group is not asked for.
+    The second axis of a field has length 0 if the field's group was not requested.
 
     Attributes
     ----------

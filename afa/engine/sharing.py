@@ -261,7 +261,7 @@ def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDA
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], apart: Floats) -> Floats:
-    """Subtract from `apart` what common couplings of two entities u < v cancel.
+    """Subtract from `apart` the amounts that common couplings of two entities u < v cancel.
 
     Return the sum of absolute couplings of each entity, (N,).
     """

@@ -87,7 +87,7 @@ def copy_state(state: State) -> State:
 
 @kernel(inline=True)
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
-    """Return what observing a value adds to the running constant, nats: its log-probability and its couplings.
+    """Return the increase of the running constant by a value, nats: its log-probability and its couplings.
 
     In models of probabilities the result is relative to the background, with unobserved neighbours at their centres.
     """

@@ -95,7 +95,7 @@ def moments_of_probabilities(field: float, width: float, offset: float, sides: f
 def damped(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
-    """Run damped Jacobi sweeps (eq:mf-update); return their number and whether the cap ended them."""
+    """Run damped Jacobi sweeps (eq:mf-update); return the number of sweeps, and True if the cap ended them."""
     n = len(m)
     field = np.empty(n)
     damping, tolerance, of_probabilities = iteration.damping, iteration.tolerance, site.shape[1] > 0

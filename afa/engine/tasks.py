@@ -94,7 +94,7 @@ def task_of(
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
     """Return the two class models of an entity, as the entities of a bundle.
 
-    With `explicit` the models are those of the bundle's class-conditional probabilities (docs/decisions.md, Base
+    With `explicit` the models are made from the bundle's class-conditional probabilities (docs/decisions.md, Base
     rates), with kappa = 0 as in mean-field.
     """
     if coupling != "explicit":

@@ -1,7 +1,7 @@
 """The compiled walk: run patients from one observation to the next and write results on the way.
 
 Every cohort of patients runs through this loop: *choose* a feature (by an allocation rule or a given order), *observe*
-the feature, *solve* the entities with the feature in their support, *write* the results asked for. Patients with equal
+the feature, *solve* the entities with the feature in their support, *write* the requested results. Patients with equal
 histories are computed together until their values or given orders differ. A mask of integers selects the results, and
 arrays of other results are empty. A callback would be simpler, but numba cannot cache a kernel with a function as
 argument. `afa.engine.follow` has the two entry points.
@@ -230,7 +230,7 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
 
 @kernel(inline=True)
 def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
-    """Write the scores, ranks and resolved duels of a solved state, those that the run needs."""
+    """Write those scores, ranks and resolved duels of a solved state that the run needs."""
     state, tie = path_state.state, run.packed.tie
     if run.ranking:
         _rank(state, run.name_rank, tie, now.scores, now.ranks)
@@ -258,7 +258,7 @@ def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: R
 def _bring_gains_up_to_date(
     run: RunSettings, path_state: PathState, now: RoundView, order: Indices, members: Indices, t: int, number: int
 ) -> None:
-    """Compute the gains that this round needs, and sum them for the rule."""
+    """Compute the gains that this round needs, and their sums for the rule."""
     rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     if not rescores and run.reads & (LARGEST | CHOICE) == 0:
         return

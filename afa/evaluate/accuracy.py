@@ -224,7 +224,7 @@ def fixed_top_k(top: Signs, k: int) -> list[int]:
 def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
     """Return how many of the `chosen` entities are in each patient's top k, (P,).
 
-    Of the entities tied across rank k, at most as many count as there are free places.
+    Entities tied across rank k count only up to the number of free places.
 
     Parameters
     ----------

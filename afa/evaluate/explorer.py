@@ -38,11 +38,11 @@ from afa.scores.belief import Background
 
 EVERY = "every"
 SHOWN_FIRST = (("priority_clusters", "cmi"), ("priority_all", "cmi"))
-"""Rule and gain that the page opens with, the paper's before ours; the first of the table where it has neither."""
+"""Rule and gain that the page shows first: the paper's, else the project's, else the first of the table."""
 RANKED = SCORES[:3]
-"""The scores whose rankings are shown, of every run; of one with a background also `background`."""
+"""Scores whose rankings are shown for every run; a run with a background also has `background`."""
 OURS = Way(FRONTIER, "", BACKGROUND)
-"""The planner with a background, which stands beside the rules of the grid."""
+"""The planner with a background, which is shown beside the rules of the grid."""
 
 Orders = NDArray[np.int64]
 Run = tuple[Way, int]
@@ -165,7 +165,7 @@ def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
 
 
 def words_of(planners: Sequence[TopKPlanner]) -> str:
-    """Return what the background of planners is; "" where they have none."""
+    """Return the background of the planners in words; "" if no planner has a background."""
     return next((planner.background.words for planner in planners if planner.background is not None), "")
 
 
@@ -206,7 +206,7 @@ def by_engine(
 
 
 def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
-    """B patients, values (B, M), as planners ask, one each; with a background the last score is `background`."""
+    """Return a run of B patients, values (B, M), by one planner each; with a background, also by `background`."""
     weighs = bool(way.gain) and way.gain != INFORMATION and ":" not in way.allocation
     believes = all(planner.background is not None for planner in planners)
     scores = [*scores, BACKGROUND] if believes else scores

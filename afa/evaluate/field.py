@@ -231,11 +231,11 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
 
 
 def _display_names(root: Path, of_features: str, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
-    """What people are shown for entities and features, by name: a column of `DISPLAY_COLUMNS` in either file.
+    """Return the display names of entities and features, by name, from a column of `DISPLAY_COLUMNS` in each file.
 
     Raises
     ------
-    CohortError : two such columns in a file, a text that is the name of another or stands twice.
+    CohortError : a file has two such columns, or a display name is another entity's or feature's name, or occurs twice.
 
     """
     faults, found = list[Fault](), dict[str, str]()
@@ -259,7 +259,7 @@ def _display_names(root: Path, of_features: str, entities: Sequence[str], featur
 
 
 def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> pd.DataFrame:
-    """The table with a column `display` after the names, where any of these has a display name."""
+    """Return the table with a column `display` after the names if any of these names has a display name."""
     if not (texts := table[key].map(display_names)).notna().any():
         return table
     table = table.copy()

@@ -65,7 +65,7 @@ def hundredth(value: float) -> str:
 
 
 def tenths(value: float) -> str:
-    """Return a number of points with one decimal; one that this would make 0 keeps its first digit.
+    """Return a number of points with one decimal; a number that would be rounded to 0 keeps its first digit.
 
     >>> tenths(13.602), tenths(-0.0496), tenths(0.0), tenths(-14.0)
     ('13.6', '-0.05', '0', '-14')

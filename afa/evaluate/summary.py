@@ -154,7 +154,7 @@ def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of all stages that `summary.csv` has; the other rows are in the curves of their stage.
 
-    Rows without t are included, and rows over all entities at the rounds of `ROUNDS` and at full observation. Of the
+    Rows without t are included, and rows over all entities at the rounds of `ROUNDS` and at full observation. From the
     allocation grid, `summary.csv` has the paper's schedule, read out by the guiding score, and constant answers.
     Differences between two rules, except from random, are included only at `RULES_COMPARED`; differences between
     chaotic and other patients at all included rounds.

@@ -449,12 +449,17 @@ def _plain(value: Any) -> Any:
 def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
     """Return the entry of `report_of` in words: numbers of patients, strengths, and the largest changes.
 
-    shown : what people are shown for a name, such as `Bundle.shown`
+    Parameters
+    ----------
+    shown : function that returns the display name of a name, such as `Bundle.shown`
 
+    Examples
+    --------
     >>> print(update_text({"patients": 3, "labelled": {"flu": {"with": 1, "without": 2}}, "strengths": {"8": 1.0},
     ...                    "moved_most": []}))
     updated by 3 labelled patients: flu 1 with, 2 without
     patients that an elicited probability is worth: 8
+
     """
     each = few([f"{shown(name)} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
     common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}

@@ -473,7 +473,7 @@ def number(text: str) -> float:
 
 
 def numbers_with_commas(text: str) -> list[str]:
-    """Return the numbers that a text may begin with where commas stand before three digits each; none for other texts.
+    """Return the possible numbers at the start of a text with commas before three digits; none for other texts.
 
     >>> numbers_with_commas("1,058 K"), numbers_with_commas("1,058.5"), numbers_with_commas("1,5")
     (['1058', '1.058'], ['1058.5'], [])

@@ -25,9 +25,9 @@ Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
 FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
 DISPLAY_COLUMNS = ("display", "label", "name")
-"""Columns of a dictionary, one of which may hold what people are shown for each row; encoding does not use them."""
+"""Possible columns for display names in a dictionary, which has at most one; encoding does not use them."""
 NO_UNIT = ("none", "no unit", "unitless", "dimensionless", "n/a", "-")
-"""What the column `unit` says of a feature without one, beside an empty cell."""
+"""Texts of the column `unit` that mean no unit, in addition to an empty cell."""
 VALUES = (-1, 0, 1)
 """Values of a ternary feature, in the order of the columns of `Features.possible`."""
 
@@ -132,7 +132,7 @@ class Features:
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def meanings(self, name: str) -> tuple[str, str] | None:
-        """Return what 0 and 1 of a binary feature mean where its coding says that in words other than no and yes.
+        """Return the words for 0 and 1 of a binary feature if its coding has other words than no and yes, else None.
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})
@@ -311,7 +311,7 @@ _IS = r"\s*[=:]?\s*"
 _TURNED = re.compile(f"0{_IS}{_YES}|{_YES}{_IS}0|1{_IS}{_NO}|{_NO}{_IS}1")
 _CODE = re.compile(f"([01]){_IS}([^\\W\\d].*)")
 PLAIN = {("no", "yes"), ("false", "true"), ("absent", "present"), ("not present", "present"), ("negative", "positive")}
-"""Meanings of 0 and 1 that the words no and yes say as well."""
+"""Words for 0 and 1 that mean no and yes."""
 _THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?![\d.]*\d)")
 _SPELLINGS = {
     "−": "-",

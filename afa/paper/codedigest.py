@@ -6,9 +6,9 @@ covers a function, the names of its module that the function uses, and the whole
 the function runs.
 
 Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
-`_words_of_errors`). Two kinds of imports are not followed: imports under `if TYPE_CHECKING:`, which do not run, and
-`importlib.import_module` in `afa` itself, by which `afa.cli.stage` imports the declarations of stages and the models of
-the settings, because the parameters of a rule contain what its stage declares and the settings that its job reads.
+`_words_of_errors`). Imports under `if TYPE_CHECKING:` are not followed, because they do not run. Imports by
+`importlib.import_module` in `afa` itself are not followed either: `afa.cli.stage` imports the declarations of stages
+and the models of the settings in this way, and the parameters of a rule already contain its declaration and settings.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Code:
         Raises
         ------
         ConfigError : a module that does not parse, or has a top-level statement of an unknown kind; a notebook that
-        cannot be read.
+            cannot be read.
 
         """
         found: dict[str, str] = {}

@@ -49,12 +49,12 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     """Return the folder of the workflow to which the files of rules in `rules` belong.
 
     For a workflow in a git repository, Snakemake reads files of rules one by one and has no folder of the workflow.
-    Then the whole commit is unpacked, once, into a folder in `state` named after the commit.
+    For such a workflow the whole commit is unpacked, once, into a folder in `state` named after the commit.
 
     Parameters
     ----------
     rules : `<folder>/workflow/rules` as Snakemake names it: local, in a repository on this machine, or at a hosting
-    provider
+        provider
     state : `.snakemake` of the run
 
     Raises

@@ -205,7 +205,7 @@ class Planner(ABC):
 
     @abstractmethod
     def probabilities(self) -> dict[str, float]:
-        """The posterior probability of each entity, by name."""
+        """Return the posterior probability of each entity, by name."""
 
     @abstractmethod
     def undecided(self) -> list[str]:

@@ -94,7 +94,7 @@ class BinaryPlanner(Planner):
         return float(expit(self.log_odds()))
 
     def probabilities(self) -> dict[str, float]:
-        """The probability of the entity and of its absence, by name.
+        """Return the probability of the entity and of its absence, by name.
 
         Examples
         --------

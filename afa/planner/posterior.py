@@ -1,4 +1,4 @@
-"""A text on the condition under which the posterior probabilities that a planner shows hold."""
+"""The condition on which a planner's posterior probabilities hold, in words."""
 
 from __future__ import annotations
 

@@ -212,17 +212,21 @@ def replay_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> tuple[TopKPlanner | BinaryPlanner, list[str]]:
-    """The planner of a session on a bundle that was edited since, and in words what has changed.
+    """Return the planner of a session on a bundle that was edited after the session, and the changes in words.
 
-    Values come in again in their order: a number by the range that the bundle has now, a code as it was. A value that
-    the bundle does not take now is left out, and named. Nothing is said of answers: the earlier bundle is not at hand.
+    Values are entered again in their order: a number is encoded by the present range of its feature, and a code is
+    unchanged. A value that the edited bundle does not accept is skipped and named. Answers are not compared, because
+    the earlier bundle is not available.
 
-    allocation, stop : as of `load_session`.
+    Parameters
+    ----------
+    allocation, stop : as in `load_session`
 
     Raises
     ------
-    ConfigError : the file is not a session; every wrong key is named.
-    PlannerError : its bundle has another name, it needs a rule, or names in its settings are gone from the bundle.
+    ConfigError : the file is not a session; the message names every wrong key.
+    PlannerError : the session belongs to a bundle of another name, needs a user-defined rule, or has settings with
+        names that the bundle now lacks.
 
     Examples
     --------
@@ -254,9 +258,10 @@ def replay_session(
 
 
 def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
-    """The steps as the bundle takes them now; what is read otherwise, or left out, is added to `changes`.
+    """Return the steps as the edited bundle accepts them; values that changed or are skipped are added to `changes`.
 
-    A feature is left out where its last value does not fit: a value that was corrected is not what was measured.
+    A feature is skipped if its last value does not fit, because earlier values, which were corrected, were not
+    measured.
     """
     actions = [Action(**step.model_dump()) for step in steps]
     last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}
@@ -275,7 +280,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
             with suppress(PlannerError):
                 if readings[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
-        # The value that a correction replaced may not fit now: the correction is then the first value.
+        # If the value that a correction replaced no longer fits, the correction becomes the first value.
         split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
         for kind, names in split:
             if part := {name: reading for name, reading in fits.items() if name in names}:
@@ -288,7 +293,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
 def _compared(
     bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
 ) -> ReadValue | None:
-    """The reading of a value by the bundle as it is now, or None; `changes` takes what is not as it was."""
+    """Return a value as the edited bundle reads it, None if it cannot; changes are added to `changes` in words."""
     said = str(value) if measured is None else written(measured, unit)
     try:
         reading = _read_again(bundle, feature, value, measured, unit)
@@ -305,8 +310,8 @@ def _compared(
 
 
 def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
-    """The reading of a session's value by the bundle as it is now; a `PlannerError` where it takes no such value."""
-    code_of(bundle, feature, 0)  # a name that is gone
+    """Return a session's value as the edited bundle reads it; raise a `PlannerError` for an impossible value."""
+    code_of(bundle, feature, 0)  # raise an error for a name that the bundle now lacks
     scale = scale_of(bundle, feature)
     if measured is None or not scale.has_range:
         return ReadValue(code_of(bundle, feature, value))
@@ -325,7 +330,7 @@ def _planner_of(
     stop: Callable[[Planner], str | bool | None] | None,
     next_step: str = f"take the session from a copy that nobody edited, or {AGAIN}",
 ) -> TopKPlanner | BinaryPlanner:
-    """The planner of a session's settings after these steps; next_step : of an error in either."""
+    """Return the planner with a session's settings after these steps; errors suggest `next_step`."""
     question = stored.question
     options = stored.settings.model_dump(exclude=OTHERS[question])
     if options[needed := "entity" if question == "binary" else "k"] is None:

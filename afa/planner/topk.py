@@ -165,7 +165,8 @@ class TopKPlanner(Planner):
         """Return `probability` or `score`, the quantity that orders the entities in `ranking` and `answer`.
 
         The order is by `posterior` if the bundle has probabilities and the score is `two_elbo`, the default for such
-        bundles. Otherwise the order is by the duels of the preference score, the paper's ranking. `posterior` can then
+        bundles. For other bundles and scores the order is by the duels of the preference
+        score, the paper's ranking. `posterior` can then
         have another order, because it also counts usual values and the normaliser of each entity (docs/decisions.md,
         S7).
         """
@@ -255,7 +256,7 @@ class TopKPlanner(Planner):
         return np.asarray(softmax(np.append(log, 0.0) if self.holds == "one or none" else log)[: len(log)])
 
     def probabilities(self) -> dict[str, float]:
-        """The `posterior` by name.
+        """Return the probabilities of `posterior` by name.
 
         Examples
         --------
@@ -298,10 +299,11 @@ class TopKPlanner(Planner):
         """Return True if `top_k` is certain to be the set of the k best entities at full observation.
 
         `top_k` is certain if each duel of an entity a in the top k against an entity b outside is resolved and won by
-        a: the tight `l1` bracket contains D_ab(x) for every completion x, so that S_a(x) > S_b(x) for every x. At full
-        observation a then wins its duels against the N - k entities outside, and b loses its duels against the k
-        entities inside: a has at least N - k Copeland wins, and b at most N - 1 - k. Neither a tie-break nor a duel
-        within either set can exchange the two. The set stays the same, but the order inside it may change.
+        a. The tight `l1` bracket contains D_ab(x) for every completion x, so that S_a(x) > S_b(x) for every x. At full
+        observation a then wins its duels against the N - k entities outside, so a has at least N - k Copeland wins. In
+        the same way b loses its duels against the k entities inside, so b has at most N - 1 - k wins. Neither a
+        tie-break nor a duel within either set can exchange a and b. The set stays the same, but the order inside it may
+        change.
 
         The condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
         The certainty is about the ranking by S, the answer of every score at full observation except `kl_nonzero`. With

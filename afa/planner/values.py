@@ -95,7 +95,7 @@ def word_of(bundle: Bundle, feature: str, code: int) -> str:
 
 
 def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
-    """What `no` and `yes` of a finding mean where features.csv says it in other words, such as `good` and `poor`."""
+    """Return the words of features.csv for `no` and `yes` of a binary feature, such as `good` and `poor`; else None."""
     table = None if bundle.rates is None else bundle.rates.table
     return None if table is None or feature not in table.names else table.meanings(feature)
 
@@ -125,7 +125,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
-        if scale_of(bundle, feature).has_range:  # by itself 7.2 could be a number alone, but 1 is a code
+        if scale_of(bundle, feature).has_range:  # the example is 7.2, because 1 would be a code
             measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
             step += f"; a measured number by its name, number={measured}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
@@ -204,7 +204,7 @@ def same_unit(one: str, other: str) -> bool:
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
     """Return the code for a word that this feature accepts; None for any other text."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
-    if meanings := meanings_of(bundle, feature):  # as features.csv writes them, before `normal` and the like
+    if meanings := meanings_of(bundle, feature):  # words of features.csv replace words such as `normal`
         words = words | {meanings[0]: 0, meanings[1]: 1}
     return words.get(text.strip().casefold())
 

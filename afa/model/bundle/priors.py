@@ -30,9 +30,9 @@ def prior_rows(
 ) -> tuple[Floats, Floats | None]:
     """Return the priors in priors.csv, (N,) float64, and the probabilities, (N,), or None where the file has log-odds.
 
-    If several entities may hold, a prior is the log-odds of the entity against its absence. Otherwise a prior is the
-    log of the entity's weight among all, relative to 0 for no entity. An entity without a row has log-odds 0, or an
-    equal share of the probability that the rows leave.
+    If several entities may hold, a prior is the log-odds of the entity against its absence. If at most one entity
+    holds, a prior is the log of the entity's weight among all, relative to 0 for no entity. An entity without a row has
+    log-odds 0, or an equal share of the probability that the rows leave.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ FLOOR = 0.01
 Holds = Literal["several", "one", "one or none"]
 HOLDS: tuple[Holds, ...] = get_args(Holds)
 SCOPES = ("", "shared", "condition")
-"""What `scope` of a coupling can be: not said, in both classes, in the entity's class alone; by index."""
+"""Values of a coupling's `scope`, by index: not given, in both classes, in the entity's class alone."""
 SHARED, CONDITION = 1, 2
 VALUES = np.array([-1.0, 0.0, 1.0])
 LARGEST_TILT = 300.0

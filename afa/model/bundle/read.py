@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 IMPLICATIONS = "implies.csv"
-"""The file by which bundles of version 0.2 could say that a feature implies another."""
+"""The file with which bundles of version 0.2 could declare that a feature implies another feature."""
 USED_IN = ("unary.csv", "pairwise.csv")
 USED = f"used in {' or '.join(USED_IN)}"
 
@@ -289,7 +289,13 @@ def assembled(
 def _other_names(
     rows: Mapping[str, CsvTable], feature: NDArray[np.int64], entities: Sequence[str], features: Sequence[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Return the aliases of features, and what people are shown for names; feature : (n_aliases,) index of each."""
+    """Return the aliases of features by name, and the display names by name.
+
+    Parameters
+    ----------
+    feature : (n_aliases,) int64, index of the feature of each alias
+
+    """
     aliases = alias_rows(rows["aliases.csv"], feature, features)
     return aliases, display_rows(rows["display.csv"], entities, features, aliases)
 
@@ -326,7 +332,7 @@ def _names(
 
 
 ALIKE = 0.9
-"""Share of their letters that two names have in common, from which they are taken for one."""
+"""Share of common letters from which two names are taken for the same name."""
 MOST_COMPARED = 500
 LARGE = 10
 """A potential, in nats, that multiplies odds by more than 20,000: rather a percentage or a score."""

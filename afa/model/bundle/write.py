@@ -333,7 +333,7 @@ def bundle_from_frame(
 
 
 TEMPLATE = Path(__file__).with_name("template.txt")
-"""What a new bundle says of itself and of its files."""
+"""Template of `bundle.yaml` for a new bundle, with comments on its files."""
 
 
 def write_template(name: str, folder: Path) -> Path:

@@ -306,8 +306,9 @@ def run_baselines(
     Returns
     -------
     tables : `turns` (one row for each trial and turn), `faults` (each invalid part of an answer), `calls` (each call
-    ever made for these turns), `readouts` (decisions and precisions at the evaluated rounds, of the models and of every
-    score of the planner along each order `evidence`), `targets` (each patient and entity) and `protocol` (one row)
+        ever made for these turns), `readouts` (decisions and precisions at the evaluated rounds, of the models and of
+        every score of the planner along each order `evidence`), `targets` (each patient and entity) and `protocol` (one
+        row)
 
     """
     bundle, protocol = setting.bundle, setting.protocol

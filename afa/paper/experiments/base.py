@@ -102,8 +102,11 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
         for row in csv.DictReader(_file)
         for place in row["table"].split() or [""]
     }
-"""What a column means: in all tables, or where its `table` says so in `stage/table`, in all of a stage, `stage/*`, in a
-table of the summary, or in every table that is of no stage, `*`."""
+"""The meaning of a column, in all tables or in the tables that its `table` names.
+
+`table` is `stage/table`, `stage/*` for all tables of a stage, a table of the summary, or `*` for every table outside
+the stages.
+"""
 
 
 def meaning_of(table: str, column: str) -> Column | None:
@@ -232,7 +235,7 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
     Raises
     ------
     SanityError : an undeclared or missing table or column, a column with a unit that is not numeric, or a number out of
-    range.
+        range.
 
     """
     faults: list[Fault] = []

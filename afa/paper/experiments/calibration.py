@@ -63,9 +63,9 @@ def run(
     odds : by (coupling, patient, entity, seed, t, inference), `raw` and `calibrated` log-odds in nats.
     targets : by (coupling, patient, entity), as in the stage `binary`, for each closure.
     left_out : by (coupling, entity), tasks that are too dense for exact inference, with its cost; includes all explicit
-    tasks.
+        tasks.
     reliability : by (coupling, inference, kind, target, t, bin), predicted and observed shares in ten bins of the
-    probability: number of `cases`, mean `probability` and share `positive`; empty bins are excluded.
+        probability: number of `cases`, mean `probability` and share `positive`; empty bins are excluded.
 
     """
     steps, tasks = binary["steps"], binary["tasks"]

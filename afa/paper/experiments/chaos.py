@@ -1,9 +1,9 @@
 """Chaotic patients, whose duels often change sides as features are observed, and the gain by inference (supp:chaos).
 
 A pair *flips* when the sign of its score changes; a tie keeps the previous sign. Patients are classified as chaotic on
-one set of orders, and the gain of `linearity` over `wald` is measured also on other orders: patients selected for
-orders on which `wald` changes sides have, on those orders, a `wald` that changes sides (decisions.md A10). The groups
-need the whole cohort and are formed in `summarise`.
+one set of orders, on which their `wald` scores change sides. The gain of `linearity` over `wald` is therefore measured
+also on other orders, which did not select the patients (decisions.md A10). The groups need the whole cohort and are
+formed in `summarise`.
 """
 
 from __future__ import annotations

@@ -53,16 +53,16 @@ def run(
     Returns
     -------
     agreement : by (patient, seed, method, t), number `agree` of duels on which the two gauges decide alike, of `duels`.
-    Two ties agree; a tie and a decision count one half.
+        Two ties agree; a tie and a decision count one half.
     rounds : by (patient, seed, method, reference, target, t), correct decisions `right`, a tie counting one half, of
-    `duels` with a winner; also over duels that the first entity wins (`_first`) and duels that this method and gauge
-    decides wrongly before any observation (`_prior_wrong`). `reference` is the gauge, empty for `wald`. The target
-    `likelihood` is the sign of D at full observation; the target `clinical` is the entity with the only positive label,
-    for conclusive pairs; it has no rows if the cohort has no conclusive pair.
+        `duels` with a winner; also over duels that the first entity wins (`_first`) and duels that this method and
+        gauge decides wrongly before any observation (`_prior_wrong`). `reference` is the gauge, empty for `wald`. The
+        target `likelihood` is the sign of D at full observation; the target `clinical` is the entity with the only
+        positive label, for conclusive pairs; it has no rows if the cohort has no conclusive pair.
     scalars : by (patient, seed, entity_a, entity_b, t), `two_elbo_*` in nats and `stack_a_*` in [-1, 1], in each gauge.
     targets : by (patient, entity_a, entity_b), `likelihood` and `clinical`, +1 for a, -1 for b, 0 if neither wins;
-    `clinical` is missing if a label is. `conclusive`: in the whole cohort at least 30 patients have exactly one of the
-    two labels (S12).
+        `clinical` is missing if a label is. `conclusive`: in the whole cohort at least 30 patients have exactly one of
+        the two labels (S12).
     solves : by (patient, model, t), number and cost of the round's solves, over all seeds.
 
     """

@@ -54,15 +54,16 @@ def run(
     Returns
     -------
     scores : by (setting, entity, allocation, seed, patient, t), `observed` features of the support; `raw`, F_1 - F_0 in
-    nats, whose sign is the paper's decision; `calibrated`, raw minus `shift`, the posterior log-odds; `label`. t is 0,
-    each of the percents, and 100, in per cent of the support.
+        nats, whose sign is the paper's decision; `calibrated`, raw minus `shift`, the posterior log-odds; `label`. t is
+        0, each of the percents, and 100, in per cent of the support.
     controls : the same for healthy controls, each encoded against the others, for every entity, in fixed settings whose
-    values are encoded like the cohort's; the correct decision is always no (F9). Without controls there are no rows.
+        values are encoded like the cohort's; the correct decision is always no (F9). Without controls there are no
+        rows.
     tasks : by (setting, entity), `threshold` and `strength`; size of the `support`; `contraction`, beta L^2 of the
-    elicited couplings; `factor`, by which shared couplings are multiplied; labels by class; `shift`, F_1 - F_0 at no
-    observation minus the prior.
+        elicited couplings; `factor`, by which shared couplings are multiplied; labels by class; `shift`, F_1 - F_0 at
+        no observation minus the prior.
     whole : by (reference, coupling, patient, entity), S at full observation in nats, in the fixed settings; this needs
-    no inference.
+        no inference.
     null : the result of `label_null`.
     labels : by (patient, entity), the labels that are used.
     left_out : labels with only one class.

@@ -54,9 +54,9 @@ def run(
     Returns
     -------
     predictions : by (reference, method, permuted, entity, size, repeat, allocation, t, patient), with t in per cent of
-    the support
+        the support
     zero_shot : `calibrated` scores for comparison, by (reference, coupling, entity, allocation, seed, patient, t), with
-    the `label`
+        the `label`
     splits : numbers of patients by (entity, size, repeat)
     left_out : labels and sizes that are skipped, with the reason
 

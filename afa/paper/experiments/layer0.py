@@ -184,13 +184,17 @@ def layer0_lift(
 ) -> pd.DataFrame:
     """Return correct decisions of all duels after t = 0 to `rounds` observations, with entities removed and with all.
 
-    The table is by (n_clusters, criterion, rule, patient, t): `right`, correct decisions in the order that `greedy`
-    chooses for the remaining entities, a tie counting one half; `right_greedy`, in the order that it chooses for all;
-    and `duels` with a winner at full observation (decisions.md S11).
+    The table is by (n_clusters, criterion, rule, patient, t).
 
     Parameters
     ----------
     removed : names of the entities that Layer 0 eliminates, by number of clusters, criterion and rule
+
+    Returns
+    -------
+    right : correct decisions in the order that `greedy` chooses for the remaining entities; a tie counts one half
+    right_greedy : correct decisions in the order that `greedy` chooses for all entities
+    duels : number of duels with a winner at full observation (decisions.md S11)
 
     """
     rounds = min(rounds, len(bundle.features))

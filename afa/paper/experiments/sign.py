@@ -48,12 +48,12 @@ def run(
     Returns
     -------
     rounds : by (patient, seed, method, t), correct decisions `right`, a tie counting one half, of `duels` with a
-    winner; also over duels that the first entity wins (`right_first`, `duels_first`) and duels that `linearity` decides
-    wrongly before any observation (`right_prior_wrong`, `duels_prior_wrong`); and the number and cost of the round's
-    solves.
+        winner; also over duels that the first entity wins (`right_first`, `duels_first`) and duels that `linearity`
+        decides wrongly before any observation (`right_prior_wrong`, `duels_prior_wrong`); and the number and cost of
+        the round's solves.
     duels : by (patient, entity_a, entity_b), `winner`, +1 for a, -1 for b, 0 for a tie.
     orders : by (patient, method), for scores that depend on the order (S4), number of decisions at full observation
-    that are `different` in two orders, of `compared`.
+        that are `different` in two orders, of `compared`.
 
     """
     names = [cohort.patients[p] for p in patients]

@@ -1,12 +1,12 @@
 """The sensitivity of results to the answers: effects of the first screen, recomputed with each voter's answers alone.
 
 The other stages use the consensus of all voters, so their intervals are over patients only. Here the bundle of each
-voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. Fixed for all voters are the patients, the
-couplings of two genes, which are asked once, after the consensus, and the measured genes, which are the genes of the
-consensus.
+voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. The patients and the measured genes, which are
+the genes of the consensus, are the same for all voters. So are the couplings of two genes, because pairs are asked only
+once, after the consensus.
 
 Two of the paper's main effects are not here: Layer 0 on synthetic entities needs no answers, and the language model
-that plans has read the potentials of the consensus.
+that plans has the potentials of the consensus in its prompts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RULES = ("random", "greedy", "lucb", "clustered", "priority_clusters")
 INFORMED = (("random", "", ""), ("greedy", "cmi", ""))
 """Orders of the binary tasks that are followed: rule, gain and guide."""
 GAUGE_PATIENTS, GAUGE_ROUNDS = 30, 50
-"""Patients and first rounds in which the gauges are compared: all of them would take as long as all the rest."""
+"""Numbers of patients and of first rounds in which the gauges are compared; all would double the time of the stage."""
 
 
 def run(
@@ -66,8 +66,8 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Build the bundle of each voter, and run on it `sign` and `chaos` and a part of the grid, `binary` and `gauge`.
 
-    Random orders, except those of `chaos`, are those of the first seed. Only rows at the rounds that the
-    paper prints are returned.
+    Random orders, except in `chaos`, are the orders of the first seed. Only rows at the rounds that the paper prints
+    are returned.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def run(
     -------
     numbers : by voter, the rows of the summary that these stages make
     bundles : by voter, the `pairs` of entity and gene, how many of them are `shared` with the consensus, `features` and
-    `couplings`
+        `couplings`
 
     """
     asked, consensus = load_study(study), _pairs(bundle)

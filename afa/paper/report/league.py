@@ -53,9 +53,17 @@ LINES = {
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return a row for each main question of the fields: its facts, and the main metric at 3, 5 and all features.
 
-    Columns are `<what>_<t>`, where t is 3, 5 or all: `planner`, `random` and `fixed` orders; `lead`, the planner's
-    order minus random orders, with its interval; `null`, shuffled knowledge, and the upper end of its range; `worth`;
-    and the numbers of labelled patients from which labels alone exceed the bundle, and the bundle updated with labels.
+    The columns are named `<quantity>_<t>`, where t is 3, 5 or all.
+
+    Returns
+    -------
+    planner, random, fixed : metric along the planner's order, random orders and one fixed order
+    lead : metric of the planner's order minus that of random orders, with the interval `low` and `high`
+    null : metric with shuffled knowledge, and the upper end `high` of its range
+    worth : result of `worth`
+    labels_pass_bundle : number of labelled patients from which labels alone exceed the bundle
+    labels_pass_both : number of labelled patients from which labels alone exceed the bundle updated with labels
+
     """
     rows = []
     facts = tables["facts"][tables["facts"]["main"].astype(bool)] if tables else pd.DataFrame()

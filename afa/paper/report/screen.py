@@ -40,7 +40,7 @@ CARRIED_ROUNDING = 0.015
 
 
 class Statement(Strict):
-    """One effect: the places of its printed number and of ours, and explanations of their difference.
+    """One effect: the places of its printed number and of this run's number, and explanations of their difference.
 
     The effect comes from a claim, from a cell, or from the difference of two cells and a line of the summary.
 
