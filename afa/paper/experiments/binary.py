@@ -59,10 +59,9 @@ def run(
     random_order: settings.RandomOrder,
     inference: settings.Inference,
     closure: settings.Closure,
-    ways: Sequence[tuple[str, str, str]] = ORDERS,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow all patients through the tasks of all entities, under every order of `ways`.
+    """Follow all patients through the tasks of all entities, under every order.
 
     Orders are: random over all M features, one for each patient and seed; the rule `greedy` by `cmi` and, except for
     `explicit`, by `f_target` of two scores; `largest_unary`, by absolute effective unary; `static_unary`, by absolute
@@ -81,6 +80,19 @@ def run(
     `tasks`, by entity: `features`, number of features; `support`, number of features in the entity's model; `shift`,
     F_1 - F_0 at no observation minus the prior, in nats.
     """
+    return run_along(ORDERS, bundle, cohort, random_order, inference, closure, threads)
+
+
+def run_along(
+    ways: Sequence[tuple[str, str, str]],
+    bundle: Bundle,
+    cohort: Cohort,
+    random_order: settings.RandomOrder,
+    inference: settings.Inference,
+    closure: settings.Closure,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Return the tables of `run` under some of its orders."""
     seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
     orders = random_orders(bundle.features, cohort.patients, seeds)
 
