@@ -414,7 +414,7 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
         return None
     at: dict[str, list[int]] = {}
     for t, gap in zip(rounds, found["gap"], strict=True):
-        word = "ahead of" if gap["low"] > 0 else "behind" if gap["high"] < 0 else "level with"
+        word = "ahead of" if gap["low"] > 0 else "behind" if gap["high"] < 0 else "not told apart from"
         at.setdefault(word, []).append(t)
     parts = [f"{word} the planner after {_joined(each)} features" for word, each in at.items()]
     shares = {name: _joined([f"{100 * line['value']:.0f}" for line in each]) for name, each in found.items()}
