@@ -1,11 +1,11 @@
 """Zero-shot active feature acquisition: which measurement to take next, from elicited potentials alone.
 
-Each of the names below is imported when it is first used, so that `import afa` is quick. The public interface has
-these modules too, with the parts that the planners are made of: `afa.planner`, `afa.planner.rules`,
-`afa.planner.session`, `afa.model.bundle`, `afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`,
-`afa.inference.result`, `afa.model.closure`, `afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`,
-`afa.scores.copeland`, `afa.scores.belief`, `afa.model.bundle.graph`, `afa.model.bundle.markov_network`,
-`afa.evaluate.plot` and `afa.errors`. CHANGELOG.md says what a version number promises of it.
+The names below are imported when first used, so that `import afa` is quick. The public interface also has these
+modules, with the parts of the planners: `afa.planner`, `afa.planner.rules`, `afa.planner.session`, `afa.model.bundle`,
+`afa.model.mrf`, `afa.inference.meanfield`, `afa.inference.exact`, `afa.inference.result`, `afa.model.closure`,
+`afa.scores.preference` (scores), `afa.scores.gain`, `afa.scores.bracket`, `afa.scores.copeland`, `afa.scores.belief`,
+`afa.model.bundle.graph`, `afa.model.bundle.markov_network`, `afa.evaluate.plot` and `afa.errors`. CHANGELOG.md explains
+what a version number guarantees.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from afa.planner import Stop as Stop
     from afa.planner import TopKPlanner as TopKPlanner
     from afa.planner.session import load_session as load_session
+    from afa.planner.session import replay_session as replay_session
     from afa.planner.session import save_session as save_session
     from afa.scores.belief import Background as Background
 
@@ -48,7 +49,7 @@ _NAMES = {
     "afa.evaluate.predict": ("predict_proba",),
     "afa.evaluate.simulation_page": ("simulate",),
     "afa.evaluate.update": ("update",),
-    "afa.planner.session": ("load_session", "save_session"),
+    "afa.planner.session": ("load_session", "replay_session", "save_session"),
     "afa.scores.belief": ("Background",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -1,4 +1,4 @@
-"""The exceptions a user of afa can meet: each says where, what was found, what was expected, and what to do."""
+"""The exceptions of afa: each message has the place, what was found, what was expected, and the next step."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LONGEST_PART = 4_000
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with an input, in the four parts that let a reader correct it.
+    """One error in an input, in the four parts that a reader needs to correct it.
 
-    `where` names the file and the row, column or key; `found` and `expected` are short phrases;
-    `next_step` is what to do about it. As text it is one line that any terminal can show: what a file holds beside
-    printable characters is escaped, and a part of more than `LONGEST_PART` characters is cut.
+    `where` names the file and the row, column or key; `found` and `expected` are short phrases; `next_step` is an
+    instruction. As text it is one line that any terminal can show: characters that are not printable are escaped, and a
+    part of more than `LONGEST_PART` characters is cut.
     """
 
     where: str
@@ -37,7 +37,7 @@ def _shown(text: str) -> str:
 
 
 class AfaError(Exception):
-    """Base of every error that afa raises on purpose; `faults` lists all that was found wrong, in file order.
+    """Base class of every error that afa raises on purpose; `faults` lists all errors found, in file order.
 
     >>> try:
     ...     raise BundleError(Fault("unary.csv, line 9", "'low'", "a finite number", "correct the number"))
@@ -52,7 +52,7 @@ class AfaError(Exception):
 
     @classmethod
     def raise_for(cls, faults: Iterable[Fault]) -> None:
-        """Raise an error of all that was found wrong, if anything was."""
+        """Raise one exception with all `faults`, if there are any."""
         if found := tuple(faults):
             raise cls(found)
 
@@ -65,31 +65,31 @@ class ConfigError(AfaError):
 
 
 class BundleError(AfaError):
-    """A bundle, or a model made of it, breaks the contract of the bundle format."""
+    """A bundle, or a model made from a bundle, violates the bundle format."""
 
 
 class CohortError(AfaError):
-    """A table of patients, its features, values or labels, or a series, cannot be used as it is or as configured."""
+    """A table of patients, its features, values or labels, or a series, is invalid or does not fit its settings."""
 
 
 class DownloadError(AfaError):
-    """A file could not be fetched, or what came is not the file that was asked for."""
+    """A file could not be downloaded, or the downloaded content is not the expected file."""
 
 
 class ElicitationError(AfaError):
-    """A recorded or live answer of a language model does not have the form that was asked for."""
+    """A recorded or live answer of a language model does not have the requested form."""
 
 
 class InferenceError(AfaError):
-    """Exact inference was asked of a model whose tables would be too large."""
+    """Exact inference would need tables that are too large."""
 
 
 class PlannerError(AfaError):
-    """A planner was asked for something that its state does not allow."""
+    """A planner received a request that its state or its options do not allow."""
 
 
 class SanityError(AfaError):
-    """A check that must hold does not, or did not notice an input that was broken on purpose."""
+    """A check that must pass fails, or a check did not detect an input that was made wrong on purpose."""
 
 
 class ReportError(AfaError):
@@ -97,7 +97,7 @@ class ReportError(AfaError):
 
 
 class ResourceError(AfaError):
-    """The machine has no memory, or no room on its disk, for what was asked."""
+    """The machine lacks memory or disk space for the request."""
 
 
 def check_number(
@@ -108,9 +108,13 @@ def check_number(
     fits: Callable[[float], bool],
     step: str = "leave it out, or give such a number",
 ) -> None:
-    """Raise a `kind` unless `value` is a number that fits; True and False are none.
+    """Raise an exception of class `kind` unless `value` is a number, not a bool, for which `fits` returns True.
 
-    where, expected, step : parts of its `Fault`. fits : says whether a number is one of those expected.
+    Parameters
+    ----------
+    where, expected, step : texts of its `Fault`
+    fits : function that returns True for valid numbers
+
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not fits(float(value)):
         raise kind(Fault(where, repr(value), expected, step))

@@ -20,8 +20,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from afa.engine.course import MISSING
 from afa.engine.patient import Patient
+from afa.engine.run import MISSING
 from afa.errors import ConfigError, Fault
 from afa.evaluate.accuracy import Resampled
 from afa.evaluate.entrants import Entrant, read_entrant

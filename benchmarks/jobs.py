@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads, kernel
-from afa.engine.course import SCORES
 from afa.engine.layout import Packed, pack
 from afa.engine.paths import SignPaths, sign_paths
+from afa.engine.run import SCORES
 from afa.engine.state import condition, new_state, solve_entity
 from afa.engine.sweeps import Iteration
 from afa.evaluate.inputs import load_inputs

@@ -27,7 +27,7 @@ from afa.engine.sharing import sharing_of
 from afa.model.bundle import Bundle, load_bundle, save_bundle
 from afa.model.mrf import Floats
 from afa.planner import TopKPlanner
-from afa.planner.cluster import T_RE
+from afa.planner.cluster import CLUSTER_EVERY
 
 GOAL_MS = 200.0
 ROUNDS, QUICK_ROUNDS = 120, 4
@@ -83,7 +83,7 @@ def measure(point: Point, rounds: int, *, loads: bool) -> Result:
         "max": float(seconds.max()),
         "processor_median": float(np.median(processor)),
         "processor_max": float(processor.max()),
-        "clustering_rounds": float(np.median(processor[::T_RE])),
+        "clustering_rounds": float(np.median(processor[::CLUSTER_EVERY])),
         "decisions": len(seconds),
         "fallbacks": fallbacks,
         "certified_seconds": certifying,

@@ -15,7 +15,7 @@ from scipy.spatial.distance import squareform
 from afa.errors import PlannerError
 from afa.model.bundle import Bundle
 from afa.model.mrf import Evidence
-from afa.planner.cluster import C_MIN, T_RE, Clustering, clusters, distances, parameters
+from afa.planner.cluster import CLUSTER_EVERY, SMALLEST_CLUSTER, Clustering, clusters, distances, parameters
 
 NAMES = tuple("abcdefghijkl")
 
@@ -174,7 +174,7 @@ def test_distances_of_another_shape_are_refused() -> None:
 
 
 def test_clusters_are_made_anew_at_every_multiple_of_the_span_from_the_first_observations() -> None:
-    m, half = 2 * T_RE + 5, C_MIN
+    m, half = 2 * CLUSTER_EVERY + 5, SMALLEST_CLUSTER
     unary = np.zeros((2 * half, m))
     unary[:half, 0], unary[::2, -1] = 9.0, 5.0  # by f0 until it is observed, then by the last feature
     bundle = bundle_of(unary, np.zeros((2 * half, m, m)))
@@ -184,11 +184,11 @@ def test_clusters_are_made_anew_at_every_multiple_of_the_span_from_the_first_obs
         found.append(clustering.at(seen))
         seen[name] = 1
     assert found[0] == (tuple(range(half)), tuple(range(half, 2 * half)))
-    assert found[:T_RE] == [found[0]] * T_RE
-    assert found[T_RE] == (tuple(range(0, 2 * half, 2)), tuple(range(1, 2 * half, 2)))
-    assert found[T_RE:] == [found[T_RE]] * (m - T_RE)
+    assert found[:CLUSTER_EVERY] == [found[0]] * CLUSTER_EVERY
+    assert found[CLUSTER_EVERY] == (tuple(range(0, 2 * half, 2)), tuple(range(1, 2 * half, 2)))
+    assert found[CLUSTER_EVERY:] == [found[CLUSTER_EVERY]] * (m - CLUSTER_EVERY)
     late = Clustering(bundle)
-    assert late.at(dict(list(seen.items())[: T_RE + 7])) == found[T_RE]
+    assert late.at(dict(list(seen.items())[: CLUSTER_EVERY + 7])) == found[CLUSTER_EVERY]
 
 
 def test_the_recorded_bundle_falls_into_two_clusters(recorded_bundle: Bundle) -> None:

@@ -151,3 +151,17 @@ def test_codes_for_not_measured_are_read_kept_and_excluded(tmp_path):
     write_csv(features.to_frame(), tmp_path / "again.csv")
     assert read_features(tmp_path / "again.csv").missing_codes == features.missing_codes
     assert "missing" not in read_features(table(tmp_path, "f,binary,,,,,,,")).to_frame()
+
+
+@pytest.mark.parametrize("coding", ["0 yes, 1 no", "0 = Yes; 1 = No", "yes 0, no 1", "0: present, 1: absent"])
+def test_a_finding_that_is_coded_the_other_way_round_is_refused(tmp_path, coding):
+    with pytest.raises(CohortError, match=r"line 2, column values.*expected 0 for no and 1 for yes"):
+        read_features(table(tmp_path, f'f,binary,,,,"{coding}",,,'))
+    read_features(table(tmp_path, f'f,ordinal,,,0.5,"{coding}",,,'))
+
+
+@pytest.mark.parametrize(
+    "coding", ["0 no, 1 yes", "0 good, 1 poor", "1 no longer smokes, 0 else", "0/1", "0 none, 1 some"]
+)
+def test_other_codings_of_a_finding_are_taken(tmp_path, coding):
+    read_features(table(tmp_path, f'f,binary,,,,"{coding}",,,'))

@@ -32,6 +32,7 @@ from afa.evaluate.field import build_field_bundle, import_field, read_record
 from afa.io.files import LARGEST_UNPACKED
 from afa.model.bundle.read import entities_of
 from afa.model.features import read_features
+from afa.model.study import load_study
 
 ROOT = Path(__file__).parent.parent
 CARRIED, FETCHED = ("dermatology", "kidney", "pima"), ("diabetes_symptoms", "breast", "thyroid", "icu")
@@ -423,3 +424,52 @@ def test_a_column_of_diagnoses_is_turned_around_by_what_the_error_says(pumps, tm
     labels = pd.read_csv(path, index_col=0)
     pd.get_dummies(labels["diagnosis"], dtype=int).to_csv(path)
     assert not any("no label" in remark for remark in import_field(pumps, tmp_path / "pumps"))
+
+
+def named(folder: Path, column: str = "label") -> Path:
+    """The field with a column of display names in the dictionary, one of them empty, and in the entities."""
+    shown = {"feature": column, "pressure": "Outlet pressure", "noise": "", "site_a": "Site A", "site_b": "Site B"}
+    shown |= {"entity": column, "leak": "Leaking housing", "worn": "Worn bearing"}
+    for file in ("dictionary.csv", "entities.csv"):
+        rows = [line.partition(",") for line in (folder / file).read_text().splitlines()]
+        (folder / file).write_text("".join(f"{name},{shown[name]},{rest}\n" for name, _, rest in rows))
+    return folder
+
+
+DISPLAYED = {"pressure": "Outlet pressure", "site_a": "Site A", "site_b": "Site B"}
+DISPLAYED |= {"leak": "Leaking housing", "worn": "Worn bearing"}
+
+
+@pytest.mark.parametrize("column", ["display", "label", "name"])
+def test_a_column_of_display_names_becomes_what_the_bundle_shows_and_changes_no_number(pumps, tmp_path, column):
+    import_field(pumps, tmp_path / "plain" / "pumps")
+    import_field(named(pumps, column), tmp_path / "pumps")
+    read_features(tmp_path / "pumps/features.csv")  # what encodes a table ignores the column
+    load_study(tmp_path / "pumps")
+    assert pd.read_csv(tmp_path / "pumps/entities.csv").columns.tolist() == ["entity", "display", "definition"]
+    bundle = build_field_bundle(tmp_path / "pumps", tmp_path / "bundle", how_often=True)
+    assert bundle.display_names == DISPLAYED
+    assert (bundle.shown("leak"), bundle.shown("noise")) == ("Leaking housing", "noise")
+    plain = build_field_bundle(tmp_path / "plain" / "pumps", tmp_path / "without", how_often=True)
+    assert (plain.digest, plain.display_names) == (bundle.digest, {})
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "where", "found"),
+    [
+        ("dictionary.csv", "Site B", "Site A", "dictionary.csv, line 5, column label", "'Site A', as in line 4"),
+        ("dictionary.csv", "Site B", "noise", "dictionary.csv, line 5, column label", "noise, the name of another"),
+        ("entities.csv", "Worn bearing", "Site A", "entities.csv, line 3, column label", "'Site A'"),
+        ("dictionary.csv", "label,kind", "label,name", "dictionary.csv", "the columns label and name"),
+    ],
+)
+def test_display_names_that_two_would_share_are_refused_by_line(pumps, tmp_path, file, old, new, where, found):
+    path = named(pumps) / file
+    text = path.read_text().replace(old, new, 1)
+    if new == "label,name":
+        text = "\n".join(f"{line},{'kind' if not at else 'binary'}" for at, line in enumerate(text.splitlines()))
+    path.write_text(text)
+    with pytest.raises(CohortError) as caught:
+        import_field(pumps, tmp_path / "pumps")
+    fault = caught.value.faults[0]
+    assert (fault.where.removeprefix(f"{pumps}/"), fault.found) == (where, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,5 +122,13 @@ def test_figures_show_the_posterior_its_course_and_the_curves(bundle_tiny: Bundl
     lines = afa.plot.order(planner).axes[0].lines
     assert {len(line.get_ydata()) for line in lines} == {6}
     assert planner.observed == patients.iloc[0].astype(int).to_dict()
+    shown = replace(bundle_tiny, display_names={"bleeding": "Visible bleeding", "MUC2": "Mucin 2"})
+    planner = TopKPlanner(shown)
+    planner.observe("MUC2", -1)
+    names = [label.get_text() for label in afa.plot.posterior(planner).axes[0].get_yticklabels()]
+    assert "Visible bleeding" in names
+    axes = afa.plot.order(planner).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["start", "Mucin 2 = -1"]
+    assert "Visible bleeding" in [line.get_label() for line in axes.lines]
     made = afa.simulate(bundle_tiny, patients, rules=["greedy"], resamples=10)
     assert len(made.plot().axes) == len(afa.plot.curves(made).axes) >= 4

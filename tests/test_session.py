@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,10 @@ from hypothesis import strategies as st
 import afa
 from afa.errors import AfaError, ConfigError, PlannerError
 from afa.inference.meanfield import Solver
-from afa.model.bundle import Bundle
+from afa.model.bundle import Bundle, load_bundle, stamp_bundle
 from afa.planner import BinaryPlanner, Planner, Stop, TopKPlanner
 from afa.planner.rules import Greedy
-from afa.planner.session import load_session, save_session
+from afa.planner.session import load_session, replay_session, save_session
 
 VALUES = st.sampled_from([-1, 0, 1])
 
@@ -417,9 +418,135 @@ def test_a_value_may_be_a_word_in_python_too(cooling: Bundle) -> None:
         (lambda: planner.observe("sight_glass_bubbles", "low"), "feature sight_glass_bubbles: found -1"),
         (lambda: planner.observe("sight_glass_bubbles", number=1), "expected a feature with a range"),
         (lambda: planner.observe("air_drop", number=float("nan")), "found nan; expected a finite number"),
+        (lambda: planner.observe("air_drop", 7.2), "usual, high; a measured number by its name, number=7.2"),
         (lambda: planner.observe("air_drop", 1, number=9), "found a value and a number"),
         (lambda: planner.observe("air_drop"), "found None; expected -1, 0 or 1"),
         (lambda: planner.observe_all({"air_drop": 1}, numbers={"air_drop": 9}), "found a value and a number"),
     ):
         with pytest.raises(PlannerError, match=words):
             step()
+
+
+COOLING = Path(afa.__file__).parent / "examples" / "cooling" / "bundle"
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Callable[..., Bundle]:
+    """A maker of the cooling bundle with texts of its files replaced."""
+
+    def make(*edits: tuple[str, str, str], name: str = "edited") -> Bundle:
+        shutil.copytree(COOLING, tmp_path / name, dirs_exist_ok=True)
+        for file, old, new in edits:
+            path = tmp_path / name / file
+            text = path.read_text()
+            assert old in text
+            path.write_text(text.replace(old, new))
+        stamp_bundle(tmp_path / name)
+        return load_bundle(tmp_path / name)
+
+    return make
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """A session on the cooling bundle: numbers, a code of a feature with a range, a finding, a correction, a skip."""
+    planner = TopKPlanner(load_bundle(COOLING), k=1)
+    planner.observe_all(numbers={"superheat": 9.0, "subcooling": 2.0}, cost=3)
+    planner.observe("air_drop", "low")
+    planner.observe("frost_on_coil", "yes", cost=0.5)
+    planner.correct("subcooling", number=9.0)
+    planner.skip("drier_drop")
+    save_session(planner, tmp_path / "s.yaml")
+    return tmp_path / "s.yaml"
+
+
+CODED = "given without a number, so as they were read then: air_drop"
+
+
+def test_a_session_is_replayed_on_an_edited_bundle_and_what_is_read_otherwise_is_said(edited, measured):
+    bundle = edited(
+        ("features.csv", "superheat,continuous,K,4,10", "superheat,continuous,K,4,8"),
+        ("unary.csv", "dirty_evaporator,frost_on_coil,,,0.75", "dirty_evaporator,frost_on_coil,,,0.95"),
+    )
+    with pytest.raises(PlannerError, match=r"--replay, afa\.replay_session"):
+        load_session(measured, bundle)
+    planner, changes = replay_session(measured, bundle)
+    then, now = load_bundle(COOLING).digest[:16], bundle.digest[:16]
+    assert changes == [
+        f"cooling has changed since this session: then version 1, digest {then}, now version 1, digest {now}",
+        "superheat: 9 K was usual, and is high now",
+        CODED,
+    ]
+    by_hand = TopKPlanner(bundle, k=1)
+    by_hand.observe_all({"air_drop": -1, "frost_on_coil": 1}, numbers={"superheat": 9.0, "subcooling": 9.0})
+    assert planner.observed == {"superheat": 1, "subcooling": 1, "air_drop": -1, "frost_on_coil": 1}
+    assert planner.numbers == {"superheat": 9.0, "subcooling": 9.0}
+    assert (planner.skipped, planner.spent) == ({"drier_drop"}, 4.5)
+    np.testing.assert_allclose(planner.posterior(), by_hand.posterior(), atol=1e-9)
+
+
+def test_a_value_that_the_edited_bundle_does_not_take_is_left_out_and_named(edited, measured):
+    bundle = edited(
+        ("features.csv", "superheat,continuous,K,4,10", "superheat,continuous,F,4,10"),
+        ("features.csv", "subcooling,continuous,K,3,8,,", "subcooling,continuous,K,3,8,0 to 8,"),
+        ("unary.csv", "frost_on_coil", "ice_on_coil"),
+        ("features.csv", "frost_on_coil", "ice_on_coil"),
+        ("costs.csv", "frost_on_coil", "ice_on_coil"),
+        ("bundle.yaml", "frost_on_coil", "ice_on_coil"),
+    )
+    planner, changes = replay_session(measured, bundle)
+    assert changes[1:] == [
+        "superheat: left out 9 K: found a number in K; expected one in F",
+        "subcooling: left out 9 K: found 9 K; expected 0 to 8 (features.csv, values)",
+        "frost_on_coil: left out 1: found an unknown name; expected a feature of the bundle",
+        CODED,
+    ]
+    assert planner.observed == {"air_drop": -1}, "2 K of subcooling was corrected: it is not what was measured"
+
+
+def test_a_correction_is_the_first_value_where_what_it_corrected_does_not_fit_now(edited, measured):
+    bundle = edited(("features.csv", "subcooling,continuous,K,3,8,,", "subcooling,continuous,K,3,8,3 or more,"))
+    planner, changes = replay_session(measured, bundle)
+    assert changes == [CODED]
+    assert planner.numbers == {"superheat": 9.0, "subcooling": 9.0}
+    assert [action.kind for action in planner.actions] == ["observe", "observe", "observe", "observe", "skip"]
+
+
+def test_a_number_without_a_range_now_keeps_its_code_and_that_is_said(edited, measured):
+    bundle = edited(("features.csv", "superheat,continuous,K,4,10", "superheat,continuous,K,,"))
+    planner, changes = replay_session(measured, bundle)
+    assert changes[-2:] == ["superheat: 9 K stays usual, since the bundle has no range for it now", CODED]
+    assert (planner.observed["superheat"], planner.numbers) == (0, {"subcooling": 9.0})
+
+
+def test_another_unit_alone_is_noticed_though_digest_and_code_are_the_same(edited, measured):
+    bundle = edited(("features.csv", "superheat,continuous,K", "superheat,continuous,F"))
+    assert bundle.digest == load_bundle(COOLING).digest
+    with pytest.raises(PlannerError, match=r"superheat: found 9 K; expected a number in F.*afa\.replay_session"):
+        load_session(measured, bundle)
+
+
+def test_moved_cut_points_alone_are_noticed_though_the_digest_is_the_same(edited, measured):
+    bundle = edited(("features.csv", "superheat,continuous,K,4,10", "superheat,continuous,K,4,8"))
+    assert bundle.digest == load_bundle(COOLING).digest
+    with pytest.raises(
+        PlannerError, match=r"superheat: found 9, read as 1, and 0; expected one value.*afa\.replay_session"
+    ):
+        load_session(measured, bundle)
+    assert replay_session(measured, bundle)[1] == ["superheat: 9 K was usual, and is high now", CODED]
+
+
+def test_on_the_bundle_of_the_session_a_replay_is_the_session(measured):
+    bundle = load_bundle(COOLING)
+    planner, changes = replay_session(measured, bundle)
+    assert changes == [CODED]
+    assert state(planner)[2:-1] == state(load_session(measured, bundle))[2:-1]
+
+
+def test_a_session_of_another_bundle_or_of_settings_that_are_gone_is_not_replayed(edited, measured, bundle_tiny):
+    with pytest.raises(PlannerError, match="found a session on cooling; expected one on an earlier state of tiny"):
+        replay_session(measured, bundle_tiny)
+    save_session(BinaryPlanner(load_bundle(COOLING), entity="overfilled"), measured)
+    bundle = edited(*((file, "overfilled", "too_full") for file in ("unary.csv", "bundle.yaml")))
+    with pytest.raises(PlannerError, match=r"no entity 'overfilled'.*Next step: begin a new session"):
+        replay_session(measured, bundle)

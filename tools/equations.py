@@ -29,22 +29,24 @@ COMPLETE = ("eq", "prop", "rem")
 SECTIONS = {
     "## Equations": ("eq",),
     "## Propositions and remarks": COMPLETE[1:],
-    "## Sections and tables\n\nThose that a docstring names.": ("sec", "supp", "tab", "par", "box"),
+    "## Sections and tables\n\nThese are the sections and tables that a docstring names.": (
+        *("sec", "supp", "tab", "par", "box"),
+    ),
 }
 LABELS, PAGE = Path("docs/equations.csv"), Path("docs/equations.md")
 MOST_FILES, MOST_THROUGH = 4, 2
 HEAD = """\
 # Equation index
 
-Where the equations of the paper (arXiv 2606.18933) are computed. Written by `python tools/equations.py` from
-the docstrings, which name the paper's LaTeX labels, and from [equations.csv](equations.csv), which says in our
-words what each label is; do not edit it. A test fails where a label has no place and no reason for that, where a
-docstring names a label that the paper does not have, where no test leads to a place, and where this page is out of
-date.
+This page lists where the equations of the paper (arXiv 2606.18933) are computed. Do not edit it: `python
+tools/equations.py` writes it from the docstrings, which name the paper's LaTeX labels, and from
+[equations.csv](equations.csv), which describes each label in our words. A test fails if a label has neither a place nor
+a reason for having none, if a docstring names a label that the paper does not have, if no test leads to a place, and if
+this page is out of date.
 
-Tests are given by file: the module's own, then the others that name the function or class. Where no test names it,
-they are those that import from its module, or from the nearest which imports from that, after *through*. `afa.engine`
-is the compiled form of the readable definitions: tests hold one against the other.
+The column on tests names files: first the file of the module, then others that name the function or class. If no test
+names it, *through* introduces the files that import from its module, or from the nearest module that imports it.
+`afa.engine` is the compiled form of the readable definitions, and tests compare the two.
 """
 
 

@@ -31,10 +31,10 @@ CONTRACT = ROOT / "tests" / "workflow" / "rerun_contract.py"
 SUMMARY = ROOT / "docs" / "summary.md"
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 NO_STAGE = {
-    "llm_baselines": "how do language models that plan by themselves compare with the planner on the same patients?"
-    " Only where they were run",
-    "llm_choosing": "is a language model that chooses its features ahead of the planner, by choosing or by deciding?"
-    " Only with the answers that the project carries",
+    "llm_baselines": "how do language models that plan on their own compare with the planner on the same patients?"
+    " (only if they were run)",
+    "llm_choosing": "is a language model that chooses its features better than the planner, by its choices or by its"
+    " decisions? (only with the bundled answers)",
 }
 """Tables of the summary that no stage of `afa.paper.experiments` makes, each with its question."""
 MADE = "# Made by `make schema` from the models of the settings. "
@@ -110,7 +110,7 @@ def written() -> dict[Path, str]:
         for key, node in _leaves(schema)
     )
     page = between(PAGE, "settings", ("key", "type", "default", "meaning"), keys)
-    page = between(page, "what reads them", ("changed", "runs again, with all that follows"), _reruns())
+    page = between(page, "what reads them", ("changed", "rules that run again, with all rules after them"), _reruns())
     questions = NO_STAGE | {name: words for stage in STAGES.values() for name, words in stage.rows.items() if words}
     tables = ((f"`{name}`", questions[name]) for name in in_order(questions))
     return {

@@ -1,4 +1,4 @@
-"""The command line: commands read and write files, and a rule of the workflow is one call.
+"""The command line: commands read and write files, and each rule of the workflow calls one command.
 
 Only light modules are imported here, the others inside the commands: `afa --help` is quick, and the code digest of a
 command covers only the code that it runs.
@@ -75,7 +75,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version, and end")
     ] = False,
 ) -> None:
-    """Options before the subcommand."""
+    """Handle the options before the subcommand."""
 
 
 def _prepare_streams() -> None:

@@ -1,4 +1,4 @@
-"""`afa bundle`: build, check and show bundles; read and write them as other programs do."""
+"""`afa bundle`: build, check and show bundles, and convert them to and from other formats."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
 
 @app.command("validate")
 def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
-    """Report every fault of a bundle at once, by file, row and column; exit 2 where there is one."""
+    """Report every error of a bundle by file, row and column; exit with 2 if there is any."""
     from afa.model.bundle.priors import starting_point
     from afa.model.bundle.read import read_folder
 
@@ -69,7 +69,7 @@ def bundle_new(
     name: Annotated[str, typer.Argument(help="name of the bundle and its folder: letters, digits, - and _")],
     folder: Annotated[Path, typer.Option(help="where to write that folder")] = Path(),
 ) -> None:
-    """Write the files of a new bundle, for you to fill in."""
+    """Write the files of a new bundle, to be filled in."""
     from afa.model.bundle.write import write_template
 
     made = write_template(name, folder)
@@ -78,7 +78,7 @@ def bundle_new(
 
 @app.command("stamp")
 def bundle_stamp(bundle: options.BundleArgument) -> None:
-    """Renew the digests in bundle.yaml after its tables were edited on purpose."""
+    """Rewrite the digests in bundle.yaml after intended edits of the tables."""
     from afa.model.bundle import stamp_bundle, validate_bundle
 
     stamp_bundle(bundle)
@@ -91,10 +91,10 @@ def bundle_stamp(bundle: options.BundleArgument) -> None:
 @app.command("show")
 def bundle_show(
     bundle: options.BundleArgument,
-    features: Annotated[bool, typer.Option("--features", help="a row for each feature instead, with costs")] = False,
+    features: Annotated[bool, typer.Option("--features", help="show one row for each feature, with its cost")] = False,
     json: options.AsJson = False,
 ) -> None:
-    """Show a bundle by entity or feature: potentials, couplings, log-odds, how often; and what patients moved."""
+    """Show a bundle by entity or feature: potentials, couplings, log-odds, probabilities, and changes by an update."""
     from afa.evaluate.update import update_text
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
@@ -110,12 +110,12 @@ def bundle_show(
     if (rates := model.rates) is not None:
         encoding = f", encoded by {rates.encoding}" if rates.encoding else ""
         beside = f"floor {rates.floor:g}; holds: {rates.holds}"
-        typer.echo(f"{len(rates.stated)} rows with probabilities{encoding}, {beside}")
+        typer.echo(f"{len(rates.probability_rows)} rows with probabilities{encoding}, {beside}")
         for kind, groups in (("measurement", rates.measurements), ("exclusive group", rates.exclusive)):
             for name, members in groups:
                 typer.echo(f"{kind} {name}: {', '.join(model.features[j] for j in members)}")
     for said in model.provenance.get("updates", []):
-        typer.echo(update_text(said))
+        typer.echo(update_text(said, model.shown))
     shown = table.rename(columns=lambda name: name.removeprefix("unary_").removeprefix("couplings_"))
     typer.echo(shown.to_string(index=False))
 
@@ -125,7 +125,7 @@ def bundle_graph(
     bundle: options.BundleArgument,
     out: Annotated[Path, options.written(".graphml", ".json", about="where to write; JSON is in node-link form")],
     entity: Annotated[
-        str | None, typer.Option(help="the graph of this entity alone; by default of the whole bundle")
+        str | None, typer.Option(help="write the graph of this entity only; by default of the whole bundle")
     ] = None,
 ) -> None:
     """Write a bundle as a graph: features are nodes, couplings edges. Needs the extra `formats` of afa."""
@@ -141,11 +141,11 @@ def bundle_graph(
 def bundle_from_graph(
     graph: Annotated[Path, typer.Argument(help="a file .graphml, or .json for node-link JSON")],
     out: options.Out,
-    entity: Annotated[str | None, typer.Option(help="what the graph describes, where it lists no entities")] = None,
-    name: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
-    version: Annotated[str | None, typer.Option(help="of the bundle; by default that of the graph")] = None,
+    entity: Annotated[str | None, typer.Option(help="entity that the graph describes, if the graph lists none")] = None,
+    name: Annotated[str | None, typer.Option(help="name of the bundle; by default the graph's")] = None,
+    version: Annotated[str | None, typer.Option(help="version of the bundle; by default the graph's")] = None,
 ) -> None:
-    """Write the bundle that a graph holds; a graph drawn elsewhere needs --entity. Needs the extra `formats` of afa."""
+    """Write the bundle of a graph file; a foreign graph needs --entity. Needs the extra `formats` of afa."""
     from afa.model.bundle import save_bundle
     from afa.model.bundle.graph import read_graph
 

@@ -67,9 +67,11 @@ def cohort_fetch(
     out: Annotated[Path, options.written(".json")],
     cache: Annotated[Path, typer.Option(help="folder that caches files from GEO")] = Path("data/geo"),
     mirror: Annotated[Path | None, typer.Option(help="folder with series in GEO's layout, used instead of GEO")] = None,
-    extract: Annotated[Path | None, typer.Option(help="folder of `afa cohort extract`, instead of a series")] = None,
+    extract: Annotated[
+        Path | None, typer.Option(help="folder written by `afa cohort extract`, used instead of GEO")
+    ] = None,
 ) -> None:
-    """Fetch a series from GEO, or find a series or table in a mirror or extract. Writes the paths of its files."""
+    """Fetch a series from GEO, or find a series or table in a mirror or extract; write the paths of the files."""
     from afa.cohort.geo import fetch
     from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 
@@ -313,7 +315,7 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
-    """Evaluate acquisition for the patients of one field. Without its table, write a note instead."""
+    """Evaluate acquisition for the patients of one field. If the field's table is missing, write a note instead."""
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
     from afa.paper.experiments.league import LeagueSettings, follow_field

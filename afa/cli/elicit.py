@@ -43,7 +43,7 @@ def elicit_import(
 
 @app.command("unary")
 def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
-    """Ask each voter for the genes of each phenotype. Tables: asked, named, dropped, and citations."""
+    """Ask each voter for the genes of each phenotype. Writes the tables asked, named, dropped and citations."""
     from afa.elicit.stages import unary_stage
     from afa.elicit.tables import write_stage
 
@@ -70,7 +70,7 @@ def elicit_rates(
 
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
-    """Keep the genes that enough voters name, all with one direction. Tables: kept, dropped and agreement."""
+    """Keep the genes that enough voters name, all with one direction. Writes the tables kept, dropped and agreement."""
     from afa.elicit.stages import consensus_stage
     from afa.elicit.tables import read_stage, write_stage
     from afa.model.study import load_study
@@ -101,7 +101,7 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 def elicit_pairwise(
     study: StudyFolder, evidence: EvidenceTables, out: options.Out, asks: options.Asks, record: RecordFolder = None
 ) -> None:
-    """Ask for every pair of a phenotype's kept genes. Tables: asked, pairs, dropped, and citations."""
+    """Ask for every pair of a phenotype's kept genes. Writes the tables asked, pairs, dropped and citations."""
     from afa.elicit.stages import pairwise_stage
     from afa.elicit.tables import read_stage, write_stage
 

@@ -28,9 +28,13 @@ _TEMPORARY = re.compile(r"\.(.+)\.afa-[a-z0-9_]{8}(\.\w+)?")  # a temporary file
 def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
     """Return the `AfaError` for an exception, or None if the exception is a bug.
 
-    An `AfaError` is returned itself; others are made for what was mistyped, missing, refused or exhausted.
+    An `AfaError` is returned unchanged. A new error is made for a mistyped command, a missing package, a refused path,
+    or a lack of memory or disk space.
 
+    Parameters
+    ----------
     words : the command line without the program's name
+
     """
     if isinstance(error, AfaError):
         return error
@@ -48,7 +52,7 @@ def _mistyped(error: Any, words: Sequence[str]) -> Fault:
     """Return the fault of a mistyped command line, from Typer's error."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     said, _, other = error.format_message().rstrip(".?").partition(". Did you mean ")
-    if context is None:  # found by the parser of options
+    if context is None:  # the parser of options found the fault
         where = " ".join(["afa", *words[:1]])
         return Fault(where, said[:1].lower() + said[1:], "options as its help has them", f"run `{where} -h`")
     where, usage = context.command_path, " ".join(context.get_usage().split()).removeprefix("Usage: ").rstrip(".")
@@ -90,7 +94,10 @@ _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate 
 def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None:
     """Return the error if `error`, or one of its causes, is a lack of memory or disk space; else None.
 
+    Parameters
+    ----------
     words : the command line without the program's name
+
     """
     names = takewhile(lambda word: word.replace("-", "").isalnum() and not word.startswith("-"), words)
     command = " ".join(["afa", *islice(names, 2)])  # without files and options
@@ -131,8 +138,8 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the command that installs a missing module, or None if no extra of afa has it.
 
-    Of several extras, the smallest is chosen. Of several smallest ones, it is the extra named after the folder of afa
-    that imports the module (`elicit`: elicitation), else the last by name.
+    Of several extras, the smallest is chosen. Among several smallest extras, it is the extra named after the folder of
+    afa that imports the module (`elicit`: elicitation), else the last by name.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from afa.model.bundle import Bundle
 
 FOLDER, FILE = "FOLDER", "FILE"
-"""Metavar of an option for output; for a file, the allowed endings follow: FILE.csv|.parquet."""
+"""Metavar of an option for output; for a file, the allowed suffixes follow: FILE.csv|.parquet."""
 
 
-def written(*endings: str, to: str = "--out", about: str = "where to write; it appears when it is complete") -> Any:
+def written(*endings: str, to: str = "--out", about: str = "where to write; no partial output is left") -> Any:
     """Return an option for an output folder, or for an output file with one of these endings."""
     return typer.Option(to, metavar=FILE + "|".join(endings) if endings else FOLDER, help=about)
 
@@ -87,16 +87,16 @@ Background = Annotated[
     str | None,
     typer.Option(
         "--background",
-        help="of the score background and the rule frontier: a table or cohort folder of other patients, elicited, or "
-        "uniform; what the bundle states unless given",
+        help="frequencies for the score background and the rule frontier: a table or cohort folder of other patients, "
+        "elicited, or uniform; by default elicited if the bundle has probabilities",
     ),
 ]
 
 
 def background_of(named: str | None, bundle: Bundle, patient: str | None = None) -> str | dict[str, Any] | None:
-    """The background that an option names, as plain values; of a table with the patient, he himself is left out.
+    """Return the background named by an option, as plain values; `patient` is excluded from a table.
 
-    Fewer than 30 patients are mixed with what the bundle states (`Background.mixture`).
+    A table of fewer than 30 patients is mixed with the bundle's probabilities (`Background.mixture`).
     """
     if named in (None, "elicited", "uniform"):
         return named
@@ -116,7 +116,7 @@ class TaskOptions:
 
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")] = None
     entity: Annotated[
-        str | None, typer.Option("--entity", help="ask whether this entity holds, instead of for the top set")
+        str | None, typer.Option("--entity", help="ask whether the patient has this entity, instead of for the top set")
     ] = None
     coupling: Annotated[
         Literal["differential", "shared", "explicit"] | None,
@@ -127,7 +127,8 @@ class TaskOptions:
     holds: Annotated[
         Literal["several", "one", "one or none"] | None,
         typer.Option(
-            "--holds", help="how many entities can hold, if the bundle has probabilities; by default as it says"
+            "--holds",
+            help="how many entities a patient can have; for a bundle with probabilities, whose value is the default",
         ),
     ] = None
     tau: Annotated[
@@ -154,10 +155,10 @@ class Solves:
 
 @dataclass(frozen=True)
 class Asks:
-    """Whether to ask a model for answers that the record lacks, and the caps on calls, tokens and money."""
+    """Options for answers that the record lacks: whether to ask a model, and the caps on calls, tokens and money."""
 
     live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks (AFA_LLM_MODEL)")] = False
-    calls: Annotated[int | None, typer.Option(min=0, help="cap: calls in the record, with those made before")] = None
+    calls: Annotated[int | None, typer.Option(min=0, help="cap: calls in the record, earlier ones included")] = None
     tokens: Annotated[int | None, typer.Option(min=0, help="cap: tokens of prompts and answers")] = None
     money: Annotated[float | None, typer.Option(min=0, help="cap: cost, in the currency of the prices")] = None
     no_caps: Annotated[bool, typer.Option("--no-caps", help="ask live without any cap")] = False

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from afa.cli import options
-from afa.errors import CohortError, Fault
+from afa.errors import CohortError, ConfigError, Fault
 from afa.io.files import atomic_folder
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Session = Annotated[
     Path | None, typer.Option(help="file that saves the session after every step; resumed if it exists")
+]
+Replay = Annotated[
+    bool, typer.Option("--replay", help="take the session's values again, on a bundle that was edited since")
 ]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"
@@ -39,7 +42,7 @@ SMALL, MIDDLE = 20_000, 200_000
 
 @dataclass(frozen=True)
 class PlanOptions(options.TaskOptions):
-    """The question to a planner, its rules and its stopping conditions: one option each."""
+    """Options of a planner: its question, its rules and its stopping conditions."""
 
     score: Annotated[
         str | None, typer.Option(help="score of a duel: linearity, wald, two_elbo, stack_a, kl_nonzero or background")
@@ -53,7 +56,7 @@ class PlanOptions(options.TaskOptions):
     background: options.Background = None
     together: Annotated[int | None, typer.Option(min=1, help="features or panels to ask for at once")] = None
     inference: Annotated[
-        str | None, typer.Option(help="mean_field, the default, or exact: slower, where features are coupled")
+        str | None, typer.Option(help="mean_field (default) or exact, which is slower if features are coupled")
     ] = None
     first: Annotated[str | None, typer.Option(help="features or panels to measure first, comma-separated")] = None
     costs: options.Costs = None
@@ -67,12 +70,12 @@ class PlanOptions(options.TaskOptions):
     ] = None
     posterior: Annotated[float | None, typer.Option(help="stop when the answer has this posterior probability")] = None
     probability: Annotated[
-        float | None, typer.Option(help="stop when the answer will not change, with this probability")
+        float | None, typer.Option(help="stop when the answer stays the same with this probability")
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when no remaining feature has a gain above this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
 
-    def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper) -> Planner:
+    def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper, replay: bool = False) -> Planner:
         """Return the planner of the saved session if there is one, else a new planner, whose session is then saved."""
         from afa.dialogue.sessions import new_planner, read_panels, resumed_planner
         from afa.planner import Stop
@@ -82,7 +85,10 @@ class PlanOptions(options.TaskOptions):
         asked["background"] = options.background_of(self.background, bundle, self.patient)
         asked["first"] = [name.strip() for name in self.first.split(",")] if self.first else None
         if session is not None and keeper.found:
-            return resumed_planner(session, bundle, asked)
+            return resumed_planner(session, bundle, asked, keeper.changes if replay else None)
+        if replay:
+            step = "name the file with --session, or leave --replay out"
+            raise ConfigError(Fault("--replay", f"no session {session or ''}".rstrip(), "a session file", step))
         names = (
             "k",
             "entity",
@@ -109,12 +115,13 @@ class PlanOptions(options.TaskOptions):
 def plan(
     bundle: options.BundleArgument,
     session: Session = None,
+    replay: Replay = False,
     json: Annotated[bool, typer.Option("--json", help="JSON lines in and out, for another program")] = False,
     *,
     question: PlanOptions,
 ) -> None:
     """Ask what to measure next, answer low, usual or high, and follow the conclusion (docs/plan.md)."""
-    with _opened(bundle, question, session) as (planner, keeper):
+    with _opened(bundle, question, session, replay) as (planner, keeper):
         if json:
             from afa.dialogue.conversation import converse
 
@@ -128,6 +135,7 @@ def plan(
 def serve(
     bundle: options.BundleArgument,
     session: Session = None,
+    replay: Replay = False,
     host: Annotated[str, typer.Option(help="address to serve at")] = HERE,
     port: Annotated[int, typer.Option(min=0, max=65535, help="port to serve at; a free one by default")] = 0,
     show: Annotated[bool, typer.Option("--open", help="open the page in the browser")] = False,
@@ -135,7 +143,7 @@ def serve(
     question: PlanOptions,
 ) -> None:
     """Plan on a page in the browser: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
-    with _opened(bundle, question, session) as (planner, keeper):
+    with _opened(bundle, question, session, replay) as (planner, keeper):
         _serve(planner, keeper, host, port, show)
 
 
@@ -185,16 +193,18 @@ def _wrapped(text: str) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, question: PlanOptions, session: Path | None) -> Iterator[tuple[Planner, Keeper]]:
+def _opened(
+    folder: Path, question: PlanOptions, session: Path | None, replay: bool = False
+) -> Iterator[tuple[Planner, Keeper]]:
     """Yield a planner with its first suggestion, and the keeper of its session.
 
-    A line on the terminal says what is loading.
+    While the planner is loading, a line on the terminal says so.
     """
     from rich.console import Console
 
     with ExitStack() as until_the_end:
         with Console(stderr=True).status(LOADING) as waiting, ExitStack() as loading:
-            gc.disable()  # loaded objects stay in use; collection would take a third of the start
+            gc.disable()  # garbage collection would take a third of the start-up time and free little
             loading.callback(gc.enable)
             loading.callback(gc.freeze)
             from afa.model.bundle import load_bundle
@@ -205,7 +215,7 @@ def _opened(folder: Path, question: PlanOptions, session: Path | None) -> Iterat
             from afa.dialogue.sessions import open_session
 
             keeper = until_the_end.enter_context(open_session(session))
-            planner = question.planner(bundle, session, keeper)
+            planner = question.planner(bundle, session, keeper, replay)
             planner.suggest()
         yield planner, keeper
 
@@ -262,8 +272,8 @@ def prepare(bundle: Bundle) -> str:
     """Decide whether a bundle is planned with compiled kernels, and return the text to show while loading.
 
     A small bundle is planned without compiled kernels, whose loading takes longer than the planning. A bundle of middle
-    size is planned without them until another process has compiled them. The decision is made before any kernel is
-    imported.
+    size is planned without compiled kernels until another process has compiled them. The decision is made before any
+    kernel is imported.
     """
     loaded = any(name.startswith("afa.engine.") for name in sys.modules)
 

@@ -51,7 +51,7 @@ def compare_with_paper(
     cohort: options.CohortFolder,
     paper: options.PaperFolder,
     out: options.Out,
-    voters: Annotated[Path | None, typer.Option(help="folder of the tables of the stage voters")] = None,
+    voters: Annotated[Path | None, typer.Option(help="folder with the tables of the stage `voters`")] = None,
 ) -> None:
     """Compare a run with the paper: a verdict and a reason for each printed cell and each claim."""
     from afa.cohort.cohort import load_cohort
@@ -135,7 +135,7 @@ def record_provenance(
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Annotated[Path, options.written(".json")],
 ) -> None:
-    """Write the jobs behind some results: command, code, times, digests. Fails if a job's input has changed since."""
+    """Write the jobs behind some results: command, code, times, digests. Fails if an input of a job changed later."""
     from afa.paper.report.provenance import Records, check_jobs, trace, write_provenance
 
     root = records.resolve().parent
@@ -168,7 +168,7 @@ def report_page(
     part: Annotated[list[str], typer.Option(help="NAME=CHAPTER: TITLE of a figure, in the order of the page")],
     out: options.Page,
     left_out: Annotated[
-        list[str] | None, typer.Option(help="NAME=WHY of a part that this run lacks; repeatable")
+        list[str] | None, typer.Option(help="NAME=WHY: a part that this run lacks, and the reason; repeatable")
     ] = None,
     readme: Annotated[
         Path | None, options.written(".md", to="--readme", about="where to write a description of the run's files")

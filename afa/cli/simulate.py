@@ -1,4 +1,4 @@
-"""`afa simulate`: how many measurements each way of choosing would need, on measured patients."""
+"""`afa simulate`: the number of measurements that each way of choosing features needs, on measured patients."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def simulate(
     background: Annotated[
         str | None,
         typer.Option(
-            help="of the score background and the rule frontier: patients, the others of this cohort; a table of other "
-            "patients; elicited; or uniform; what the bundle states unless given"
+            help="frequencies for the score background and the rule frontier: patients (the others of this cohort), a "
+            "table of other patients, elicited, or uniform; by default elicited if the bundle has probabilities"
         ),
     ] = None,
     costs: options.Costs = None,
@@ -59,7 +59,7 @@ def simulate(
     drop_missing: Annotated[bool, typer.Option(help="drop the features of the bundle that the table lacks")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="first seed of random orders")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="random orders for each patient")] = 3,
-    patients: Annotated[int | None, typer.Option(min=1, help="simulate only so many patients, drawn by --seed")] = None,
+    patients: Annotated[int | None, typer.Option(min=1, help="number of patients, sampled by --seed")] = None,
     resamples: options.Resamples = 1000,
     confidence: options.Confidence = 0.95,
     threads: options.Threads = 1,
@@ -74,7 +74,7 @@ def simulate(
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     from afa.cohort.cells import read_labels, read_patients
-    from afa.engine.course import MISSING
+    from afa.engine.run import MISSING
     from afa.evaluate.cross_validated import brought_text, update_brings
     from afa.evaluate.inputs import labels_of, words
     from afa.evaluate.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
@@ -120,7 +120,7 @@ def simulate(
     ways = ways_of(_distinct("--allocation", allocation) if allocation else usual_rules(usual, gains), gains, scores)
     given = read_patients(cohort, model, drop_missing=drop_missing)
     given = given if labels is None else read_labels(labels, given)
-    say = partial(typer.echo, err=json)  # what is no JSON, to where people read it
+    say = partial(typer.echo, err=json)  # messages go to stderr if stdout has JSON
     _tell(given, say)
     setting, chosen = _with_background(setting, background, given), some_patients(given.cohort, patients, seed)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
@@ -141,7 +141,7 @@ def simulate(
         },
         "setting": {name: getattr(setting, name) for name in ("k", "entity", "coupling", "holds", "tau")},
         "ways": [way._asdict() for way in ways],
-        "background": background or ("elicited" if model.says_how_often else "uniform"),
+        "background": background or ("elicited" if model.has_probabilities else "uniform"),
         "costs": costs,
         "seeds": list(drawn),
         "resamples": resamples,
@@ -163,7 +163,7 @@ def simulate(
         f"Features needed, of {len(given.bundle.features)}\n{needed_text(made.features_needed)}",
         cost_text(made.curves),
         labels_text(made.curves),
-        "" if brought is None else brought_text(brought),
+        "" if brought is None else brought_text(brought, given.bundle),
         f"{len(chosen.patients)} patients, {len(ways)} ways, into {out}",
     )
     typer.echo("\n".join(filter(None, said)))
@@ -180,13 +180,13 @@ def score(
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
     holds: Annotated[
         Literal["several", "one", "one or none"] | None,
-        typer.Option(help="how many entities hold; as the bundle says unless given"),
+        typer.Option(help="how many entities a patient can have; by default as in the bundle"),
     ] = None,
     inference: Annotated[Literal["mean_field", "exact"], typer.Option(help="exact is slow")] = "mean_field",
-    drop_missing: Annotated[bool, typer.Option(help="take features that the table lacks as not measured")] = False,
+    drop_missing: Annotated[bool, typer.Option(help="treat features that the table lacks as not measured")] = False,
     threads: options.Threads = 1,
 ) -> None:
-    """Write the probability of each entity for each patient of a table, given all that was measured."""
+    """Write the probability of each entity for each patient of a table, given all measured values."""
     from afa.cohort.cells import read_cells, read_patients
     from afa.evaluate.predict import predict_proba, write_probabilities
     from afa.model.bundle import load_bundle
@@ -196,17 +196,17 @@ def score(
     given = read_patients(cohort, model, drop_missing=drop_missing)
     _tell(given, typer.echo)
     found = predict_proba(model, given.frame(), holds=holds, inference=inference, threads=threads)
-    if cohort.is_file():  # in the order of the table
+    if cohort.is_file():  # patients in the order of the table
         found = found.loc[list(read_cells(cohort, "feature", ()).names)]
     write_probabilities(found, out)
-    typer.echo(starting_point(model, holds or ("one" if not model.says_how_often else None)))
-    if not model.says_how_often:
+    typer.echo(starting_point(model, holds or ("one" if not model.has_probabilities else None)))
+    if not model.has_probabilities:
         typer.echo("The bundle states directions alone: probabilities assume that exactly one entity holds.")
     typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
 
 
 def _with_background(setting: SimulationSetting, named: str | None, given: GivenTable) -> SimulationSetting:
-    """The setting with the background of each patient by name; of `patients` all others of the cohort."""
+    """Return the setting with a background for each patient; for `patients`, all other patients of the cohort."""
     from afa.scores.belief import Background
 
     if named is None:
@@ -222,7 +222,7 @@ def _with_background(setting: SimulationSetting, named: str | None, given: Given
 
 
 def _distinct(option: str, text: str) -> list[str]:
-    """Words from a comma-separated text, none twice."""
+    """Return the distinct words of a comma-separated text; raise a `ConfigError` for a repeated or empty word."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(set(parts)) < len(parts):
         raise ConfigError(Fault(option, repr(text), "distinct words with commas between", "pass e.g. greedy,random"))
@@ -230,7 +230,7 @@ def _distinct(option: str, text: str) -> list[str]:
 
 
 def _tell(given: GivenTable, say: Callable[[str], None]) -> None:
-    """Say aloud what of the input is not used, or not there."""
+    """Print which parts of the input are not used or are missing."""
     from afa.io.csvfile import visible
 
     if given.doubt:

@@ -48,7 +48,7 @@ def stage(
     threads: options.Threads = 1,
     rows: RowsToo = None,
 ) -> None:
-    """Run one stage of the workflow; writes a folder of tables, and the rows of summary.csv from these tables."""
+    """Run one stage of the workflow: write a folder of tables, and the rows of summary.csv made from these tables."""
     from afa.evaluate.inputs import check_duels, load_inputs, shard_of
     from afa.evaluate.long_tables import StageTables, write_tables
     from afa.model.bundle import load_bundle
@@ -106,7 +106,7 @@ def gather(name: Name, shards: Parts, out: options.Out) -> None:
 
 @app.command("join", hidden=True)
 def join(parts: Parts, out: options.Rows) -> None:
-    """Write summary.csv: the numbers of a run, one to a line."""
+    """Write summary.csv, the numbers of a run with one on each line."""
     from afa.evaluate.summary import join_summaries
 
     join_summaries(parts, out)
@@ -154,8 +154,8 @@ def _module(name: str) -> ModuleType:
     return import_module(f"afa.paper.experiments.{name}")
 
 
-# Imported by name, so that no digest covers these two modules: a rule's parameters have what its stage declares and the
-# settings that it reads.
+# The two modules are imported by name, so that no code digest covers them.
+# The parameters of a rule already contain the declaration of its stage and the settings that the stage reads.
 def _declared(name: str) -> Stage:
     declared: Stage = import_module("afa.paper.experiments.declared").STAGES[name]
     return declared
@@ -199,7 +199,7 @@ def experiment_baselines(
     settings: Annotated[str, typer.Option(help="JSON with the keys of section `baselines` of config.yaml")] = "{}",
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
 ) -> None:
-    """Let language models plan, with recorded answers or live, and the planner for the same patients."""
+    """Run language models that plan, with recorded or live answers, and the planner on the same patients."""
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Terms, shown
     from afa.elicit.record import Question, Record
@@ -213,7 +213,7 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # Imported by name, so that no digest covers the module: the rule's parameters have the settings that it reads.
+    # Imported by name, so that no digest covers the module: the parameters of the rule contain its settings.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
@@ -228,7 +228,7 @@ def experiment_baselines(
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 
     abstracts = None
-    if "rag_llm" in chosen.methods:  # from the cache in the record's folder; with --live also from the services
+    if "rag_llm" in chosen.methods:  # abstracts come from the record's cache; with --live also from the services
         from afa.elicit.retrieval import literature
 
         with_most = replace(about, settings=about.settings.model_copy(update={"abstracts": chosen.abstracts}))
@@ -261,7 +261,7 @@ def summary_baselines(
     prompt_price: options.PromptPrice = 0.0,
     answer_price: options.AnswerPrice = 0.0,
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
-    table: Annotated[str, typer.Option(help="the summary's table to which the rows belong")] = "llm_baselines",
+    table: Annotated[str, typer.Option(help="name of the table in the summary")] = "llm_baselines",
 ) -> None:
     """Summarise language models that plan: their decisions compared with the planner's, and their costs."""
     from afa.elicit.budget import Prices

@@ -1,4 +1,4 @@
-"""`afa update`: a bundle that learns from the labelled patients one has."""
+"""`afa update`: update a bundle with labelled patients."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def update(
         typer.echo(f"not in the table, so as elicited ({len(given.dropped)}): {few(given.dropped)}")
     if given.left_out:
         typer.echo(f"labelled but not in the table ({len(given.left_out)}): {few(given.left_out)}")
-    typer.echo(update_text(said))
+    typer.echo(update_text(said, made.shown))
     typer.echo(f"wrote {out}")

@@ -1,4 +1,4 @@
-"""Reading and writing of compressed files, and tests that a file is complete and of the type that its name says."""
+"""Read and write compressed files, and check that a file is complete and has the type that its suffix names."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ Listed = TypeVar("Listed")
 
 
 class Damage(NamedTuple):
-    """What is wrong with a file.
+    """The damage found in a file.
 
+    Parameters
+    ----------
     found, expected : texts of the fault
     truncated : the file ends too early, so that another transfer may succeed
+
     """
 
     found: str
@@ -46,7 +49,7 @@ class Damage(NamedTuple):
 
 
 class _Unpacked(io.RawIOBase):
-    """The unpacked bytes of a gzip stream; a `CohortError` after more than `share` of `largest_unpacked`."""
+    """Reads the unpacked bytes of a gzip stream, up to `share` of `largest_unpacked`; more raise a `CohortError`."""
 
     def __init__(self, where: object, packed: gzip.GzipFile, share: float) -> None:
         super().__init__()
@@ -78,7 +81,10 @@ def unpacked(where: object, packed: gzip.GzipFile, share: float = 1.0) -> io.Buf
 
     Reading more than `share` of `largest_unpacked` is a `CohortError`.
 
+    Parameters
+    ----------
     where : name of the stream in faults
+
     """
     return io.BufferedReader(_Unpacked(where, packed, share), _BLOCK)
 
@@ -97,8 +103,11 @@ def open_binary(path: Path) -> BinaryIO:
 def reading(where: object, again: str = "fetch the file again") -> Iterator[None]:
     """Turn errors of reading into a `CohortError`: a damaged file, or one that cannot be read.
 
+    Parameters
+    ----------
     where : name of the file in the fault
     again : next step for a damaged file
+
     """
     try:
         yield
@@ -129,7 +138,7 @@ def write_gzip(path: Path, lines: Iterable[str]) -> None:
 
 
 def damage_of(path: Path) -> Damage | None:
-    """Return what is wrong with a file, judged by the suffix of its name and its bytes; None if nothing is.
+    """Return the damage of a file, judged by its suffix and its bytes; None for an intact file.
 
     A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. Of a tar only the headers are
     read. Other files must not be empty or an HTML page.
@@ -170,7 +179,7 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
 
 
 def tar_damage(path: Path) -> Damage | None:
-    """Return what is wrong with the headers of a tar archive, which must end with a block of zeros; None if nothing is.
+    """Return the damage of the headers of a tar archive, which must end with a block of zeros; None if intact.
 
     The headers are checked before `tarfile` reads them: some versions of `tarfile` loop forever after a negative size,
     take hours over a long extended header, or recurse once for each header that extends the next. Archives of plain

@@ -7,7 +7,7 @@ codes is aligned with the features of a bundle.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from afa.io.csvfile import (
     few,
     name_column,
     number,
+    numbers_with_commas,
     quoted,
     read_header,
     read_table,
@@ -67,12 +68,15 @@ YES_OR_NO = ("yes", "no", "y", "n", "true", "false", "positive", "negative", "pr
 class Cells(NamedTuple):
     """The cells of a table, as texts.
 
+    Parameters
+    ----------
     first : name of the column with the patients' names
     names : (P,) the patients' names
     columns : (P,) texts of each known or requested column, by name
     unknown : names of the other columns
     table : where faults are noted
     doubt : why the first column may not hold names; empty if there is no doubt
+
     """
 
     first: str
@@ -94,6 +98,8 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
 
     The first column of a Parquet file is the index that pandas recorded in it, if there is one.
 
+    Parameters
+    ----------
     path : a file with one of the `ENDINGS`
     kind : what a column is called in messages, such as `feature`
     known : names of the columns to read
@@ -154,9 +160,12 @@ def numbers_of(
     One or two rows that hold only words, such as units or a second header, are one fault each. Other faulty cells are
     one fault for each column.
 
+    Parameters
+    ----------
     expected : expected value, for the text of a fault
     only : allowed numbers; by default any finite number
     step : next step for a faulty cell; by default a step that depends on its text
+
     """
     values = np.full((len(cells.names), len(columns)), np.nan)
     filled = np.zeros(values.shape, dtype=np.bool_)
@@ -208,6 +217,30 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
     return close and f"for {name}, {close}"
 
 
+def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
+    """Raise a `CohortError` for columns that are a missing name written otherwise: its values would not be used.
+
+    Otherwise is in case or blanks, as a display name, or as an alias. names : features or entities of the bundle.
+    """
+    there = list(map(str, columns))
+    written = {
+        _folded(other): name
+        for name in names
+        if name not in there
+        for other in (name, bundle.shown(name), *bundle.aliases.get(name, ()))
+    }
+    known = {*bundle.features, *bundle.entities}
+    CohortError.raise_for(
+        Fault(f"{where}, column {visible(column)}", "another name than the bundle has", name, "rename the column")
+        for column in there
+        if column not in known and (name := written.get(_folded(column))) is not None
+    )
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\s_]+", "", name).casefold()
+
+
 def read_names(path: Path) -> list[str]:
     """Return the names of a table's columns; an empty list if the file is unreadable, which `read_cells` reports."""
     if path.suffix != ".parquet":
@@ -250,7 +283,10 @@ def _doubt_of_names(path: Path, cells: Cells) -> str:
 def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
     """Return the cells of a DataFrame whose index names the patients; faults in these names are `CohortError`s.
 
+    Parameters
+    ----------
     rows : name of each row in faults; by default its number
+
     """
     names = pd.Series(list(map(str, frame.index)), name=PATIENT, dtype=object)
     columns = frame.loc[:, frame.columns.map(str) != PATIENT].reset_index(drop=True)
@@ -264,6 +300,8 @@ def _table_of(frame: pd.DataFrame, where: str, rows: Sequence[str] = ()) -> CsvT
 
 def _step(text: str) -> str:
     """Return the next step for a text that stands in place of a number."""
+    if either := numbers_with_commas(text.strip()):
+        return f"write {' or '.join(either)}: such a comma can stand for thousands, or for a decimal point"
     pointed = text.strip().replace(",", ".")
     if "," in text and pointed.count(".") == 1 and np.isfinite(number(pointed)):
         return f"write {pointed}: a decimal point, and no comma"
@@ -277,6 +315,8 @@ def _step(text: str) -> str:
 class GivenTable(NamedTuple):
     """A table or cohort folder, with its bundle, on their common features and with patients sorted by name.
 
+    Parameters
+    ----------
     bundle, cohort : on the same features, in the same order
     measured : (P, M) bool, True where the cohort has a value; the other values are 0
     digests : SHA-256 by file name; a file of labels has the key `labels/` + its name
@@ -284,6 +324,7 @@ class GivenTable(NamedTuple):
     dropped : features of the bundle that the table lacks
     left_out : labelled patients that the table lacks
     doubt : as in `Cells`
+
     """
 
     bundle: Bundle
@@ -347,6 +388,8 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
             step += ", or leave what is missing out of the bundle too with --drop-missing"
         found = f"no column for {len(missing)} of {len(bundle.features)} features: {few(missing)}"
         raise CohortError(Fault(str(path), found, "every feature of the bundle", step))
+    if not path.is_dir():
+        check_alike([*cohort.features, *unknown], bundle.features, bundle, path)
     model = bundle.restrict([name for name in bundle.features if name in have])
     digests = {file.name: sha256_of(file) for file in files}
     by_name = np.argsort(np.array(cohort.patients, dtype=object))
@@ -365,6 +408,7 @@ def read_labels(path: Path, given: GivenTable) -> GivenTable:
         step = "name the columns as `afa bundle show` does"
         step = by_entity(cells.unknown) if len(cells.unknown) == 1 else step
         raise CohortError(Fault(str(path), "no column of an entity", "at least one, with 0, 1 or nothing", step))
+    check_alike([*cells.columns, *cells.unknown], given.bundle.entities, given.bundle, path)
     table = labels_of(cells, list(cells.columns))
     CohortError.raise_for(cells.table.faults.listed())
     known = set(given.cohort.patients)

@@ -23,11 +23,14 @@ MOST_CODES = 3
 
 
 class Apart(NamedTuple):
-    """Values of a column that lie apart from all others.
+    """Values of a column at a distance from all others.
 
+    Parameters
+    ----------
     values : the values
     counts : number of occurrences of each
     low, high : range of the other values
+
     """
 
     values: tuple[float, ...]
@@ -59,7 +62,10 @@ def without_codes(cells: Cells, features: Features) -> Cells:
 def looks_like_code(values: npt.ArrayLike) -> Bools:
     """Return (n,) bool, True for numbers often used as *not measured*: -1, -9, 77, 888, 97, 98, 99, 998, ...
 
+    Parameters
+    ----------
     values : (n,) numbers
+
     """
     numbers = np.asarray(values, dtype=np.float64)
     found = [value == -1 or (value.is_integer() and bool(_CODE.fullmatch(f"{abs(value):.0f}"))) for value in numbers]
@@ -67,12 +73,15 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 
 
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
-    """Return where numbers outside a span cannot be measurements, and where they may be: two (n,) bool.
+    """Return masks of the numbers outside a span: of codes, (n,) bool, and of possible measurements, (n,) bool.
 
     Outside a closed scale no number is a measurement. Outside another span, numbers that look like a code or occur at
     least `REPEATED` times are taken for codes.
 
+    Parameters
+    ----------
     values : (n,) float64
+
     """
     outside = span.excludes(values)
     if closed:
@@ -89,7 +98,10 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     numbers is as wide as their whole range, or half as wide for numbers that look like codes. Zeros of counts and
     detection limits have no such gap. An end of `span` is never reported.
 
+    Parameters
+    ----------
     values : (n,) float64, one column
+
     """
     known = values[np.isfinite(values)]
     found, counts = np.unique(known, return_counts=True)

@@ -37,11 +37,14 @@ _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "d
 class Cohort:
     """Patients on a common set of features; the constructor checks names and values.
 
+    Parameters
+    ----------
     values : (n_patients, n_features) int8 in {-1, 0, 1}, read-only; rows are `patients`, columns `features`
     labels : (n_patients, n_labelled_entities) Int8 in {0, 1, missing}, indexed by patient
     provenance : the content of `cohort.yaml` apart from name and digests; may be empty
     controls : (n_controls, n_features) int8 in {-1, 0, 1}, indexed by sample: healthy people, each encoded against the
-    other controls; no rows if there are no controls
+        other controls; no rows if there are no controls
+
     """
 
     name: str
@@ -211,9 +214,12 @@ def parquet_table(
 ) -> pd.DataFrame:
     """Return the wanted columns of a Parquet file, by default all; a `CohortError` unless they hold numbers or texts.
 
+    The sizes in the file's own metadata must not exceed `largest_unpacked`.
+
+    Parameters
+    ----------
     most : largest number of cells, by default `LARGEST_TABLE`
 
-    The sizes in the file's own metadata must not exceed `largest_unpacked`.
     """
     wrong: Fault | None = None
     most = LARGEST_TABLE if most is None else most

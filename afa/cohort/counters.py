@@ -16,11 +16,14 @@ RowIds = Literal["symbol", "ensembl"]
 class Counter(NamedTuple):
     """The file that a program writes for one sample.
 
+    Parameters
+    ----------
     gene : column of the row ids
     values : column of each unit in the file; an empty name means the only remaining column of numbers, named after the
-    sample
+        sample
     others : columns without values
     of_transcripts : rows are transcripts, and `gene` is the gene of each: values are summed by gene
+
     """
 
     name: str
@@ -104,9 +107,12 @@ def without_version(row_id: str) -> str:
 def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
     """Return the gene of a transcript, from the table `known` or from the transcript's own name, or None.
 
-    known : gene by transcript
-
     GENCODE names a transcript `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
+
+    Parameters
+    ----------
+    known : transcript -> gene
+
     """
     if (found := known.get(without_version(row_id))) is not None:
         return found

@@ -49,6 +49,8 @@ def download(
     logged as a warning. Several processes may share a folder: each writes its own temporary file and renames it, and
     removes the temporary files of processes that were killed.
 
+    Parameters
+    ----------
     sha256 : expected hash, None to accept any
     timeout : longest silence of the server, in seconds
     deadline : longest time for all attempts and waits together, in seconds
@@ -77,6 +79,8 @@ def download(
 def check_intact(path: Path, sha256: str | None = None, step: str = "") -> str:
     """Return the SHA-256 of a file.
 
+    Parameters
+    ----------
     step : next step if the SHA-256 differs
 
     Raises
@@ -103,6 +107,8 @@ def check_intact(path: Path, sha256: str | None = None, step: str = "") -> str:
 def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: Clock, left: float) -> None:
     """Download once, check the file and rename it to `target`.
 
+    Parameters
+    ----------
     timeout : longest silence of the server, in seconds
     left : longest time, in seconds
 

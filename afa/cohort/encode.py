@@ -85,7 +85,7 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
 def ensembl_candidates(
     features: Iterable[str], aliases: Names, ensembl: Names
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the Ensembl ids that may hold each feature, in tiers: those of its symbol, then of each alias."""
+    """Return the Ensembl ids that may hold each feature, in tiers: ids of its symbol, then ids of each alias."""
     return {
         feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
         for feature in features
@@ -154,7 +154,10 @@ def choose_rows(
     Among the rows with one of the feature's ids, the row with the highest mean over `controls` is used, the first one
     at equal means. Features without a row are excluded.
 
+    Parameters
+    ----------
     candidates : row ids of each feature
+
     """
     mean = values[list(controls)].mean(axis=1).to_numpy()
     places = pd.Series(np.arange(len(values))).groupby(values.index.to_numpy(), sort=False).apply(list).to_dict()
@@ -173,7 +176,10 @@ def _refuse_cells(
 ) -> None:
     """Raise a `CohortError` that names gene and sample of the first cell where `wrong` is True.
 
+    Parameters
+    ----------
     other : an alternative next step
+
     """
     if wrong.any():
         row, place = divmod(int(wrong.argmax()), wrong.shape[1])
@@ -199,9 +205,12 @@ exactly.
 class Coding:
     """How values become ternary: by a test against the controls, or by the distance from the cohort's median.
 
+    Parameters
+    ----------
     reference : `controls` or `cohort`; None if every feature has a range
     test, level : test and significance level, for the reference `controls`
     threshold : in robust standard deviations from the median, for the reference `cohort`
+
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -324,7 +333,10 @@ def robust_reach(values: Floats, threshold: float) -> Floats:
 def robust_scale(values: Floats) -> Floats:
     """Return 1.4826 times the median absolute deviation of each row, (n_genes,) float64.
 
+    Parameters
+    ----------
     values : (n_genes, n_patients) float64
+
     """
     centre = np.median(values, axis=1, keepdims=True)
     return np.asarray(MAD_TO_SD * np.median(np.abs(values - centre), axis=1))
@@ -333,7 +345,10 @@ def robust_scale(values: Floats) -> Floats:
 def without_robust_spread(values: Floats) -> npt.NDArray[np.bool_]:
     """Return (n_genes,) bool, True where the median absolute deviation is 0, up to rounding.
 
+    Parameters
+    ----------
     values : (n_genes, n_patients) float64
+
     """
     return np.asarray(robust_scale(values) <= _slack(values)[:, 0])
 
@@ -353,11 +368,14 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
 
     A gene without spread is tested by `empirical` whatever `test` is.
 
+    Parameters
+    ----------
     controls : (n_genes, n) float64
+
     """
     count = controls.shape[1]
     distance = np.sort(np.abs(controls - controls.mean(axis=1, keepdims=True)), axis=1)[:, ::-1]
-    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # controls as far, p < level
+    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # so many controls may be as far
     far = np.full((len(controls), 1), np.inf)
     if allowed:
         far = distance[:, [allowed - 1]] + ROUNDING * np.abs(controls).max(axis=1, initial=0.0, keepdims=True)
@@ -375,7 +393,10 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
 def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
     """Return (n_genes,) bool, True where all controls have the same value, up to rounding.
 
+    Parameters
+    ----------
     controls : (n_genes, n_controls) float64
+
     """
     return np.asarray(np.ptp(controls, axis=1) <= ROUNDING * np.abs(controls).max(axis=1))
 
@@ -397,8 +418,11 @@ def check_controls(
 ) -> None:
     """Raise a `CohortError` if there are too few controls for the test to reach its level.
 
+    Parameters
+    ----------
     of : description of the controls, for the fault
     instead : next step other than adding controls
+
     """
     needed = least_controls(level) if test == "empirical" else 2
     if n_controls < needed:

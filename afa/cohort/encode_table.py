@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +121,8 @@ def encode(
 
     Warns
     -----
-    UserWarning : numbers that may mean *not measured*, one line for each feature.
+    UserWarning : numbers that may mean *not measured*, or that are nearly all beyond one cut point, as in another unit;
+        a feature that nobody has a value of. One line for each.
 
     Examples
     --------
@@ -141,8 +142,8 @@ def encode(
         raise CohortError(Fault("controls", f"shape {chosen.shape}", f"({len(X)},)", "say it of every row"))
     coding = Coding(reference or (None if controls is None else "controls"), test, level, threshold)
     encoded = encode_cells(cells_of_frame(X, "X"), features_of(features), coding, chosen, where="X")
-    for doubt in encoded.doubts:
-        warnings.warn(doubt, stacklevel=2)
+    for note in replace(encoded, ignored=()).notes:
+        warnings.warn(note, stacklevel=2)
     return encoded.values
 
 
@@ -166,8 +167,11 @@ def read_and_encode(
 ) -> Encoded:
     """Read a table and encode it.
 
+    Parameters
+    ----------
     controls : a column, and the text in it that marks controls
     dictionary : name of the file of features, for messages
+
     """
     path = Path(path)
     if controls is None:
@@ -200,7 +204,10 @@ def encode_cells(
 ) -> Encoded:
     """Encode the cells of a table; all faults of columns and values are raised as one `CohortError`.
 
+    Parameters
+    ----------
     dictionary : name of the file of features, for messages
+
     """
     present = [name for name in features.names if name in cells.columns]
     cells = without_codes(cells, features)
@@ -233,6 +240,10 @@ def encode_cells(
     low, high, by = _cut_points(values[~control], values[control], features, coding)
     names = np.array(cells.names, dtype=object)
     code, healthy = (_coded(values[of], low, high, features, names[of]) for of in (~control, control))
+    if _looks_encoded(values[~control], code, features):
+        step = "use it as it is, without encoding it again; or give the table of the numbers as measured"
+        found = "-1, 0 and 1 alone in all columns with cut points, as in an encoded table"
+        raise CohortError(Fault(str(where), found, "numbers as measured", step))
     if open_ended and coding.reference == "controls":
         alone = _without_themselves(values[np.ix_(control, ~features.has_range)], coding)
         healthy[open_ended] = alone.set_axis(healthy.index)
@@ -246,10 +257,26 @@ def encode_cells(
     return Encoded(code, cuts, healthy, tuple(cells.unknown), (*filter(None, [cells.doubt]), *doubts))
 
 
+def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
+    """Return True if all numbers with cut points are codes already, of both sides, and would become other codes.
+
+    values : (P, features) float64, NaN where missing
+    """
+    cut = features.has_range & ~features.is_binary
+    numbers = values[:, cut]
+    known = np.isfinite(numbers)
+    codes = code.to_numpy(dtype=np.float64, na_value=np.nan)[:, cut]
+    in_code = np.isin(numbers[known], (-1.0, 0.0, 1.0)).all() and {-1.0, 1.0} <= set(numbers[known].tolist())
+    return bool(in_code and (numbers[known] != codes[known]).any())
+
+
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
     """Note values that the dictionary excludes as faults; return one line for each other doubtful group of values.
 
+    Parameters
+    ----------
     values : (P, features) float64
+
     """
     doubts = []
     for place, (name, kind, span) in enumerate(zip(features.names, features.kinds, features.spans, strict=True)):
@@ -315,7 +342,7 @@ def _cut_points(
         else:
             column = controls[:, place]
             known = column[np.isfinite(column)]
-            # The cut point at which the test of `afa.cohort.encode` rejects.
+            # The test of `afa.cohort.encode` rejects a value beyond these cut points.
             test = "empirical" if len(known) and without_spread(known[None])[0] else coding.test
             instead = "give cut points in features.csv, set the test t"
             check_controls(len(known), test, coding.level, f" with a value of {visible(name)}", instead)
@@ -345,7 +372,10 @@ def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
 
     The code is missing if fewer than two others have a value.
 
+    Parameters
+    ----------
     values : (controls, features) float64
+
     """
     known = np.isfinite(values)
     code = np.zeros(values.shape, dtype=np.int8)

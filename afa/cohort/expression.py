@@ -1,9 +1,9 @@
 """Expression values of a series: one genes x samples table, or a tar with one file for each sample.
 
-A table is read in blocks, so that memory holds one block and the wanted rows. It may be separated by tabs, commas,
-semicolons or single spaces, and its header may lack the name of the first column, as R's `write.table` writes it.
-Members of GEO's `<series>_RAW.tar` are read from the stream, one at a time; nothing is extracted, so that no member
-name can become a path on disk. Formats of counting programs are described in `afa.cohort.counters`.
+A table is read in blocks, so that memory holds one block and the wanted rows. The fields of a table may be separated by
+tabs, commas, semicolons or single spaces, and the header may lack the name of the first column, as R's `write.table`
+writes it. Members of GEO's `<series>_RAW.tar` are read from the stream, one at a time; nothing is extracted, so that no
+member name can become a path on disk. Formats of counting programs are described in `afa.cohort.counters`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from afa.cohort.counters import (
     without_version,
 )
 from afa.errors import CohortError, Fault
-from afa.io.csvfile import few, quoted
+from afa.io.csvfile import few, numbers_with_commas, quoted
 from afa.io.csvfile import number as number_of
 from afa.io.files import largest_unpacked
 
@@ -75,6 +75,8 @@ _COPY = "in a copy of the file, and give the copy's folder as the mirror (GEO_MI
 class Expression:
     """Expression values in the file's own unit.
 
+    Parameters
+    ----------
     values : (genes, samples) float64
         The wanted rows in file order, by gene id and sample accession. A gene id that the file repeats has a row for
         each occurrence. Ensembl ids have no version.
@@ -83,6 +85,7 @@ class Expression:
     n_rows : number of genes in the file.
     notes : sentences on what the reader excluded or chose.
     first_ids : the first row ids of the file.
+
     """
 
     values: pd.DataFrame
@@ -129,7 +132,7 @@ def read_gene_matrix(
     columns = [layout.names[place] for place in in_file_order]
     genes, scale = _Genes(wanted, row_ids, transcripts or {}), _Scale(unit)
     ids: list[str] = []
-    kept: list[Floats] = []
+    chosen: list[Floats] = []
     total = np.zeros(len(position))
     n_rows = 0
     for block_ids, block in _blocks(where, opened, layout, gene, in_file_order):
@@ -144,11 +147,11 @@ def read_gene_matrix(
                 total += row
             if name in genes.wanted:
                 ids.append(name)
-                kept.append(row[to_samples])
+                chosen.append(row[to_samples])
     if not np.isfinite(total).all():
         raise CohortError(endless(where))
     samples = pd.Index(list(position), name="sample")
-    values = np.array(kept) if kept else np.empty((0, len(samples)))
+    values = np.array(chosen) if chosen else np.empty((0, len(samples)))
     table = pd.DataFrame(values, index=pd.Index(ids, name="row", dtype=str), columns=samples)
     return Expression(
         table.groupby(level=0, sort=False).sum() if genes.of_transcripts else table,
@@ -162,10 +165,13 @@ def read_gene_matrix(
 class _Layout(NamedTuple):
     """The layout of a table.
 
+    Parameters
+    ----------
     names : names of all fields of a row
     first : fields of the first row; empty if there is no row
     skip : number of lines above the first row
     has_header : False if the table has no header and the names are generated
+
     """
 
     separator: str
@@ -217,8 +223,11 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
 class _Records(NamedTuple):
     """The first two rows of a table, split by a candidate separator.
 
+    Parameters
+    ----------
     lines : number of lines that the first row takes
     fault : why the rows cannot be split; empty if they can
+
     """
 
     separator: str
@@ -401,8 +410,11 @@ class _Scale:
     def read(self, where: str, names: Sequence[str | None], columns: Sequence[str], values: Floats) -> None:
         """Record the range of some values; a negative one is a `CohortError`, unless the unit is log2.
 
+        Parameters
+        ----------
         names : name of each row; rows named None are not checked
         values : (rows, columns) float64
+
         """
         if None in names:
             rows = [row for row, name in enumerate(names) if name is not None]
@@ -441,9 +453,12 @@ def _blocks(
 ) -> Iterator[tuple[list[str], Floats]]:
     """Yield row ids and values (rows, samples) of successive blocks of lines; a `CohortError` names the first fault.
 
+    Parameters
+    ----------
     where : name of the file in messages
     gene : index of the column of row ids
     read : indices of the columns of values
+
     """
     types = {str(gene): pa.string(), **{str(place): pa.float64() for place in read}}
     names = list(map(str, range(len(layout.names))))
@@ -497,8 +512,8 @@ def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: 
 
 def _step(cell: str) -> str:
     """Return the next step for a cell that is not a number."""
-    if re.fullmatch(r"\s*-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?\s*", cell):
-        return f"write it without commas between thousands {_COPY}"
+    if either := numbers_with_commas(cell.strip()):
+        return f"write {' or '.join(either)}, whatever the comma stands for, and so all others, {_COPY}"
     if re.fullmatch(r"\s*-?[0-9]+,[0-9]+\s*", cell):
         return f"write it with a decimal point, and so all others, {_COPY}"
     return f"correct that cell, or remove the row, {_COPY}"
@@ -550,7 +565,7 @@ def read_sample_files(
     if damage is not None:
         raise CohortError(Fault(str(path), damage.found, damage.expected, _TAR_AGAIN))
     ids: pd.Index[str] | None = None
-    kept = np.empty(0, dtype=bool)
+    chosen = np.empty(0, dtype=bool)
     before: _Rows | None = None
     genes, scale = _Genes(wanted, how.row_ids, transcripts or {}), _Scale(how.unit)
     values: dict[str, Floats] = {}
@@ -567,10 +582,10 @@ def read_sample_files(
         scale.read(where, member.ids.tolist(), [sample], member.values[:, None])
         column = member.values
         if ids is None:
-            ids, kept = member.ids, member.ids.isin(list(wanted))
+            ids, chosen = member.ids, member.ids.isin(list(wanted))
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
-        values[sample] = column[kept]
+        values[sample] = column[chosen]
         # Summed in file order, as in a joined matrix, so that both forms agree to the last digit.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
@@ -585,7 +600,7 @@ def read_sample_files(
             step = "name the files to read in `expression.members` of the cohort's file, such as '*.htseq.gz'"
         raise CohortError(Fault(str(path), found, "a file `<GSM>_*.txt.gz` for each selected sample", step))
     index = pd.Index(list(samples), name="sample")
-    table = pd.DataFrame({sample: values[sample] for sample in samples}, index=ids[kept].rename("row"))
+    table = pd.DataFrame({sample: values[sample] for sample in samples}, index=ids[chosen].rename("row"))
     table.columns = index
     notes = [f"{count} of {len(samples)} files: {note}" for note, count in said.items()]
     return Expression(
@@ -602,8 +617,11 @@ def _members(
 ) -> Iterator[tuple[str, str, bytes]]:
     """Yield accession, name for messages, and unpacked text of the members that belong to `samples`.
 
+    Parameters
+    ----------
     pattern : pattern of the members' names
     passed : a list to which the skipped files of these samples are appended
+
     """
     with tarfile.open(path, "r:") as archive:
         for member in archive:
@@ -640,10 +658,13 @@ class _Rows(NamedTuple):
 class _Member(NamedTuple):
     """The genes of one sample's file.
 
+    Parameters
+    ----------
     ids : (genes,) gene ids
     values : (genes,) float64
     notes : what was chosen while reading
     rows : the rows of the file
+
     """
 
     ids: pd.Index[str]

@@ -88,9 +88,12 @@ class Source:
 class FilePlace(NamedTuple):
     """A possible place of a file below the series' folder.
 
+    Parameters
+    ----------
     name : path below the series' folder
     sha256 : required SHA-256, None to accept any
     form : origin of a file at this place
+
     """
 
     name: str
@@ -193,7 +196,7 @@ def read_expression(
     transcripts = read_transcripts(path.parent / str(config.transcripts)) if of_transcripts else {}
     if config.layout == "sample_files" and not joined:
         return read_sample_files(path, list(samples.index), wanted, config, transcripts)
-    # The columns of a table joined by a mirror are accessions, whatever those of GEO's own matrix are.
+    # The columns of a table joined by a mirror are accessions, whatever names GEO's own matrix has for its columns.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column
@@ -286,8 +289,11 @@ FETCH = "fetch the series instead: SOURCE=geo, or GEO_MIRROR=folder for a copy i
 class Card(Strict):
     """The content of `extract.yaml`.
 
+    Parameters
+    ----------
     rows : number of rows of the series' file
     absent : row ids that the series lacks
+
     """
 
     series: str
@@ -363,7 +369,10 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
 
     A feature is covered if the series was searched for all its row ids, up to the first tier with a row.
 
+    Parameters
+    ----------
     rows : row ids of the extract, among those in `tiers`
+
     """
     card = read_card(folder)
     present = set(rows)

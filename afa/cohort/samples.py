@@ -6,11 +6,11 @@ line feeds only. Content that GEOparse would still lose or change silently is an
 (`_check_family`) or after it reads.
 
 GEOparse does not read a series matrix. A series matrix has `!Series_` and `!Sample_` lines, then a table that may be
-empty and is not used. Its cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote before
-a tab or a line end, and may contain other line ends.
+empty and is not used. Cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote before a
+tab or a line end, and may contain other line ends.
 
-No original file of either kind was available when this was written; both readers follow GEO's documented layout and
-files generated in that layout. Labels follow the explicit rules of a cohort's file.
+No original file of either kind was available when this module was written; both readers follow GEO's documented layout
+and files generated in that layout. Labels follow the explicit rules of a cohort's file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ABOVE, _BELOW = ("≥", ">=", ">"), ("≤", "<=", "<")
 _CHARACTERISTICS = re.compile(r"characteristics_ch[0-9]+")
 _CELL = re.compile(r'(?:\A|\t)(?:"(.*?)"(?=\t|\Z)|([^\t]*))', re.DOTALL)
 _NEXT = re.compile(r'!(Series|Sample)_\w+\t"|!series_matrix_table_(begin|end)\s*\Z', re.IGNORECASE)
-"""A line that cannot be part of a quoted cell: the cell of the line before it lacks its closing quote."""
+"""A line that cannot be part of a quoted cell; the previous line then lacks its closing quote."""
 _ENTRIES = ("^DATABASE", "^SERIES", "^PLATFORM", "^SAMPLE")
 _TABLE = re.compile(r"!\w+_table_(begin|end)\s*", re.IGNORECASE)
 _READ = re.compile(r"!Sample_(title|geo_accession|characteristics_ch[0-9]+)\b")
@@ -54,8 +54,11 @@ _CHANGED = re.compile(r"!\w*_|_table_begin|_table_end")
 class Family(NamedTuple):
     """A family SOFT file.
 
+    Parameters
+    ----------
     samples : as `samples_frame` returns them
     supplementary : names of the series' supplementary files
+
     """
 
     samples: pd.DataFrame
@@ -115,7 +118,7 @@ def _check_family(path: Path) -> list[str]:
     with reading(path), open_binary(path) as stream:
         for number, content in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), 1):
             if in_table and content[0] not in b"^!" and content.isascii() and len(content) < LONGEST_LINE:
-                continue  # a row of values, as are most lines of a large file
+                continue  # most lines of a large file are rows of values
             before, line = line, _soft_line(path, content, number)
             if line.startswith("^"):
                 if in_table or before.startswith("^"):
@@ -163,7 +166,10 @@ def _named(path: Path, ending: str) -> str:
 def _fault(path: Path, found: str, expected: str, line: int, other: str = _FAMILY) -> CohortError:
     """Return the error for a file that cannot be read.
 
+    Parameters
+    ----------
     other : ending of the series' other file, which the next step suggests
+
     """
     where = f"{path}, line {line}" if line else str(path)
     step = (
@@ -229,8 +235,11 @@ def samples_frame(
     channels are not mixed. A cell without a key goes to `characteristics_ch1`, and a characteristic called title to
     `title_ch1`. If a sample has a key twice with different values, they are joined by "; ".
 
+    Parameters
+    ----------
     characteristics : for each sample, the name of the line (such as `characteristics_ch1`) and the `key: value` text of
-    each cell
+        each cell
+
     """
     rows: list[dict[str, str]] = []
     for title, cells in zip(titles, characteristics, strict=True):
@@ -253,7 +262,7 @@ def samples_frame(
 
 
 def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
-    """Return the same frame; a `CohortError` if it is empty, or an accession is repeated or not a GSM accession."""
+    """Return `frame` unchanged; a `CohortError` if it is empty, or an accession is repeated or not a GSM accession."""
     where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
     if samples.empty:
         raise CohortError(Fault(where, "no sample", "at least one", step))
@@ -331,9 +340,12 @@ def _cells(text: str) -> list[str]:
 class Selected:
     """The selected samples, in the order of the series.
 
+    Parameters
+    ----------
     samples : their characteristics, indexed by sample name
     controls, patients : sample names of the two groups
     steps : each step of the selection with the number of samples after it, the two groups last
+
     """
 
     samples: pd.DataFrame
@@ -359,6 +371,8 @@ def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
 def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
     """Apply `derive`, `keep`, `drop` and `one_per`, in that order, then split patients from controls.
 
+    Parameters
+    ----------
     samples : characteristics as text, indexed by sample name
 
     Raises
@@ -450,6 +464,8 @@ def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities:
     A rule for an entity that the bundle lacks is skipped, so that one cohort serves many bundles; `describe_labels`
     reports the rule.
 
+    Parameters
+    ----------
     samples : the patients' characteristics as text
 
     Returns

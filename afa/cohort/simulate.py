@@ -62,8 +62,8 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
         raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
     phenotypes = pd.DataFrame(index=people.index)
-    # Phenotypes of the config are included because label rules read them. Each is a latent normal, the sum of factor
-    # scores and an independent part, cut at the prevalence.
+    # Phenotypes of the config are included because label rules read them.
+    # A phenotype is the sum of factor scores and an independent normal part, cut at the prevalence.
     for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
         loadings = {INFLAMMATION: config.default_loading}
         if name in config.prevalences:
@@ -78,7 +78,7 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
     rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # rounded, because processors differ in the last bits of exp2 and gamma, and the counts must not
+    # rounded, because exp2 and gamma differ between processors in the last bits, and counts must be equal
     counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)

@@ -156,7 +156,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Return True if no patient has all values. False if the table cannot be read; the job that reads it says why."""
+    """Return True if no patient has all values; False also if the table is unreadable, which a later job reports."""
     try:
         files = find_table(config, mirror)
         features = read_features(files.features)
@@ -177,9 +177,12 @@ def encode_cohort(
 ) -> Encoded:
     """Encode the table of a cohort.
 
+    Parameters
+    ----------
     features : features of a bundle, in its order; by default all features of the dictionary
     coding : by default the cohort's own `encoding`
     ranges : False to cut every feature that is not binary by the reference, also features with a range
+
     """
     dictionary = read_features(files.features)
     if features is not None:
@@ -201,6 +204,8 @@ def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str]
 
     A patient without a row has no label.
 
+    Parameters
+    ----------
     others : further names allowed in the file, such as controls
 
     Raises
@@ -231,6 +236,8 @@ def build_table_cohort(
 
     Labels of entities that the bundle lacks are excluded, which `cohort.yaml` records.
 
+    Parameters
+    ----------
     complete : exclude patients with a missing value
 
     Raises

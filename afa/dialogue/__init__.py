@@ -1,1 +1,1 @@
-"""Talking with a planner: in a terminal, line by line in JSON from another program, or on a page."""
+"""Interfaces to a planner: in a terminal, in JSON lines from another program, or on a web page."""

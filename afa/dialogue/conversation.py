@@ -1,7 +1,7 @@
-"""One conversation with a planner, by requests and answers as JSON: what the page and other programs speak.
+"""A conversation with a planner in JSON requests and answers, used by the page and by other programs.
 
-A request that cannot be carried out, its step kept and its answer written is answered with `ok: false` and changes
-nothing.
+A request that fails is answered with `ok: false` and changes nothing: if the step cannot be done, saved or answered, it
+is undone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from afa.model.mrf import VALUES
 from afa.planner import Planner, TopKPlanner
 from afa.planner.menu import history_of
 from afa.planner.options import ALL_DUELS_UP_TO
-from afa.planner.posterior import posterior_is_of, posterior_of
+from afa.planner.posterior import posterior_is_of
 from afa.planner.values import ReadValue, code_of, echo, read_typed, reading_of, word_of
 from afa.planner.why import outcomes, shares
 
@@ -49,7 +49,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 VERBS = ("show", "observe", "correct", "skip", "undo", "explain", "why", "ranking", "history", "view", "save", "quit")
 LONGEST_TYPED = 200
 SHOWN = 12
-"""Entities that a page shows."""
+"""Largest number of entities on a page."""
 
 
 def _code_or_word(value: Any) -> int | str:
@@ -119,14 +119,14 @@ class _Line(RootModel[_Any]):
 
 
 class Conversation:
-    """What is said to one planner, and what it answers; `keeper` keeps every step that was carried out."""
+    """Answers requests about one planner; `keeper` saves every step that was carried out."""
 
     def __init__(self, planner: Planner, keeper: Keeper) -> None:
         self.planner, self.keeper = planner, keeper
         self.ended = False
 
     def greeting(self) -> dict[str, Any]:
-        """What there is, before any request."""
+        """Return the description of planner and bundle that is sent before any request."""
         planner, bundle = self.planner, self.planner.asked_of
         return {
             "ok": True,
@@ -143,6 +143,7 @@ class Conversation:
             },
             "scales": scales_of(bundle),
             "patient": planner.patient,
+            "changed": self.keeper.changes,
             "start": start_of(planner),
             "assumption": assumption_of(planner),
             "ending": ending_of(planner),
@@ -150,7 +151,7 @@ class Conversation:
         }
 
     def hear(self, line: str) -> dict[str, Any]:
-        """Carry out one request and answer it; `ended` is true after `quit`, which has no answer."""
+        """Carry out one request and return the answer; `quit` sets `ended` and has an empty answer."""
         try:
             request = _read(line)
             if request.do == "quit":
@@ -164,7 +165,7 @@ class Conversation:
         return answer
 
     def _carry_out(self, request: Any) -> dict[str, Any]:
-        """Do what is asked; the part of the answer that only this request has."""
+        """Carry out a request, and return the part of the answer specific to it."""
         planner, more = self.planner, dict[str, Any]()
         match request:
             case _Observe():
@@ -204,7 +205,7 @@ class Conversation:
         return more
 
     def _readings(self, request: _Observe) -> dict[str, ReadValue]:
-        """What is to be observed, by feature; a `PlannerError` where a value does not fit, or a feature comes twice."""
+        """Return the readings by feature; raise a `PlannerError` for an invalid value or a repeated feature."""
         planner, bundle = self.planner, self.planner.asked_of
         given: list[tuple[str, Callable[[str], ReadValue]]] = [
             *((name, partial(_coded, bundle, value)) for name, value in request.values.items()),
@@ -223,7 +224,7 @@ class Conversation:
         return readings
 
     def _correction(self, feature: str, request: _Correct) -> ReadValue:
-        """The one value that a feature is corrected to."""
+        """Return the reading that replaces a feature's value."""
         bundle = self.planner.asked_of
         given = [each for each in (request.value, request.number, request.typed) if each is not None]
         if len(given) != 1:
@@ -237,7 +238,7 @@ class Conversation:
         return _coded(bundle, request.value, feature)
 
     def _told(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
-        """How each value was read: its code, and of a number the words that a screen shows."""
+        """Return how each value was read: its code, number and unit, and the words that a screen shows."""
         bundle = self.planner.asked_of
         return [
             {"feature": name, "value": reading.code, "number": reading.number, "unit": reading.unit}
@@ -246,7 +247,7 @@ class Conversation:
         ]
 
     def _present(self) -> dict[str, Any]:
-        """What every answer holds: the next measurement or why there is none, the answer so far, what was spent."""
+        """Return the fields of every answer: the suggestion or the reason to stop, the answer so far, and the cost."""
         planner = self.planner
         item = planner.suggest()
         suggested = item and {"name": item.name, "features": item.features, "cost": item.cost, "reason": item.reason}
@@ -259,12 +260,12 @@ class Conversation:
         }
 
     def _view(self) -> dict[str, Any]:
-        """All that a page shows: posteriors, values, skipped and open features, history, outcomes, what comes next."""
+        """Return a page's contents: posteriors, values, skipped and available features, history, outcomes."""
         planner = self.planner
         closed = planner.observed.keys() | planner.skipped
         item = planner.suggest()
         return {
-            "posterior": posterior_of(planner),
+            "posterior": planner.probabilities(),
             "of": f"Posterior probability, {posterior_is_of(planner)}",
             "order": [place._asdict() for place in order_of(planner, SHOWN)],
             "assumption": assumption_of(planner),
@@ -297,7 +298,7 @@ def _typed(bundle: Bundle, text: str, feature: str) -> ReadValue:
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:
-    """Answer each line of requests with one line; the first line out, before any request, says what there is."""
+    """Yield the greeting, then one line of answer for each line of requests."""
     conversation = Conversation(planner, keeper)
     yield as_text(conversation.greeting())
     for line in lines:
@@ -310,12 +311,12 @@ def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator
 
 
 def refused(fault: Fault) -> dict[str, Any]:
-    """The answer to a request that cannot be carried out."""
+    """Return the answer to a request that failed."""
     return {"ok": False, "error": asdict(fault)}
 
 
 def as_text(answer: dict[str, Any]) -> str:
-    """An answer as one line of JSON."""
+    """Return an answer as one line of JSON."""
     return json.dumps(answer, ensure_ascii=False, allow_nan=False, default=methodcaller("item"))  # NumPy's numbers
 
 

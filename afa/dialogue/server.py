@@ -1,7 +1,7 @@
-"""The planner on a page of this machine: a small server around one conversation, for any number of tabs.
+"""A local web server for one conversation with a planner, shown on a page in any number of browser tabs.
 
-The page speaks the requests of `afa.dialogue.conversation` and shows their answers; it computes nothing. Who has not
-the token that the address holds gets nothing.
+The page sends the requests of `afa.dialogue.conversation` and shows their answers; it computes nothing. Requests
+without the secret token, which is part of the printed address, are refused.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from socket import gaierror
 from typing import Any
@@ -29,7 +30,7 @@ from afa.planner.session import session_text
 HERE = "127.0.0.1"
 LARGEST_REQUEST = 1_000_000
 PATIENCE = 20.0
-"""Seconds that a tab waits for news before it asks again."""
+"""Seconds after which a tab's request for news ends without news."""
 IDLE = 60.0
 """Seconds after which a connection without a request is closed."""
 MOST_OPEN = 64
@@ -46,9 +47,12 @@ HEADERS = {
 
 
 class Served:
-    """One conversation, the number of its last step, and whoever waits for the next.
+    """A conversation shared by several tabs, with the number of its last step.
 
-    patient : values that an example's patient has.
+    Attributes
+    ----------
+    patient : values of an example's patient, by feature
+
     """
 
     def __init__(self, conversation: Conversation, patient: dict[str, int] | None = None) -> None:
@@ -58,13 +62,13 @@ class Served:
         self.news = asyncio.Event()
 
     def state(self) -> dict[str, Any]:
-        """All that a page shows."""
+        """Return the contents of a page."""
         view, planner = self.conversation.hear('{"do": "view"}'), self.conversation.planner
         kept = str(self.conversation.keeper.path or "")
         return {"step": self.step, "kept": kept, "patient": self.patient, "named": planner.patient, **view}
 
     def say(self, step: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out what a tab asks for that has seen this step; refused where another tab has gone on since."""
+        """Carry out a tab's request; refuse it if another tab has made a step that this tab has not seen."""
         if step != self.step:
             found, expected = "a page that is older than the last step", "the present one"
             answer = refused(Fault("this page", found, expected, "look at it again: it shows the last step now"))
@@ -78,21 +82,30 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Go on with another patient: a new one, or that of a session whose text a tab has opened.
+        """Continue with another patient: a new one, or the patient of a session that a tab has opened.
 
-        What a session file has kept so far stays in it; the other patient is kept where the page says.
+        The session file of the previous patient is not changed any more; the new patient is saved as the page says.
         """
-        planner = self.conversation.planner
+        planner, keeper = self.conversation.planner, Keeper()
         try:
             if request["do"] == "open":
-                planner = session_of_text(str(request.get("text", "")), planner.asked_of)
+                changes = keeper.changes if request.get("replay") is True else None
+                planner = session_of_text(str(request.get("text", "")), planner.asked_of, changes)
             else:
                 planner = planner.fresh()
         except AfaError as error:
-            return refused(error.faults[0])
-        self.conversation, self.patient = Conversation(planner, Keeper()), {}
+            return refused(error.faults[0]) | self._replayable(request)
+        self.conversation, self.patient = Conversation(planner, keeper), {}
         self._moved()
-        return {"ok": True}
+        return {"ok": True, "changed": keeper.changes}
+
+    def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What `replay_session` would say of a session that could not be opened; {} where that fails too."""
+        changes = list[str]()
+        with suppress(AfaError):
+            session_of_text(str(request.get("text", "")), self.conversation.planner.asked_of, changes)
+            return {"replay": changes}
+        return {}
 
     def _moved(self) -> None:
         self.step += 1
@@ -172,7 +185,7 @@ class _Session(_Said):
 
 
 class _Server(HTTPServer):
-    """A server that always has room for one more connection: beyond `MOST_OPEN` it closes the oldest."""
+    """A server that closes its oldest connection when there are more than `MOST_OPEN`."""
 
     def initialize(self, *given: Any, **options: Any) -> None:
         super().initialize(*given, **options)
@@ -189,7 +202,7 @@ class _Server(HTTPServer):
 
 
 def application(served: Served) -> Application:
-    """The routes of a page; all but its scripts and styles need the token."""
+    """Return the routes of the page; all except scripts and styles require the token."""
     routes: list[Any] = [
         (r"/(|page\.js|page\.css)", _Part),
         (r"/start", _Start),
@@ -201,16 +214,16 @@ def application(served: Served) -> Application:
     return Application(handlers, log_function=lambda _: None)
 
 
-async def serve(served: Served, host: str, port: int, told: Callable[[str], None]) -> None:
-    """Serve until the task is cancelled; `told` is given the address once it can be opened.
+async def serve(served: Served, host: str, port: int, report: Callable[[str], None]) -> None:
+    """Serve until the task is cancelled; call `report` with the address once it can be opened.
 
     Raises
     ------
-    PlannerError : the port is in use, or the host is not one of this machine.
+    PlannerError : the port is in use, or the host is not an address of this machine.
 
     """
     try:
-        sockets = bind_sockets(port, host) if host else []  # without a host, tornado would take every address
+        sockets = bind_sockets(port, host) if host else []  # with an empty host, tornado would listen on every address
     except (gaierror, UnicodeError):
         sockets = []
     except OSError as error:
@@ -224,7 +237,7 @@ async def serve(served: Served, host: str, port: int, told: Callable[[str], None
     server.add_sockets(sockets)
     try:
         shown = f"[{host}]" if ":" in host else host
-        told(f"http://{shown}:{sockets[0].getsockname()[1]}/?token={served.token}")
+        report(f"http://{shown}:{sockets[0].getsockname()[1]}/?token={served.token}")
         await asyncio.Event().wait()
     finally:
         server.stop()

@@ -1,6 +1,6 @@
-"""From what a user names (a bundle, a session, a file of panels) to a planner, and the file that keeps its session.
+"""Create planners from a user's bundle, session file and file of panels, and save their sessions.
 
-A session is open in one process at a time, and never written over by accident.
+Only one process at a time can open a session file, and a file is never overwritten by accident.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from afa.model.bundle import Bundle
 from afa.planner import Action, BinaryPlanner, Planner, TopKPlanner
 from afa.planner.options import question_of
 from afa.planner.rules.check import rule_of
-from afa.planner.session import load_session, save_session
+from afa.planner.session import load_session, replay_session, save_session
 
 PATIENCE = 5.0
 """Seconds to wait for another process that has the same session open."""
@@ -34,18 +34,18 @@ class _Panel(Strict):
 
 @dataclass(frozen=True)
 class Panels:
-    """What a file of panels says: features by panel, and the costs of those panels that have one of their own."""
+    """The content of a file of panels: panel -> features, and the costs of panels that have one."""
 
     features: Mapping[str, tuple[str, ...]]
     costs: Mapping[str, float]
 
 
 def read_panels(path: str | Path) -> Panels:
-    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`; the cost may be left out.
+    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`; the cost is optional.
 
     Raises
     ------
-    ConfigError : names the panel and the key that is wrong.
+    ConfigError : names the panel and the invalid key.
 
     """
     read = {
@@ -65,10 +65,14 @@ def new_planner(
     costs: str | None = None,
     **given: Any,
 ) -> Planner:
-    """A planner for the top k, or for one entity; without either for the best, or for the only entity that there is.
+    """Return a planner for the top k or for one entity; by default for the best, or for the bundle's only entity.
 
-    costs : `equal`, or the bundle's; panels keep the costs of their own file even then. given : options of both
-    planners, and `holds` where there is no entity; what is None is left out. `allocation` may be `module:Class`.
+    Parameters
+    ----------
+    costs : `equal`, or None for the bundle's costs; the costs in a file of panels apply in both cases
+    given : options of both planners, and `holds` without an entity; None means the default. `allocation` may be
+        `module:Class`
+
     """
     options = {name: value for name, value in given.items() if value is not None}
     k, entity = question_of(bundle, k, entity)
@@ -83,13 +87,24 @@ def new_planner(
     return BinaryPlanner(bundle, entity=entity, **options)
 
 
-def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) -> Planner:
-    """The planner of a session file, whose own settings hold; an option `given` beside it must say the same.
+def resumed_planner(
+    path: str | Path, bundle: Bundle, given: Mapping[str, Any], changes: list[str] | None = None
+) -> Planner:
+    """Return the planner of a session file; the session's settings apply, and options in `given` must agree with them.
 
-    given : by the option's name with underscores, None where it was not given; `panels` as `Panels`.
+    Parameters
+    ----------
+    given : option name with underscores -> value, None if not given; `panels` as `Panels`
+    changes : list to which the sentences of `replay_session` are appended; None if the bundle must be the session's
+
     """
     named = given.get("allocation") or ""
-    planner = load_session(path, bundle, allocation=rule_of(named)() if ":" in named else None)
+    rule = rule_of(named)() if ":" in named else None
+    if changes is None:
+        planner = load_session(path, bundle, allocation=rule)
+    else:
+        planner, said = replay_session(path, bundle, allocation=rule)
+        changes += said
     settings, stop = planner.settings, planner.settings["stop"]
     stored = {**stop, **settings, "min_gain": stop["gain"], "allocation": settings["allocation"] or named}
     asked = {name: value for name, value in given.items() if name not in ("panels", "costs") and value is not None}
@@ -109,17 +124,23 @@ def resumed_planner(path: str | Path, bundle: Bundle, given: Mapping[str, Any]) 
 
 
 def _said(value: Any) -> str:
-    """A setting in a message; a background by what it is of."""
+    """Return a setting as text for a message; a background by its description."""
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
-def session_of_text(text: str, bundle: Bundle) -> Planner:
-    """The planner of a session whose text was given instead of a file; errors name `the session`."""
+def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None) -> Planner:
+    """Return the planner of a session given as text; errors name `the session`.
+
+    Parameters
+    ----------
+    changes : as of `resumed_planner`
+
+    """
     with TemporaryDirectory() as folder:
         path = Path(folder) / "session.yaml"
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         try:
-            return load_session(path, bundle)
+            return resumed_planner(path, bundle, {}, changes)
         except AfaError as error:
             faults = (replace(fault, where=fault.where.replace(str(path), "the session")) for fault in error.faults)
             raise PlannerError(faults) from None
@@ -132,23 +153,25 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 
 
 class Keeper:
-    """Keeps a planner's session in `path`, or nowhere where that is None, and copies of it elsewhere.
+    """Saves a planner's session in `path` (nowhere if `path` is None), and copies of it in other files.
 
-    A file that anybody else has written in the meantime is left as it is, also where the file system has no locks.
+    A file that another program has changed in the meantime is not overwritten, also on file systems without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
+        self.changes = list[str]()
+        """What is said of a session whose bundle was edited since."""
         self._contents = _contents(path) if path else None
         self._copies: dict[Path, tuple[Action, ...]] = {}
 
     @property
     def found(self) -> bool:
-        """Whether there was a session at the beginning."""
+        """Return True if the session file existed at the beginning."""
         return self._contents is not None
 
     def keep(self, planner: Planner) -> None:
-        """Write the session as it is now, after a step."""
+        """Write the current session, after a step."""
         if self.path is None:
             return
         if _contents(self.path) not in (self._contents, None):
@@ -159,7 +182,7 @@ class Keeper:
         self._contents = _contents(self.path)
 
     def save_copy(self, planner: Planner, file: str) -> None:
-        """Write the session to a new file, or to one that this conversation has saved before."""
+        """Write the session to a new file, or to a file that this conversation has saved before."""
         path = Path(file)
         if not file.strip():
             raise PlannerError(Fault("save", "no name", "that of a new file", "name the file"))
@@ -178,7 +201,7 @@ class Keeper:
             self._copies[path.resolve()] = planner.actions
 
     def closing_words(self, planner: Planner) -> str:
-        """Where the session is at the end of the conversation."""
+        """Return a sentence on where the session is saved, for the end of the conversation."""
         if self.path is not None:
             return f"kept in {self.path}"
         saved = [str(path) for path, actions in self._copies.items() if actions == planner.actions]
@@ -191,17 +214,17 @@ class Keeper:
 
 @contextmanager
 def open_session(path: Path | None) -> Iterator[Keeper]:
-    """The keeper of a session file that no other process opens until the end of the block.
+    """Yield the keeper of a session file; no other process can open the file until the end of the block.
 
     Raises
     ------
-    PlannerError : another process has it open and does not close it within `PATIENCE`, or there is no room for it.
+    PlannerError : another process keeps the file open for longer than `PATIENCE`, or the disk is full.
 
     """
     if path is None:
         yield Keeper()
         return
-    from filelock import FileLock, Timeout  # noqa: PLC0415 (what keeps no session does without)
+    from filelock import FileLock, Timeout  # noqa: PLC0415 (needed only to save a session)
 
     target = path.resolve()
     lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=PATIENCE, mode=0o600)
@@ -217,14 +240,14 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
     try:
         yield Keeper(path)
     finally:
-        with suppress(OSError):  # its folder may be gone, or a file by now
+        with suppress(OSError):  # the folder may have been removed, or replaced by a file
             Path(lock.lock_file).unlink()
         lock.release()
 
 
 @contextmanager
 def kept_or_taken_back(planner: Planner, keeper: Keeper) -> Iterator[None]:
-    """Keep what is done with the planner in the block; after an error nothing of it was done."""
+    """Save the steps made in the block; after an error, undo them."""
     before = planner.actions
     try:
         yield

@@ -1,4 +1,4 @@
-"""The planner in a terminal: it asks for a measurement, says why, and takes the answer or another command."""
+"""The planner in a terminal: suggest a measurement with the reason, and read a value or another command."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from afa.planner.values import (
     WORDS,
     ReadValue,
     echo,
+    meanings_of,
     read_typed,
     same_unit,
     scale_of,
@@ -49,7 +50,7 @@ from afa.planner.values import (
 from afa.planner.why import shares
 
 BARS, WIDTH = 5, 20
-"""Entities that have a bar, and the letters of a bar that is full."""
+"""Number of entities with a bar, and the length of a full bar in characters."""
 COMMANDS = ("skip", "undo", "fix", "why", "ranking", "history", "features", "save", "quit", "help")
 HELP = (
     ("low, usual, high", "the value asked for (normal is usual; - and + do as well); yes or no of a finding"),
@@ -71,9 +72,14 @@ CODES = WORDS | FINDING | TYPED_CODES | CODES_WITHOUT_A_RANGE
 
 
 class Terminal:
-    """One conversation. read : gives the next line for a prompt, or raises EOFError.
+    """One conversation in a terminal.
 
-    patient : values by feature, which an empty line takes over; without them it does nothing.
+    Parameters
+    ----------
+    read : function from a prompt to the next line; raises EOFError at the end
+    patient : feature -> value of an example's patient, which an empty line enters; without them an empty line does
+        nothing
+
     """
 
     def __init__(
@@ -93,7 +99,7 @@ class Terminal:
         self._looks = looks
 
     def run(self) -> None:
-        """Ask and listen until the user leaves."""
+        """Ask and read lines until the user leaves."""
         self._greet()
         shown: Suggestion | str | None = ""
         while True:
@@ -121,11 +127,13 @@ class Terminal:
         whose = f"; patient {escape(planner.patient)}" if planner.patient else ""
         self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured{whose}")
         self._say("[dim]Answer low, usual or high, or the number where a range is shown; ? lists the commands.[/dim]")
+        for change in self.keeper.changes:
+            self._hang(f"[yellow]{escape(change)}[/yellow]", first="")
         for sentence in (assumption_of(planner), start_of(planner), ending_of(planner), "For research only."):
             self._say(f"[dim]{escape(sentence)}[/dim]")
 
     def _ask(self, item: Suggestion | None) -> None:
-        """The answer so far, then the next measurement with its reason and the runners-up, or why there is none."""
+        """Print the answer so far, then the suggestion with reason and runners-up, or the reason to stop."""
         self._say()
         if self.planner.observed:
             self._say(self._so_far())
@@ -136,7 +144,8 @@ class Terminal:
         shown = self.planner.asked_of.shown
         cost = "" if not self.planner.priced else f" [dim](cost {item.cost:g})[/dim]"
         features = "" if item.features == (item.name,) else f": {escape(', '.join(map(shown, item.features)))}"
-        beside = "" if shown(item.name) == item.name else f" [dim]({escape(item.name)})[/dim]"
+        beside = escape(self._beside(item.name).removeprefix(shown(item.name)))
+        beside = f"[dim]{beside}[/dim]" if beside else ""
         self._say(f"[bold cyan]{escape(shown(item.name))}[/bold cyan]{beside}{features}{cost}")
         self._hang(f"[dim]because:[/dim] {escape(item.reason)}")
         for name in item.features:
@@ -152,11 +161,18 @@ class Terminal:
         if others := self.planner.runners_up():
             self._hang(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
 
+    def _beside(self, name: str) -> str:
+        """What people are shown for a name, with the name in brackets where that is another text."""
+        shown = self.planner.asked_of.shown(name)
+        return name if shown == name else f"{shown} ({name})"
+
     def _takes(self, feature: str) -> str:
-        """How a feature can be answered, and what it is; empty where there is no more to say than on the first line."""
+        """Return the definition of a feature and how to answer; empty if both are unknown."""
         bundle = self.planner.asked_of
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
+        if meanings := meanings_of(bundle, feature):
+            answer = "no means {}, yes means {}".format(*meanings)
         return "; ".join(part for part in (scale.definition.removesuffix("."), answer) if part)
 
     def _so_far(self) -> str:
@@ -165,7 +181,7 @@ class Terminal:
         return f"[bold]{words}[/bold]  [dim]{len(self.planner.observed)} measured{spent}[/dim]"
 
     def _bars(self) -> None:
-        """The first entities of the order, each with its number and a bar."""
+        """Print the first entities, each with its number and a bar."""
         shown = order_of(self.planner, BARS)
         numbers = [f"{place.number:.2f}" for place in shown]
         digits = max(map(len, numbers))
@@ -178,7 +194,7 @@ class Terminal:
             self._say(f"  {escape(entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
 
     def _hear(self, line: str, item: Suggestion | None) -> None:
-        """Carry out one line: a look at something, a step, or values."""
+        """Carry out one line: a command that shows something, a step, or values."""
         words = _words(line)
         match [words[0].lower(), *words[1:]] if words else []:
             case []:
@@ -191,7 +207,8 @@ class Terminal:
             case ["undo" | "u"]:
                 undone = self.planner.undo()
                 done = {"observe": "", "skip": "the skip of ", "correct": "the correction of "}[undone.kind]
-                self._say(f"undone: {done}{escape(', '.join(undone.features))}")
+                names = map(self.planner.asked_of.shown, undone.features)
+                self._say(f"undone: {done}{escape(', '.join(names))}")
             case ["skip" | "s"]:
                 self.planner.skip(_asked(item).name)
             case ["skip" | "s", *name]:
@@ -201,17 +218,17 @@ class Terminal:
             case ["fix", _, _, *_]:
                 self._fix(words[1:])
             case _ if pairs := self._pairs(words):
-                self._observe(self._named_values(pairs))
+                self.planner.take_in(self._named_values(pairs))
             case _:
                 self._take_values(words, item)
 
     def _take_over(self, item: Suggestion | None) -> None:
-        """Values of the patient that is at hand, for what was asked."""
+        """Enter the example patient's values of the suggested features."""
         known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
         if known:
             for name, value in known.items():
-                self._say(f"  {escape(name)}: {word_of(self.planner.asked_of, name, value)}")
-            self._observe({name: ReadValue(value) for name, value in known.items()})
+                self._say(f"  {escape(echo(self.planner.asked_of, name, ReadValue(value)))}")
+            self.planner.take_in({name: ReadValue(value) for name, value in known.items()})
 
     def _skip(self, name: str) -> None:
         if name in self.planner.observed:
@@ -220,7 +237,7 @@ class Terminal:
         self.planner.skip(name)
 
     def _fix(self, words: list[str]) -> None:
-        """Correct a feature by `NAME VALUE`, whose value may be a number with its unit."""
+        """Correct a feature by `NAME VALUE`; the value may be a number with its unit."""
         values = [place for place, word in enumerate(words) if place and _is_value(word)]
         at = values[-1] if values else len(words) - 1
         name, value = feature_named(self.planner, " ".join(words[:at])), " ".join(words[at:])
@@ -230,7 +247,7 @@ class Terminal:
         self.planner.correct_to(name, self._reading(name, value))
 
     def _reading(self, feature: str, typed: str) -> ReadValue:
-        """What was typed, read; how a number was read is said."""
+        """Return the reading of a typed value, and print how a number was read."""
         reading = read_typed(self.planner.asked_of, feature, typed)
         if reading.number is not None:
             self._say(f"  [dim]{escape(echo(self.planner.asked_of, feature, reading))}[/dim]")
@@ -238,11 +255,15 @@ class Terminal:
 
     def _features(self) -> None:
         closed = self.planner.observed.keys() | self.planner.skipped
-        self._say(escape(", ".join(name for name in self.planner.bundle.features if name not in closed)))
+        open_ = [name for name in self.planner.bundle.features if name not in closed]
+        self._say(escape(", ".join(map(self._beside, open_))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
-        """Values without names: of the features asked for, in the order in which they were shown."""
-        if not _is_value(words[0]):
+        """Enter values without names, which belong to the suggested features in the order shown."""
+        only = item.features[0] if item and len(item.features) == 1 else ""
+        if only and " ".join(words).casefold() in (meanings_of(self.planner.asked_of, only) or ()):
+            words = [" ".join(words)]
+        elif not _is_value(words[0]):
             codes = words_of(self.planner.asked_of, item.features[0]) if item else ["low", "usual", "high"]
             expected = f"{', '.join(codes)}, NAME=VALUE, or a command"
             step = "type ? for the commands; a feature that was not asked for takes NAME=VALUE"
@@ -262,13 +283,13 @@ class Terminal:
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
             raise PlannerError(Fault("answer", f"{len(values)} values", expected, "name the others as NAME=VALUE"))
         pairs = zip(asked.features, values, strict=False)
-        self._observe({name: self._reading(name, value) for name, value in pairs})
+        self.planner.take_in({name: self._reading(name, value) for name, value in pairs})
 
     def _is_unit(self, text: str, feature: str) -> bool:
         return same_unit(text, scale_of(self.planner.asked_of, feature).unit)
 
     def _pairs(self, words: list[str]) -> list[tuple[str, str]]:
-        """The words as NAME=VALUE, in which names and units may have blanks; none where there is no such pair."""
+        """Return the words as pairs NAME=VALUE, where names and units may contain blanks; empty without such a pair."""
         pairs, open_words = list[tuple[str, str]](), list[str]()
         for word in words:
             open_words.append(word)
@@ -282,7 +303,7 @@ class Terminal:
                 name, _, value = text.rpartition("=")
                 pairs.append((name.strip(), value.strip()))
                 open_words = []
-        if open_words and pairs:  # another unit, or what belongs to no pair: the last value is refused with it
+        if open_words and pairs:  # the last value is rejected together with words that follow it
             pairs[-1] = pairs[-1][0], " ".join([pairs[-1][1], *open_words])
         return pairs
 
@@ -292,16 +313,12 @@ class Terminal:
             feature = feature_named(self.planner, name)
             if feature in values:
                 raise PlannerError(Fault(f"feature {feature}", "two values", "one value", "leave one out"))
+            if feature in self.planner.observed:
+                step = f"write fix {feature} and the new value to replace it, or undo"
+                found = f"the earlier value {value_words(self.planner, feature)}"
+                raise PlannerError(Fault(f"feature {feature}", found, "a feature without a value", step))
             values[feature] = self._reading(feature, value)
         return values
-
-    def _observe(self, readings: dict[str, ReadValue]) -> None:
-        for name in readings:
-            if name in self.planner.observed:
-                step = f"write fix {name} and the new value to replace it, or undo"
-                found = f"the earlier value {value_words(self.planner, name)}"
-                raise PlannerError(Fault(f"feature {name}", found, "a feature without a value", step))
-        self.planner.take_in(readings)
 
     def _why(self) -> None:
         table = self.planner.explain()
@@ -309,13 +326,14 @@ class Terminal:
         columns = [name for name in columns if name in table]
         table["tells"] = table["tells"].str.removeprefix("tells ")
         if "item" in table:
-            table["item"] = table["item"].where(table["item"] != table["feature"], "")  # what is by itself
+            table["item"] = table["item"].where(table["item"] != table["feature"], "")  # a single feature
+        table["feature"] = table["feature"].map(self.planner.asked_of.shown)
         rows = [tuple(_short(row[name]) for name in columns) for row in table.to_dict("records")]
         names = {"gain_per_cost": "gain per cost", "tells": "separates"}
         self._table(tuple(names.get(name, name) for name in columns), rows)
 
     def _why_entity(self, typed: str) -> None:
-        """What each finding says for and against an entity, the strongest first."""
+        """Print the contribution of each observation for and against an entity, the largest first."""
         entity = entity_named(self.planner, typed)
         found, shown = shares(self.planner, entity), self.planner.asked_of.shown
         of = "log-odds" if self.planner.ordered_by == "probability" else "score"
@@ -357,7 +375,7 @@ class Terminal:
             (
                 str(row["step"]),
                 row["kind"],
-                row["feature"],
+                self.planner.asked_of.shown(row["feature"]),
                 ""
                 if row["value"] is None
                 else with_number(self.planner.asked_of, row["feature"], row["value"], row["number"]),
@@ -380,12 +398,12 @@ class Terminal:
             self.console.print(table)
             return
         names = 1 if columns[0] else 2  # a place and a name
-        for row in cells:  # too wide for a table: a line each, which wraps at words
+        for row in cells:  # the table is too wide: print each row as a line
             parts = [f"{name} {cell}" for name, cell in zip(columns[names:], row[names:], strict=True) if cell]
             self._hang(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")
 
     def _hang(self, text: str, first: str = "  ") -> None:
-        """A line that goes on below, two letters further in, where it is too long."""
+        """Print a line whose continuation lines are indented by two characters."""
         lines = Text.from_markup(text).wrap(self.console, max(self.console.width - len(first) - 2, 1))
         for place, line in enumerate(lines):
             line.rstrip()
@@ -396,9 +414,9 @@ class Terminal:
 
 
 def line_reader(planner: Planner) -> Callable[[str], str]:
-    """What reads a line: at a terminal one that can be edited, with the names of features completed by Tab."""
+    """Return a function that reads a line: in a terminal with editing, and Tab completes names of features."""
     with suppress(ImportError):
-        import readline  # noqa: PLC0415 (not there on every system)
+        import readline  # noqa: PLC0415 (missing on some systems)
 
         names = [*COMMANDS, *planner.bundle.features, *planner.panels, *planner.bundle.entities]
 
@@ -420,7 +438,7 @@ def _words(line: str) -> list[str]:
 
 
 def _is_value(word: str) -> bool:
-    """Whether a word can be a value or the beginning of one: a code, or what starts as a number does."""
+    """Return True if a word can be a value or the beginning of one: a code, or the start of a number."""
     return word.casefold() in CODES or re.match(r"[-+]?[.,]?\d", word) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the terminal, the page and the JSON lines share: names as people write them, and the answer in words."""
+"""Texts shared by the terminal, the page and the JSON lines: names as typed, and the answer in words."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from afa.model.bundle.priors import starting_point
 from afa.model.bundle.rates import Holds
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
 from afa.planner.options import ALL_DUELS_UP_TO
-from afa.planner.posterior import posterior_of
-from afa.planner.values import scale_of, usual_range, with_number, words_of
+from afa.planner.values import meanings_of, scale_of, usual_range, with_number, words_of
 from afa.planner.why import outcomes
 
 ASSUMING = {
@@ -25,9 +24,9 @@ BY_SCORE = "Ordered by preference score: by how much the findings favour one ove
 
 
 def feature_named(planner: Planner, written: str) -> str:
-    """The feature that a name stands for: itself, one of its aliases, or the only one that differs in case alone.
+    """Return the feature with this name, with this alias, or with a name that differs only in case.
 
-    A panel's name stands for itself. Raises `PlannerError` with the nearest name where there is none.
+    The name of a panel is returned as it is. For an unknown name, raise a `PlannerError` with the most similar name.
     """
     names: dict[str, str] = {name: name for name in planner.panels}
     names |= {alias: name for name, aliases in planner.asked_of.aliases.items() for alias in aliases}
@@ -43,7 +42,7 @@ def feature_named(planner: Planner, written: str) -> str:
 
 
 def entity_named(planner: Planner, typed: str) -> str:
-    """The entity of this name, or the only one that differs from it in case alone."""
+    """Return the entity with this name, or the only one whose name differs from it only in case."""
     names = planner.bundle.entities
     alike = [name for name in names if name == typed]
     alike = alike or [
@@ -56,30 +55,31 @@ def entity_named(planner: Planner, typed: str) -> str:
 
 
 def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """By feature that `features.csv` describes: kind, unit, definition, the cut points or None, and words for codes."""
+    """Return for each feature in `features.csv` its kind, unit, definition, cut points or None, and words for codes."""
     table = None if bundle.rates is None else bundle.rates.table
     names = set() if table is None else set(table.names)
     return {
-        name: scale_of(bundle, name)._asdict() | {"usual": usual_range(bundle, name), "words": words_of(bundle, name)}
+        name: scale_of(bundle, name)._asdict()
+        | {"usual": usual_range(bundle, name), "words": words_of(bundle, name), "meanings": meanings_of(bundle, name)}
         for name in bundle.features
         if name in names
     }
 
 
 def value_words(planner: Planner, feature: str) -> str:
-    """The observed value of a feature in words: `12.5 K (high)`, or `high` where no number is known."""
+    """Return the observed value of a feature in words: `12.5 K (high)`, or `high` if the number is unknown."""
     return with_number(planner.asked_of, feature, planner.observed[feature], planner.numbers.get(feature))
 
 
 def question_of(planner: Planner) -> str:
-    """What is asked: `which of 10?`, `which 2 of 10?` or `is it fever?`."""
+    """Return the question in words: `which of 10?`, `which 2 of 10?` or `is it fever?`."""
     if isinstance(planner, BinaryPlanner):
         return f"is it {planner.asked_of.shown(planner.entity)}?"
     return f"which{'' if planner.k == 1 else f' {planner.k}'} of {len(planner.bundle.entities)}?"
 
 
 def assumption_of(planner: Planner) -> str:
-    """What the numbers beside the entities are, in a sentence."""
+    """Return a sentence that explains the numbers beside the entities."""
     if isinstance(planner, BinaryPlanner):
         one, other = map(planner.asked_of.shown, planner.bundle.entities)
         words = f"Probabilities are of {one} and of {other}."
@@ -91,7 +91,7 @@ def assumption_of(planner: Planner) -> str:
 
 
 def start_of(planner: Planner) -> str:
-    """Where the entities start before anything is measured, in a sentence."""
+    """Return a sentence on the probabilities before any measurement."""
     bundle = planner.asked_of
     if isinstance(planner, BinaryPlanner):
         return starting_point(bundle, entity=planner.entity)
@@ -104,7 +104,7 @@ def start_of(planner: Planner) -> str:
 
 
 def ending_of(planner: Planner) -> str:
-    """When the planner stops asking, in a sentence."""
+    """Return a sentence on when the planner stops."""
     stop, ends = planner.stop, list[str]()
     if stop.certain:
         ends.append("nothing left to measure can change the answer")
@@ -123,13 +123,14 @@ def ending_of(planner: Planner) -> str:
 
 
 def answer_of(planner: Planner) -> dict[str, Any]:
-    """The answer so far: `top_k`, or `entity` and `decision`, and what is known of it.
+    """Return the answer so far: `top_k`, or `entity` and `decision`, with the entries below.
 
-    `ordered_by` : what the answer is the first by, `probability` or `score`. `probability` : its posterior,
-    `Planner.answer_probability`; where the order is by score, another set can be more probable. `ahead` : the lead in
-    score there, else null. `undecided` : entities that tie for it, or []. `none` : all that was measured is as usual,
-    so that no entity shows; of a bundle that says how often, that none holds is likelier than not, and `none_between`
-    has its least and greatest probability. `certain` : nothing left to measure can change it. `words` : all of it.
+    `ordered_by` is the quantity that orders entities, `probability` or `score`. `probability` is the posterior of the
+    answer, `Planner.answer_probability`; if entities are ordered by score, another set can be more probable. `ahead` is
+    then the lead in score, else null. `undecided` lists tied entities. `none` is true if all measured values are usual,
+    so that no entity is supported; for a bundle with probabilities, `none` is true if the probability of no entity
+    exceeds the probability of every entity, and `none_between` has the range of the probability of no entity. `certain`
+    is true if no further measurement can change the answer. `words` has all this as text.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
@@ -148,7 +149,7 @@ def answer_of(planner: Planner) -> dict[str, Any]:
 
 
 class RankedEntity(NamedTuple):
-    """One entity of the order that a screen shows: the number beside it, and its bar's share of the full length."""
+    """One row of the ranking on a screen: the entity, its number, and the length of its bar as a share."""
 
     entity: str
     number: float
@@ -156,14 +157,14 @@ class RankedEntity(NamedTuple):
 
 
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
-    """The first entities of the planner's order, each with its probability, or its mean score where scores order."""
+    """Return the first entities of the planner's order, with probability, or with mean score if scores order them."""
     if isinstance(planner, BinaryPlanner):
-        shares = sorted(posterior_of(planner).items(), key=lambda pair: -round(pair[1], 9))
+        shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))
         return [RankedEntity(name, share, share) for name, share in shares]
     assert isinstance(planner, TopKPlanner)
     ranked = planner.ranking()[:most]
     if planner.ordered_by == "probability":
-        posterior = posterior_of(planner)
+        posterior = planner.probabilities()
         return [RankedEntity(name, posterior[name], posterior[name]) for name in ranked]
     scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True))
     least, largest = min(scores.values()), max(scores.values())
@@ -172,14 +173,15 @@ def order_of(planner: Planner, most: int) -> list[RankedEntity]:
 
 
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
-    """Every entity, best first: `entity`, `wins` (ties half), `certain` (its duels resolved), `posterior`.
+    """Return every entity, best first: `entity`, `wins` (ties count half), `certain` (duels resolved), `posterior`.
 
-    Where `ordered_by` is `score`, also `score`, the mean against the others; `posterior` can have another order then.
+    If `ordered_by` is `score`, a row also has `score`, the mean score against the others; `posterior` can then have
+    another order.
     """
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
     by_score = planner.ordered_by == "score"
     scores = dict(zip(planner.bundle.entities, planner.strengths().tolist(), strict=True)) if by_score else {}
-    posterior = posterior_of(planner)
+    posterior = planner.probabilities()
     resolved = Counter(name for duel in planner.resolved() for name in duel)
     return [
         {"entity": v, "wins": float(wins[v]), "certain": resolved[v], "posterior": posterior[v]}
@@ -189,7 +191,7 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
 
 
 def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:
-    """By feature of a suggestion, what each of its values would do to the answer; {} among too many entities."""
+    """Return for each suggested feature the effect of each value on the answer; {} for too many entities."""
     if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
         return {}
     return {feature: outcomes(planner, feature) for feature in item.features}

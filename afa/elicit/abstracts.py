@@ -57,10 +57,13 @@ _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 class Abstract:
     """One publication; its texts are printable, of bounded length and without runs of dashes.
 
+    Parameters
+    ----------
     id : a PMID, the DOI of a preprint, or the service's number of a preprint without a DOI
     title, journal : one line each
     text : one line for each section
     doi : empty if unknown
+
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -180,8 +183,11 @@ def _shortened(text: str, longest: int) -> str:
 class Search:
     """One search of a source for at most `most` records, on the day `retrieved` (ISO), with its result.
 
+    Parameters
+    ----------
     total : number of records at the source
     left_out : number of records found and not used, by reason
+
     """
 
     source: SourceName

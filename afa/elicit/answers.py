@@ -1,4 +1,4 @@
-"""The questions of a study, the schemas of answers, and how a model's text is read: strictly, but for what wraps it."""
+"""The questions of a study, the schemas of answers, and the strict parser for a model's text."""
 
 from __future__ import annotations
 
@@ -32,21 +32,24 @@ from afa.model.study import (
 )
 
 TEXT_LENGTH = 600
-"""Characters of a supporting text, as the paper has it."""
+"""Largest number of characters of a supporting text, as in the paper."""
 DIRECTIONS = {1: "Upregulated", -1: "Downregulated"}
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 def unary_questions(study: Study) -> list[Question]:
-    """One question per voter and phenotype, voter by voter."""
+    """Return one question for each voter and phenotype, voter by voter."""
     return [Question(UNARY, {"phenotype": name}, voter) for voter in study.settings.voters for name in study.names]
 
 
 def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = None) -> list[Question]:
-    """The questions on all unordered pairs of a phenotype's genes; the anchor is the first of a pair by name.
+    """Return the questions on all unordered pairs of a phenotype's genes; a pair's anchor is its first gene by name.
 
-    kept : rows phenotype, gene, potential. mode : one question a pair, or one an anchor with all genes after it; as
-    the study says unless given.
+    Parameters
+    ----------
+    kept : rows phenotype, gene, potential
+    mode : one question for each pair, or one for each anchor with all later genes; by default the study's setting
+
     """
     mode = mode or study.settings.pairs
     questions = []
@@ -65,7 +68,7 @@ def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = Non
 
 
 def cut_questions(study: Study) -> list[Question]:
-    """One question per voter on all features that are not binary; none where all are."""
+    """Return one question for each voter on all features that are not binary; none if all features are binary."""
     features = known_features(study)
     numbers = [name for name, binary in zip(features.names, features.is_binary, strict=True) if not binary]
     values = {"features": json.dumps(dict.fromkeys(numbers))}
@@ -73,7 +76,7 @@ def cut_questions(study: Study) -> list[Question]:
 
 
 def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
-    """One question per voter and entity on all features, with the voter's own cut points."""
+    """Return one question for each voter and entity on all features, with the voter's own cut points."""
     return [
         Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
         for voter in study.settings.voters
@@ -82,7 +85,7 @@ def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
 
 
 def known_features(study: Study) -> Features:
-    """Those that a study asks about by name; an `ElicitationError` where it has none."""
+    """Return the features that a study asks about by name; raise an `ElicitationError` if the study has none."""
     if study.features is None:
         found, step = "no features.csv and no dictionary.csv", "add one: feature, kind, unit, values, definition"
         raise ElicitationError(Fault(f"study {study.settings.name}", found, "the features to ask about", step))
@@ -259,25 +262,25 @@ ANSWERS: Mapping[str, type[Answer]] = {
 }
 """Every prompt by name, with the schema of its answer."""
 RECORDED: Mapping[str, type[Answer]] = {UNARY: RecordedUnary, PAIRWISE: RecordedPair}
-"""The same of records made elsewhere."""
+"""Prompt -> schema of its answers in imported records."""
 
 A = TypeVar("A", bound=Answer)
 
 
 def read_answer(schema: type[A], text: str) -> A:
-    """The answer that a model's text holds; a `ValueError` says in a line why it holds none."""
+    """Return the answer in a model's text; raise a `ValueError` with a one-line reason if there is none."""
     return read_wrapped(schema, text)[0]
 
 
 def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
-    """The answer that a model's text holds, and what was set aside to read it.
+    """Return the answer in a model's text, and notes on the text that was ignored.
 
-    Set aside are thoughts, words before and after the one object, a fence around it, keys that the schema does not
-    have, and what a text has beyond its largest length. Nothing else is changed or guessed.
+    Ignored are thoughts, words before and after the only object, a code fence around the object, keys outside the
+    schema, and characters beyond the largest length of a text. Nothing else is changed or guessed.
 
     Raises
     ------
-    ValueError : in a line why there is no answer, or that there are several.
+    ValueError : with a one-line reason, if there is no answer, or several different ones.
 
     """
     inner, notes = text.strip().removeprefix("\ufeff"), list[str]()
@@ -292,9 +295,9 @@ def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
         except ValueError as error:
             reasons.append(error)
     if not spans:
-        return _read_object(schema, inner[max(inner.find("{"), 0) :])  # which says where it is broken
+        return _read_object(schema, inner[max(inner.find("{"), 0) :])  # raises an error with the position of the fault
     if not found:
-        # Of several objects the longest was to be the answer.
+        # Of several invalid objects, report the error of the longest one.
         raise reasons[max(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0])]
     if any(answer != found[0][2] for _, _, answer, _ in found):
         raise ValueError(f"the whole answer: {len(found)} answers that differ")
@@ -307,16 +310,16 @@ _THOUGHTS_END = re.compile(
     r"|\[/THINK\]|<\|(?:message|end_of_thought)\|>",
     re.IGNORECASE,
 )
-"""What stands between thoughts and the answer: the end of a tag, or the head of the last channel."""
+"""Pattern of the end of a model's thoughts: the closing tag, or the header of the final channel."""
 _FENCE = re.compile(r"```\w*\s*$")
 _BEGIN = re.compile(r'\{\s*["}]')
 _PLAIN = json.JSONDecoder()
 MOST_OBJECTS = 1000
-"""Objects that are looked at in one text, broken ones too."""
+"""Largest number of objects searched in one text, including invalid ones."""
 
 
 def _objects(text: str) -> Iterator[tuple[int, int]]:
-    """Where the objects of JSON in a text begin and end, without those within others; of many braces the first ones."""
+    """Yield start and end of each outermost JSON object in a text, at most `MOST_OBJECTS` of them."""
     end = 0
     for _ in range(MOST_OBJECTS):
         begun = _BEGIN.search(text, end)
@@ -326,14 +329,14 @@ def _objects(text: str) -> Iterator[tuple[int, int]]:
             _, end = _PLAIN.raw_decode(text, begun.start())
             yield begun.start(), end
         except json.JSONDecodeError as error:
-            # An object that is broken at a place hides those before it: parts of an answer are none.
+            # Continue after the position of the error, because parts of an invalid object are not answers.
             end = max(error.pos, begun.start() + 1)
         except RecursionError:
             return
 
 
 def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
-    """The answer that an object holds, and what was cut out of it; a `ValueError` says why it holds none."""
+    """Return the answer in an object, and notes on what was removed; raise a `ValueError` with a reason if none."""
     try:
         document = json.loads(text, object_pairs_hook=unique_keys)
         try:
@@ -351,7 +354,7 @@ def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
 
 
 def _around(before: str, after: str) -> list[str]:
-    """What stands around an answer, in words."""
+    """Return notes on the text around an answer."""
     notes = []
     if (fence := _FENCE.search(before)) and after.lstrip().startswith("```"):
         before, after, notes = before[: fence.start()], after.lstrip()[3:], ["fence set aside"]
@@ -360,7 +363,7 @@ def _around(before: str, after: str) -> list[str]:
 
 
 def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> str:
-    """Remove what stands at a place, or cut the text there to a length; what was done, in words."""
+    """Remove the value at a place in a document, or cut it to a length; return a note on the change."""
     *path, last = place
     for step in path:
         document = document[step]
@@ -374,7 +377,7 @@ def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> s
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; a `ValueError` names a key that stands twice in it."""
+    """Return a JSON object from its pairs; raise a `ValueError` that names a repeated key."""
     document = dict(pairs)
     if len(document) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
@@ -383,7 +386,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
-    """Why an answer is one to another question than that of `values`, in a line; empty where it is not."""
+    """Return a one-line reason if an answer does not belong to the question with these `values`; else an empty text."""
     if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _words(answer.phenotype) != _words(values["phenotype"]):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
     if isinstance(answer, AnchorAnswer):
@@ -398,7 +401,7 @@ def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
 
 
 def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -> str:
-    """Names that were left out, not asked for, or given twice."""
+    """Return a reason that names missing, unexpected or repeated names; else an empty text."""
     if lacking := [name for name in asked if name not in given]:
         return f"{what}: none with {', '.join(lacking)}"
     if others := [name for name, times in Counter(given).items() if times > 1 or name not in asked]:
@@ -407,7 +410,7 @@ def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -
 
 
 def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
-    """Probabilities of a side that does not exist."""
+    """Return a reason if a probability is above 0 for a side (low or high) that does not exist; else an empty text."""
     for each in answer.features:
         low, high = ends[each.feature] or (None, None)
         for end, other, name in ((low, high, "low"), (high, low, "high")):
@@ -418,5 +421,5 @@ def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] |
 
 
 def _words(name: str) -> str:
-    """A name without what models change in it: capitals, blanks, signs, and a definition in brackets after it."""
+    """Return a name without the parts that models change: capitals, blanks, signs, and a definition in brackets."""
     return "".join(filter(str.isalnum, name.partition("(")[0].casefold()))

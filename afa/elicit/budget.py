@@ -42,8 +42,11 @@ ACCOUNT_COLUMNS = [
 class Caps:
     """Largest use of a record; None is no cap.
 
+    Parameters
+    ----------
     tokens : of prompts and answers together
     money : at the given `Prices`
+
     """
 
     calls: int | None = None
@@ -122,9 +125,11 @@ class Budget:
     def begin(self, key: str, expected: Used, attempts: int = 0) -> str | None:
         """Record a call before it is made, and return its name, which `end` takes.
 
-        While open calls may still turn out to use less than their largest use, the function waits for room. It returns
-        None if another process has added an attempt at this request, or has a call for it open.
+        While open calls may still turn out to use less than their largest use, the function waits for room. The result
+        is None if another process has added an attempt at this request, or has an open call for this request.
 
+        Parameters
+        ----------
         attempts : number of attempts at the request known to the caller
 
         Raises
@@ -136,7 +141,7 @@ class Budget:
         while True:
             with self._mutex, FileLock(self.record.folder / LOCK, poll_interval=POLL / 2):
                 self._read()
-                # Read after the calls: an attempt is recorded before its call ends, so that no ended call is missed.
+                # Read attempts after calls: an attempt is recorded before its call ends, so none is missed.
                 self.record.refresh()
                 others = [each for each in self._calls.values() if each.key == key and self._is_going_on(each)]
                 if others or len(self.record.attempts(key)) != attempts:
@@ -145,7 +150,7 @@ class Budget:
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
-                # The number of calls cannot shrink, but open calls may turn out to use no tokens.
+                # Open calls may turn out to use no tokens, but their number remains.
                 least = ((0, 0) if self._is_going_on(each) else each.tokens for each in self._calls.values())
                 if self._passed(self._sum(least) + self._used_before_calls() + expected):
                     raise CapError(fault)
@@ -203,7 +208,7 @@ class Budget:
         return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
     def _used_before_calls(self) -> Used:
-        """Return the use of entries recorded before calls were; the largest use where tokens were not counted."""
+        """Return the use of the entries without recorded calls; for uncounted tokens, the largest use."""
         if self._before is None:
             first: dict[str, str] = {}
             for each in self._calls.values():
@@ -250,9 +255,7 @@ def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     """Return the use of a record, one row for each prompt, run, model and outcome, with the columns `ACCOUNT_COLUMNS`.
 
     The last row, `tries`, is the use that caps count: all calls, failed ones included, at the counted or else the
-    largest use.
-
-    uncounted : number of attempts without a token count from the endpoint
+    largest use. The column `uncounted` has the number of attempts without a token count from the endpoint.
     """
     rows = []
     for entry in record.entries():

@@ -38,10 +38,13 @@ FIRST, LONGEST_PAGE = 200, 10_000
 class Reply:
     """The parsed reply of one call.
 
+    Parameters
+    ----------
     finish : the endpoint's reason for the end of the answer, None if it gave none
     tokens : of prompt and answer, None without a count
     model : the model that the endpoint names
     error, code : the endpoint's words and codes for a missing answer; empty otherwise
+
     """
 
     text: str = ""
@@ -61,7 +64,7 @@ class Chat:
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
-        # These loggers write the headers of replies, in which an endpoint may repeat the key.
+        # The loggers below write the headers of replies, in which an endpoint may repeat the key.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds
@@ -170,7 +173,7 @@ def read_reply(text: str) -> Reply:
         if is_completion:
             return reply if reply.text.strip() or not arguments else replace(reply, text=arguments)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        pass  # not a completion, which the error below says
+        pass  # the body is not a completion; the error below reports this
     error, code = reason_of(text)
     return replace(reply, error=f"no chat completion ({error})", code=code)
 

@@ -48,8 +48,11 @@ _MOST_IN_RANGE = 50
 class Checked:
     """The citations of one gene of an answer, or of the whole answer (`item` empty).
 
+    Parameters
+    ----------
     citations : for each citation its kind, its identifier (a number, a PMID, a DOI in lower case, or a title), and
-    whether it was retrieved
+        whether it was retrieved
+
     """
 
     question: Question
@@ -79,7 +82,10 @@ def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -
 
     Turns of a plan and rankings have no citations to compare.
 
+    Parameters
+    ----------
     abstracts : those of the prompt, in its order
+
     """
 
     def part(item: str, given: GeneAnswer | PairAnswer | ConditionalAnswer, *texts: str) -> Checked:
@@ -125,7 +131,7 @@ def reference_table(
 
 
 def retrieved_references(references: str, shown: int) -> str:
-    """Return, of numbers separated by blanks, those of the `shown` abstracts; `UNKNOWN` is returned as is."""
+    """Return the numbers of `shown` abstracts in a text of numbers and blanks; `UNKNOWN` is returned unchanged."""
     if references == UNKNOWN:
         return references
     return " ".join(number for number in references.split() if 1 <= int(number) <= shown)

@@ -80,8 +80,8 @@ class Client:
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
         """Return the answer to a request, from the record or from the model; without an answer, the last attempt.
 
-        Attempts of earlier runs count towards `Manner.answers`, except those where the endpoint failed. After `stop` is
-        set, no new call begins; the result is None if there was no earlier attempt.
+        Attempts of earlier runs count towards `Manner.answers`, except attempts at which the endpoint failed. After
+        `stop` is set, no new call begins; the result is None if there was no earlier attempt.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Client:
         stop, last = stop or threading.Event(), None
         self.record.keep(request.messages)
         while True:
-            # Counted before the record is read: `Budget.begin` notices attempts that another process adds later.
+            # Attempts are counted first: `Budget.begin` notices attempts that another process adds later.
             attempts = len(self.record.attempts(self.key(request)))
             if (known := self.recorded(request)) is not None:
                 return known
@@ -105,11 +105,14 @@ class Client:
                 return last
 
     def _attempt(self, request: Request, attempts: int, stop: threading.Event) -> Entry | None:
-        """Make and record one more attempt, whose prompt has the fault of the last; None if another process makes it.
+        """Make and record one more attempt; its prompt quotes the last fault. None if another process is making one.
 
         Calls are made until one has a reply, but at most `Manner.calls`.
 
+        Parameters
+        ----------
         attempts : number of attempts at the request so far
+
         """
         chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
@@ -145,7 +148,7 @@ class Client:
                 said = reply.text or reply.refusal or ""
                 return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
             finally:
-                # After the entry is recorded: otherwise another process would repeat the call.
+                # The call ends after the entry is recorded: otherwise another process would repeat the call.
                 self.budget.end(name, reply.tokens)
         if failure is None:
             return None
@@ -245,7 +248,10 @@ class Client:
     ) -> Entry:
         """Record an attempt and return its entry.
 
+        Parameters
+        ----------
         said : the model's whole text; without one, the reply in its place
+
         """
         entry = Entry(
             question=request.question,
@@ -277,7 +283,10 @@ class Client:
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
     """Return the outcome of a reply, and a note: why it is no answer, or which text around the answer was not parsed.
 
+    Parameters
+    ----------
     values : the question's values in the template of the prompt
+
     """
     if reply.refusal or reply.finish == "content_filter":
         return "refused", reply.refusal or "stopped by the endpoint's filter"

@@ -32,8 +32,9 @@ def consensus(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the genes that at least `min_agree` runs name with one direction, and the genes that are dropped.
 
-    A gene is kept for a phenotype if no run that names it gives the other direction. Its potential is +1 for
-    Upregulated and -1 for Downregulated; its confidence is the mean `lit_prob` of the runs that name it.
+    A gene is kept for a phenotype if no run that names the gene gives the other direction. The potential of a kept gene
+    is +1 for Upregulated and -1 for Downregulated; the confidence is the mean `lit_prob` of the runs that name the
+    gene.
 
     Parameters
     ----------
@@ -74,7 +75,10 @@ def consensus(
 def check_voters(models: Mapping[str, str], study: Study) -> None:
     """Raise an `ElicitationError` if voters are the same model, unless the study sets `same_model`.
 
+    Parameters
+    ----------
     models : model and address of each voter; voters with an `UNKNOWN` model are not compared
+
     """
     voters: dict[str, list[str]] = {}
     for voter, model in models.items():
@@ -92,11 +96,10 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     """Return the agreement of voters, with the columns `AGREEMENT_COLUMNS`; one row for each phenotype and one for all.
 
-    voters : all voters, then each pair of voters
-    genes : number of genes that at least one of them names
-    agreed : number of genes that all of them name with one direction; `share` is its share of `genes`
-    kappa : Fleiss' kappa of *up*, *down* and *not named*, over all genes in the study's answers, so that a voter who
-    names genes at random gets 0; empty if all voters give one category to all genes
+    The column `voters` names all voters, or a pair. `genes` is the number of genes that at least one of these voters
+    names. `agreed` is the number of genes that all of them name with one direction, and `share` its share of `genes`.
+    `kappa` is Fleiss' kappa of *up*, *down* and *not named* over all genes in the study's answers; a voter who names
+    genes at random gets 0. `kappa` is empty if all voters give one category to all genes.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -115,10 +118,15 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
 def fleiss_kappa(signs: NDArray[np.int64]) -> float:
     """Return Fleiss' kappa of the categories -1, 0, +1; NaN if only one category occurs.
 
+    Parameters
+    ----------
     signs : (n_items, n_raters) int64 in {-1, 0, +1}
 
+    Examples
+    --------
     >>> fleiss_kappa(np.array([[1, 1], [0, 0], [1, 0], [0, 1]]))
     0.0
+
     """
     counts = np.stack([(signs == category).sum(axis=1) for category in (-1, 0, 1)], axis=1)
     raters = signs.shape[1]
@@ -194,7 +202,10 @@ def among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:
 def _agreed(signs: NDArray[np.int64]) -> Iterator[float]:
     """Yield genes, agreed, share and kappa of `AGREEMENT_COLUMNS`.
 
+    Parameters
+    ----------
     signs : (E, R, G) int64 in {-1, 0, +1}, by phenotype, voter and gene
+
     """
     raters = signs.shape[1]
     total, times = np.abs(signs.sum(axis=1)), np.abs(signs).sum(axis=1)
@@ -260,7 +271,10 @@ def cuts_apart(cuts: pd.DataFrame) -> list[str]:
 def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Sequence[str]) -> list[str]:
     """Return a sentence on unanswered questions, and one on directions that the answer's own probabilities contradict.
 
+    Parameters
+    ----------
     unary : the answers as given, one row for each voter, entity and feature
+
     """
     answered = set(zip(unary["entity"], unary["feature"], strict=True))
     silent = [f"{entity} {name}" for entity in entities for name in features if (entity, name) not in answered]

@@ -43,8 +43,11 @@ LONGEST_NUMBER = -1.2345678901234567e-300
 class Terms:
     """Limits of a live run: its cost, and the number of open calls.
 
+    Parameters
+    ----------
     caps : limits of the whole record when the run ends, earlier runs included, so that a rerun does not start from zero
     unlimited : True to allow a run without caps
+
     """
 
     caps: Caps = NO_CAPS
@@ -64,6 +67,8 @@ class Terms:
 class Live:
     """The models of a study's voters, with a common record and budget, as a source of answers.
 
+    Parameters
+    ----------
     endpoint : replaces the addresses of `models` in study.yaml and of the environment
     say : function that prints the estimate before a voter is asked, and the record's use afterwards
 
@@ -128,8 +133,8 @@ class Live:
         The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest that the study
         allows. A study of features instead of genes has one row for cut points and one for probabilities.
 
-        pairs : the setting of `pairs` for the row, marked `*` if it is the setting in the study
-        calls : one for each question without an answer; repeated calls are not included
+        The column `pairs` has the setting `pairs` of the row, marked `*` if it is the study's setting. `calls` counts
+        one call for each question without an answer; repeated calls are not included.
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
@@ -162,7 +167,7 @@ class Live:
     def _row(
         self, prompt: str, questions: Sequence[Question], pairs: str = "", how: str = EXACT, times: int = 1
     ) -> tuple[object, ...]:
-        """Return the row of a prompt, with the questions counted `times` times."""
+        """Return the row of a prompt, where each question stands for `times` questions of the same length."""
         runs = dict.fromkeys(question.run for question in questions)
         left = [estimate(self._requests(questions, run), self.clients[run]) for run in runs]
         return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Used())), how
@@ -190,6 +195,8 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     Requests answered in the record are not asked again, and equal requests are asked once. All answers are recorded
     whenever the function ends, so that a rerun asks only the rest.
 
+    Parameters
+    ----------
     concurrency : largest number of open calls, at least 1
     progress : show a bar if the output is a terminal
 
@@ -234,7 +241,10 @@ def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
 
     Failures are of one kind if their reasons differ only in numbers; the most frequent kind comes first.
 
+    Parameters
+    ----------
     attempts : attempts at each question
+
     """
     kinds: dict[tuple[str, str], list[Entry]] = {}
     for entry in filter(None, map(first_answer, attempts)):
@@ -268,7 +278,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             while not stop.is_set():
                 key, each = work.get_nowait()
                 if client.budget.is_busy(key) and not work.empty():
-                    # Another process is asking it: ask the other requests first.
+                    # Another process is asking this request: ask the other requests first.
                     work.put((key, each))
                     stop.wait(0.05)
                 elif (entry := client.ask(each, stop=stop)) is not None:
@@ -281,7 +291,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             stop.set()
             done.put(error)
 
-    # Daemon threads, so that after a second interrupt the interpreter does not wait for a slow endpoint.
+    # Threads are daemons, so that after a second interrupt the interpreter does not wait for a slow endpoint.
     count = min(concurrency, len(waiting))
     threads = [threading.Thread(target=ask_or_stop, daemon=True) for _ in range(count)]
     patience = float("inf")

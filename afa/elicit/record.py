@@ -122,8 +122,11 @@ ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 class Question:
     """A question without its wording: the name of the prompt, the identifying values, and the run (the voter).
 
+    Parameters
+    ----------
     directions : direction of shift of each gene of a pair, for the prompt; not part of the question's identity, and not
-    recorded
+        recorded
+
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -180,6 +183,8 @@ class Request:
 class Entry:
     """One attempt at a question.
 
+    Parameters
+    ----------
     model, parameters : the model that was called, and the parameters of the call; or `UNKNOWN`
     prompt_digest : digest of the prompt's template, or `UNKNOWN`
     messages : SHA-256 of the rendered prompt, including its abstracts
@@ -190,6 +195,7 @@ class Entry:
     tokens : of prompt and answer, as the endpoint counted them
     served_model : the model that the endpoint names
     endpoint : the endpoint's address
+
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -244,7 +250,7 @@ def first_answer(entries: Sequence[Entry]) -> Entry | None:
 class Record:
     """Entries and prompts of a folder, read when first needed; safe from several threads and processes.
 
-    An entry in several files counts once. Lines that are not entries are one `ElicitationError`; an incomplete last
+    An entry in several files counts once. Lines that are not entries raise one `ElicitationError`; an incomplete last
     line is skipped.
     """
 

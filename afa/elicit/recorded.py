@@ -149,8 +149,11 @@ def _entry(question: Question, raw: str) -> Entry:
 class Recorded:
     """Entries of a record, looked up by question for any model and wording, provided there is only one.
 
+    Parameters
+    ----------
     models : model of each voter; for a voter listed here, only answers of this model count
     place : the record's folder
+
     """
 
     def __init__(self, entries: Iterable[Entry], models: Mapping[str, str] | None = None, place: str = "") -> None:
@@ -208,6 +211,8 @@ def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt
 
     Calls are merged completely, whatever entries are selected, so that all use still counts.
 
+    Parameters
+    ----------
     model : select only answers of this model
     prompt : select only answers to the template whose digest begins so
 

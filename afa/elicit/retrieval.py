@@ -37,8 +37,11 @@ log = logging.getLogger(__name__)
 class Retrieved:
     """The result of retrieval for a question: abstracts in the order of their numbers in the prompt, from 1.
 
+    Parameters
+    ----------
     ranking : each abstract with its BM25 score, above 0
     searches : all searches that were made, with their dates
+
     """
 
     question: Question
@@ -57,8 +60,11 @@ class Literature:
 
     Results are cached in memory.
 
+    Parameters
+    ----------
     online : make searches that the cache lacks; otherwise a missing search is an error
     today : date of a search made now
+
     """
 
     sources: Sequence[Source]
@@ -73,7 +79,7 @@ class Literature:
     _known: dict[tuple[tuple[str, str], ...], Retrieved] = field(default_factory=dict, repr=False, compare=False)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """Return the abstracts for a question; the same for every voter.
+        """Return the abstracts for a question, which are the same for every voter.
 
         Raises
         ------
@@ -90,7 +96,7 @@ class Literature:
         return quoted(self.retrieved(question).abstracts)
 
     def expected(self, question: Question) -> list[dict[str, str]]:
-        """Return the abstracts that a prompt shows, or before retrieval the longest that it could show."""
+        """Return the abstracts that a prompt shows; before retrieval, abstracts of the largest possible length."""
         try:
             return self.shown(question)
         except ElicitationError:
@@ -165,7 +171,10 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
     """Return the literature of a study, with its `keywords.csv` if there is one and the cache in the record's folder.
 
+    Parameters
+    ----------
     online : search PubMed and, for preprints, Europe PMC if the cache lacks a search
+
     """
     path = folder / KEYWORDS_FILE
     return Literature(
@@ -206,7 +215,7 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
-    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number`: place in the prompt."""
+    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number` counts in the prompt."""
     rows = [
         (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)
         for each in retrievals

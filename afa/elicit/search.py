@@ -72,7 +72,10 @@ def read_keywords(path: str | Path) -> Keywords:
 def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
     """Return a query for publications on all genes, the phenotype and the disease; genes and phenotype may be empty.
 
+    Parameters
+    ----------
     genes : names of each gene, its symbol and its aliases
+
     """
     groups = [tuple(map(plain, names)) for names in genes]
     return Query((*groups, *([tuple(phenotype)] if phenotype else []), tuple(disease)))
@@ -93,9 +96,12 @@ RETRACTED = "retracted or withdrawn"
 class Found(NamedTuple):
     """The result of a search.
 
+    Parameters
+    ----------
     total : number of records at the source
     abstracts : in the source's order
     left_out : number of records without a usable abstract, by reason
+
     """
 
     total: int
@@ -126,7 +132,7 @@ class PubMed:
         self._url, self._sender = url.rstrip("/"), {"db": "pubmed", "tool": TOOL, "email": email}
         if key:
             self._sender["api_key"] = key
-        # E-utilities also report failures of their servers as status 400; all PMIDs sent come from them.
+        # Status 400 is retried: E-utilities also report failures of their servers by this status.
         transient = TRANSIENT | {400}
         self._web = Web(PER_SECOND_WITH_KEY if key else PER_SECOND, bounds, transient=transient, clock=clock)
 
@@ -286,7 +292,7 @@ class EuropePmc:
 
 
 def _page(body: bytes) -> tuple[int, list[Any], str]:
-    """Return the number of preprints, those of this page, and the mark of the next page, empty on the last one."""
+    """Return the number of preprints, the preprints of this page, and the mark of the next page ("": last page)."""
     document = json_object(body)
     total, results = document.get("hitCount"), document.get("resultList")
     records = results.get("result") if isinstance(results, dict) else None

@@ -1,4 +1,4 @@
-"""The stages from questions to a bundle (app. `supp:llm-elicitation`): each takes and returns tables by name.
+"""The stages from questions to a bundle (appendix `supp:llm-elicitation`): each takes and returns tables by name.
 
 `unary` and `pairwise` ask, or look up recorded answers; `consensus` and `evidence` filter the genes that `unary` found;
 the last stage writes the bundle of the kept genes and judged pairs, with its provenance.
@@ -198,8 +198,10 @@ def bundle_stage(
     The same answers give the same bytes. Unary potentials are +1 and -1. Pairwise potentials are signs, or log ratios
     if pairs were asked conditionally; an `unclear` pair is excluded, which equals a zero, and counted.
 
+    Parameters
+    ----------
     probabilities : folder with the probabilities of voters (`afa.elicit.consensus.read_voters`), written beside the
-    potentials for the encoding by controls
+        potentials for the encoding by controls
 
     Returns
     -------
@@ -279,11 +281,13 @@ def build_recorded_bundle(
 ) -> tuple[Bundle, pd.DataFrame]:
     """Write the bundle of a record by the consensus of `min_agree` runs; the same record gives the same bytes.
 
+    The bundle is named `recorded-2of3` or similar. The second result is the table of dropped genes (phenotype, gene,
+    reason).
+
+    Parameters
+    ----------
     folder : folder with `study.yaml`, `phenotypes.csv` and `raw/`
     probabilities : as in `bundle_stage`
-
-    The bundle is named `recorded-2of3` or similar. Returns the bundle and the table of dropped genes (phenotype, gene,
-    reason).
 
     Raises
     ------
@@ -313,7 +317,8 @@ def _cited(
 ) -> tuple[list[Sequence[Abstract]], Tables]:
     """Return the abstracts of each question, and tables of the citations in answers.
 
-    Without literature there are no abstracts. An imported record has no citations by number, and gives no tables.
+    Without literature there are no abstracts. An imported record has no citations by number, so that no tables are
+    returned.
     """
     retrieved, abstracts = [], list[Sequence[Abstract]]([()] * len(questions))
     if literature is not None:
@@ -333,7 +338,7 @@ def _cited(
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
-    """Return, for each kept gene, how many runs named it and the mechanism that the first of them gave."""
+    """Return a text for each kept gene: the number of runs that named the gene, and the mechanism in the first run."""
     first = named.drop_duplicates(["phenotype", "gene"])
     merged = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
     return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in merged.itertuples()]

@@ -71,7 +71,7 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"
 def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> pd.DataFrame:
     """Return the outcome of every question, one row each, with the columns `OUTCOME_COLUMNS`.
 
-    answer : `Entry.digest`, empty if the question was not asked
+    The column `answer` has `Entry.digest`, or is empty if the question was not asked.
     """
     rows = []
     for question, entry in zip(questions, entries, strict=True):
@@ -101,9 +101,11 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
 def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return one row for each gene in the answers, with the columns `GENE_COLUMNS`.
 
-    Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects those that count.
+    Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects the genes that
+    count.
 
-    references : numbers of the cited abstracts, separated by blanks; `UNKNOWN` if the record has none
+    The column `references` has the numbers of the cited abstracts, separated by blanks, or `UNKNOWN` if the record has
+    none.
     """
     rows = []
     for entry in _answered(entries):
@@ -117,8 +119,8 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return one row for each pair with an answer, with the columns `PAIR_COLUMNS`, for every way of asking.
 
-    sign : +1 (same), -1 (opposite) or 0; the sign of `coupling`
-    coupling : the sign; for conditional probabilities ln(p_with / p_without), each at least `RAREST` from 0 and 1
+    The column `sign` is +1 (same), -1 (opposite) or 0, the sign of `coupling`. For conditional probabilities,
+    `coupling` is ln(p_with / p_without), with both at least `RAREST` from 0 and 1; otherwise it equals `sign`.
     """
     rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_COLUMNS)

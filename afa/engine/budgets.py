@@ -23,11 +23,11 @@ from afa.engine.layout import (
     HIGH,
     LOW,
     NEXT,
+    RATIO,
+    RATIO_HIGH,
+    RATIO_LOW,
     SILENT,
     SILENT_SECOND,
-    TOLD,
-    TOLD_HIGH,
-    TOLD_LOW,
     Indices,
     Packed,
     Pairs,
@@ -148,7 +148,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not state.observed[edges.other[e]]:
             budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
-            if packed.stated:
+            if packed.of_probabilities:
                 budgets.coupled[1, edges.duel[e]] -= edges.size[1, e]
     first, last = packed.first_holder[feature], packed.first_holder[feature + 1]
     for h in range(first, last):
@@ -162,7 +162,7 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
     """Write how far the terms of one entity, without exclusive groups, can move its score below and above."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
-        if not packed.stated:
+        if not packed.of_probabilities:
             below += abs(state.field[slot])
             above = below
         elif not state.observed[packed.feature[slot]] and packed.site[NEXT, slot] < 0.0:
@@ -191,7 +191,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
         below, above = norm[0, a] + norm[1, b], norm[1, a] + norm[0, b]
         for i in range(overlaps.first[a * n + b], overlaps.first[a * n + b + 1]):
             slot_a, slot_b = packed.first_slot[a] + overlaps.of_u[i], packed.first_slot[b] + overlaps.of_v[i]
-            if not packed.stated:
+            if not packed.of_probabilities:
                 of_a, of_b = state.field[slot_a], state.field[slot_b]
                 below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
                 continue
@@ -209,7 +209,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
             below += below_both - (below_a + above_b)
             above += above_both - (above_a + below_b)
         whole[0, p] = below + coupled[0, p]
-        whole[1, p] = above + coupled[1, p] if packed.stated else whole[0, p]
+        whole[1, p] = above + coupled[1, p] if packed.of_probabilities else whole[0, p]
 
 
 @kernel(entrance=True)
@@ -243,7 +243,7 @@ def range_of_pair(
         ignored
 
     """
-    if not packed.stated:
+    if not packed.of_probabilities:
         return abs(of_a - of_b), abs(of_a - of_b)
     site = packed.site
     one, other = (slot_a, other_a) if of_a != 0.0 else (slot_b, other_b)
@@ -326,7 +326,7 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]
-    if not packed.stated:
+    if not packed.of_probabilities:
         return 0.0, UNIFORM_SECOND
     return packed.site[SILENT, other], packed.site[SILENT_SECOND, other]
 
@@ -338,7 +338,7 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
     One of the two slots may be -1, where the feature is outside that entity's support. A value that cannot occur gets
     the term of 0.
     """
-    if not packed.stated:
+    if not packed.of_probabilities:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
         return -high, 0.0, high
     site, slot = packed.site, max(slot_a, slot_b)
@@ -349,14 +349,14 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
     low = middle = high = 0.0
     if slot_a >= 0:
         pull, centre = state.field[slot_a] - packed.unary[slot_a], site[CENTRE, slot_a]
-        low = site[TOLD_LOW, slot_a] - pull * (1.0 + centre)
-        middle = site[TOLD, slot_a] - pull * centre
-        high = site[TOLD_HIGH, slot_a] + pull * (1.0 - centre)
+        low = site[RATIO_LOW, slot_a] - pull * (1.0 + centre)
+        middle = site[RATIO, slot_a] - pull * centre
+        high = site[RATIO_HIGH, slot_a] + pull * (1.0 - centre)
     if slot_b >= 0:
         pull, centre = state.field[slot_b] - packed.unary[slot_b], site[CENTRE, slot_b]
-        low -= site[TOLD_LOW, slot_b] - pull * (1.0 + centre)
-        middle -= site[TOLD, slot_b] - pull * centre
-        high -= site[TOLD_HIGH, slot_b] + pull * (1.0 - centre)
+        low -= site[RATIO_LOW, slot_b] - pull * (1.0 + centre)
+        middle -= site[RATIO, slot_b] - pull * centre
+        high -= site[RATIO_HIGH, slot_b] + pull * (1.0 - centre)
     return (low if site[LOW, slot] else middle), middle, (high if site[HIGH, slot] else middle)
 
 

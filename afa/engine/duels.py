@@ -62,7 +62,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at_b = packed.feature[slot_b] if slot_b < last_b else packed.n_features
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
-        if packed.stated and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
+        if packed.of_probabilities and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
             if packed.site[NEXT, here_a] <= here_a:  # the last member represents an exclusive group
                 least, most = range_of_group(packed.site, state.m, here_a, here_b)
                 below += least
@@ -84,7 +84,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
             m_a, q_a = moments_at(packed, state, here_a, here_b)
             m_b, q_b = moments_at(packed, state, here_b, here_a)
             first, second = 0.5 * (m_a + m_b), 0.5 * (q_a + q_b)
-            if not packed.stated:
+            if not packed.of_probabilities:
                 variance += high * high * (second - first * first)
             else:
                 p_low, p_high = 0.5 * (second - first), 0.5 * (second + first)
@@ -127,7 +127,7 @@ def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) ->
             below += least
             above += most
             square += (0.5 * (least + most)) ** 2
-        elif not packed.stated and state.observed[at]:
+        elif not packed.of_probabilities and state.observed[at]:
             seen += abs(of_a - of_b)
     return below, above, seen, square
 

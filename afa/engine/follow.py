@@ -1,6 +1,6 @@
 """Run many patients: `choose` lets an allocation rule choose each feature, `follow` observes along given orders.
 
-A mask of `afa.engine.course` selects the results, which are returned as arrays over all paths.
+A mask of `afa.engine.run` selects the results, which are returned as arrays over all paths.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from afa.engine.budgets import Budgets, duel_edges, new_budgets
 from afa.engine.compile import in_threads, laid_out
-from afa.engine.course import (
+from afa.engine.duels import BRACKETS, Duel, all_pairs
+from afa.engine.gains import F_LINEARITY, GAIN_KINDS, NO_GAIN, bring_up_to_date, new_lookahead
+from afa.engine.layout import Models, Packed, new_gains, pack
+from afa.engine.ranks import name_places
+from afa.engine.rules import COMPILED, GIVEN, GREEDY, INFORMATION, LARGEST_UNARY
+from afa.engine.run import (
     BOUNDARY,
     CALLS,
     CERTAIN,
@@ -30,15 +35,10 @@ from afa.engine.course import (
     SCORES,
     SIGNS,
     SOLVES,
-    Followed,
-    Moment,
+    PathState,
     RunSettings,
+    WalkResults,
 )
-from afa.engine.duels import BRACKETS, Duel, all_pairs
-from afa.engine.gains import F_LINEARITY, GAIN_KINDS, NO_GAIN, bring_up_to_date, new_lookahead
-from afa.engine.layout import Models, Packed, new_gains, pack
-from afa.engine.ranks import name_places
-from afa.engine.rules import COMPILED, GIVEN, GREEDY, LARGEST_UNARY
 from afa.engine.state import State, elbos, new_state, solve_all
 from afa.engine.sweeps import Iteration, iteration_of
 from afa.engine.walk import walk
@@ -68,7 +68,7 @@ def choose(
     n_rows: int | None = None,
     threads: int | None = None,
     **settings: Any,
-) -> Followed:
+) -> WalkResults:
     """Run P patients under an allocation rule; return the results selected by the mask `read`.
 
     The choices are those of `TopKPlanner` with the rules of `afa.planner.rules`, guided by `linearity`.
@@ -79,14 +79,14 @@ def choose(
     allocation : a rule of `COMPILED` other than `random`
     n_rounds : number of observations; M if None
     n_rows : stop a patient after so many rounds with results; no limit if None
-    settings : keyword arguments of `course_of`
+    settings : keyword arguments of `run_of`
 
     """
     check_exclusive(bundle, values)
     n_rounds = len(bundle.features) if n_rounds is None else n_rounds
     order = np.zeros((len(values), n_rounds), dtype=np.int64)
-    course, start = course_of(bundle, read, n_rounds, allocation=allocation, **settings)
-    return _walk(course, start, values, order, threads, n_rows)
+    run, start = run_of(bundle, read, n_rounds, allocation=allocation, **settings)
+    return _walk(run, start, values, order, threads, n_rows)
 
 
 def follow(
@@ -97,7 +97,7 @@ def follow(
     *,
     threads: int | None = None,
     **settings: Any,
-) -> Followed:
+) -> WalkResults:
     """Run P patients along given orders; return the results selected by the mask `read`.
 
     Each result has the first axis (P,), or the first axes (P, S), as the orders have. The number of threads does not
@@ -107,7 +107,7 @@ def follow(
     ----------
     values : (P, M) int8, -1, 0, +1 or `MISSING`; missing values are skipped
     orders : (P, r) or (P, S, r) int64, distinct features, all M of them with `only_changes`
-    settings : keyword arguments of `course_of`
+    settings : keyword arguments of `run_of`
 
     """
     check_exclusive(bundle, values)
@@ -116,10 +116,10 @@ def follow(
     if settings.get("only_changes"):  # rounds without a change are skipped
         rounds = np.nonzero(held[flat])[1].reshape(len(flat), held.sum()) + 1
         flat = laid_out(np.take_along_axis(flat, rounds - 1, axis=1))
-    course, start = course_of(bundle, read, flat.shape[1], **settings)
-    course = course._replace(numbered=rounds is not None)
-    followed = _walk(course, start, values, flat, threads, rounds=rounds)
-    return Followed._make(array.reshape(*orders.shape[:-1], *array.shape[1:]) for array in followed)
+    run, start = run_of(bundle, read, flat.shape[1], **settings)
+    run = run._replace(numbered=rounds is not None)
+    results = _walk(run, start, values, flat, threads, rounds=rounds)
+    return WalkResults._make(array.reshape(*orders.shape[:-1], *array.shape[1:]) for array in results)
 
 
 def check_exclusive(bundle: Bundle | Models, values: NDArray[np.int8]) -> None:
@@ -132,7 +132,7 @@ def check_exclusive(bundle: Bundle | Models, values: NDArray[np.int8]) -> None:
             raise CohortError(Fault(f"values, row {row}", found, expected, "correct the wrong one"))
 
 
-def course_of(
+def run_of(
     bundle: Bundle | Models,
     read: int,
     n_rounds: int,
@@ -151,13 +151,13 @@ def course_of(
     budget_share: float = 1.0,
     tie: float | None = None,
     calibrated: bool = False,
-) -> tuple[RunSettings, Moment]:
+) -> tuple[RunSettings, PathState]:
     """Return the run settings and the state before any observation, which is solved here, for all patients of a run.
 
     Parameters
     ----------
-    read : sum of the masks of `afa.engine.course` that select results
-    gain, target : as in `TopKPlanner`
+    read : sum of the masks of `afa.engine.run` that select results
+    gain, target : as in `TopKPlanner`; the rule `information` uses neither
     rescoring : numbers of observations after which the rule ranks the candidates again; in between, candidates are
         taken in their last order. Every number if None
     k : size of the top set
@@ -175,7 +175,7 @@ def course_of(
     packed, n, m = pack(bundle), len(bundle.entities), len(bundle.features)
     packed = packed if tie is None else packed._replace(tie=tie)
     pairs, nothing = all_pairs(n), all_pairs(0)
-    weighs = rule not in (GIVEN, LARGEST_UNARY)
+    weighs = rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
     bounding = weighs or bool(read & (CERTAIN | BOUNDARY | LARGEST | CHOICE))
     ranking = (
         (weighs and rule != GREEDY)
@@ -184,13 +184,14 @@ def course_of(
     )
     crossing = ranking or bool(read & (MOMENTS | DUELS | CALLS))
     crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
+    gain = None if rule == INFORMATION else gain  # the rule and the gain have the same name
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if weighs or gains_read else NO_GAIN
     crossing |= kind >= F_LINEARITY
     iteration = iteration_of(solver)
     state = _start_of(bundle, packed, iteration)
     empty = elbos(state, m)
-    if kind >= F_LINEARITY and packed.stated:
+    if kind >= F_LINEARITY and packed.of_probabilities:
         found, step = "f_target on a bundle that says how often", "ask for cmi"
         raise BundleError(Fault("option gain", found, "cmi or wald_magnitude", step))
     lookahead = new_lookahead(packed, kind)
@@ -205,7 +206,7 @@ def course_of(
         rescore[:] = np.isin(np.arange(n_rounds), list(rescoring))
     if rounds is not None:
         asked[:] = np.isin(np.arange(n_rounds + 1), list(rounds))
-    moment = Moment(
+    path_state = PathState(
         state=state,
         budgets=new_budgets(packed, edges, state) if bounding else Budgets(*np.empty((3, 2, 0))),
         gains=gains,
@@ -216,10 +217,10 @@ def course_of(
         votes=np.zeros((len(pairs), 2), dtype=np.int64),
         calls=np.zeros((len(pairs), len(BRACKETS)), dtype=np.int8),
         labels=np.zeros(n, dtype=np.int64),
-        worth=np.zeros(m),
+        feature_gain=np.zeros(m),
         closed=np.zeros(m, dtype=np.bool_),
     )
-    course = RunSettings(
+    run = RunSettings(
         packed=packed,
         edges=edges,
         pairs=pairs,
@@ -244,7 +245,7 @@ def course_of(
         ranked=np.array([SCORES.index(name) for name in ranks], dtype=np.int64),
         budget_share=budget_share,
     )
-    return course, moment
+    return run, path_state
 
 
 def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
@@ -257,15 +258,15 @@ def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> 
 
 
 def _walk(
-    course: RunSettings,
-    start: Moment,
+    run: RunSettings,
+    start: PathState,
     values: NDArray[np.int8],
     order: NDArray[np.int64],
     threads: int | None,
     n_rows: int | None = None,
     rounds: NDArray[np.int64] | None = None,
-) -> Followed:
-    followed, values = new_followed(course, order, n_rows), laid_out(values)
+) -> WalkResults:
+    results, values = new_followed(run, order, n_rows), laid_out(values)
     missing = values == MISSING
     patterns, of_patient = missing[:1], np.zeros(len(values), dtype=np.int64)
     if missing.any():
@@ -273,53 +274,53 @@ def _walk(
     pattern = np.repeat(of_patient.ravel(), len(order) // max(len(values), 1))
     jobs = np.argsort(pattern, kind="stable")  # group the paths with the same missing features
     if rounds is not None:
-        followed.t[:, 1:] = rounds
+        results.t[:, 1:] = rounds
 
     def work(first: int, last: int) -> None:
-        walk(course, start, values, followed, jobs[first:last], pattern[jobs[first:last]], patterns)
+        walk(run, start, values, results, jobs[first:last], pattern[jobs[first:last]], patterns)
 
     if threads == 1:
         work(0, len(order))
     else:
         in_threads(work, len(order), threads)
-    row = np.arange(followed.t.shape[1])
-    read_at = followed.t[followed.source, row]
+    row = np.arange(results.t.shape[1])
+    read_at = results.t[results.source, row]
     last = np.where(read_at > 0, row, 0).max(axis=1, initial=0)  # row of the last measured feature
     as_row = np.minimum(row, last[:, None])
-    path, row = np.nonzero((followed.source != np.arange(len(order))[:, None]) | (as_row != row))
+    path, row = np.nonzero((results.source != np.arange(len(order))[:, None]) | (as_row != row))
     as_row = as_row[path, row]
-    for name in set(Followed._fields) - {"order", "fallback", "worth", "source"}:
-        read = getattr(followed, name)
+    for name in set(WalkResults._fields) - {"order", "fallback", "chosen_gain", "source"}:
+        read = getattr(results, name)
         if read.shape[1]:
-            read[path, row] = read[followed.source[path, as_row], as_row]
-    return followed
+            read[path, row] = read[results.source[path, as_row], as_row]
+    return results
 
 
-def new_followed(course: RunSettings, order: NDArray[np.int64], n_rows: int | None = None) -> Followed:
+def new_followed(run: RunSettings, order: NDArray[np.int64], n_rows: int | None = None) -> WalkResults:
     """Return empty arrays for the results along some orders, (J, r), with at most `n_rows` rounds each."""
-    reads, n, k, q = course.reads, len(course.name_rank), len(course.packed.feature), len(course.pairs)
-    t = int(course.asked.sum())
-    if course.only_changes:
-        held = int((np.diff(course.packed.first_holder) > 0).sum())
+    reads, n, k, q = run.reads, len(run.name_rank), len(run.packed.feature), len(run.pairs)
+    t = int(run.asked.sum())
+    if run.only_changes:
+        held = int((np.diff(run.packed.first_holder) > 0).sum())
         t = min(t, held + 1)
     t = t if n_rows is None else min(t, n_rows)
 
     def space(group: int, dtype: type, *shape: int, rounds: int = t) -> NDArray[Any]:
         return np.zeros((len(order), rounds if reads & group else 0, *shape), dtype=dtype)
 
-    brackets, s = len(BRACKETS), len(course.signed)
-    return Followed(
+    brackets, s = len(BRACKETS), len(run.signed)
+    return WalkResults(
         order=order,
         fallback=np.zeros(order.shape, dtype=np.bool_),
         t=np.zeros((len(order), t), dtype=np.int32),
         source=np.repeat(np.arange(len(order)), t).reshape(len(order), t),
         signs=space(SIGNS, np.int8, s, q),
-        place=space(RANKS, np.int16, len(course.ranked), n),
+        place=space(RANKS, np.int16, len(run.ranked), n),
         iterations=space(SOLVES, np.int32, n) - 1,
         ascended=space(SOLVES, np.int32, n) - 1,
         resolved=space(CERTAIN, np.bool_, q),
         certified=space(CERTAIN, np.bool_),
-        worth=space(CHOICE, np.float64, rounds=order.shape[1]),
+        chosen_gain=space(CHOICE, np.float64, rounds=order.shape[1]),
         probability=space(BOUNDARY, np.float64),
         gain=space(LARGEST, np.float64),
         constant=space(ENTITIES, np.float64, n),

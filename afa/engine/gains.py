@@ -121,9 +121,9 @@ def _cmi(packed: Packed, state: State, gains: Gains, p: int, odds: float) -> Non
         m_b, q_b = moments_at(packed, state, gains.slot_b[i], gains.slot_a[i])
         total = 0.0
         for x in range(3):
-            p_a, p_b = _probability(m_a, q_a, x), _probability(m_b, q_b, x)
+            p_a, p_b = probability(m_a, q_a, x), probability(m_b, q_b, x)
             mixed = weight_a * p_a + weight_b * p_b
-            total += weight_a * _information(p_a, mixed) + weight_b * _information(p_b, mixed)
+            total += weight_a * surprise(p_a, mixed) + weight_b * surprise(p_b, mixed)
         gains.gain[i] = total
 
 
@@ -141,7 +141,7 @@ def _f_target(packed: Packed, state: State, lookahead: Lookahead, gains: Gains, 
         m_b, q_b = moments_at(packed, state, slot_b, slot_a)
         total = 0.0
         for x in range(1 if is_now else 3):
-            mixed = weight_a * _probability(m_a, q_a, x) + weight_b * _probability(m_b, q_b, x)
+            mixed = weight_a * probability(m_a, q_a, x) + weight_b * probability(m_b, q_b, x)
             case_a = 3 * slot_a + x if slot_a >= 0 else 3 * n_slots + a
             case_b = 3 * slot_b + x if slot_b >= 0 else 3 * n_slots + b
             if kind == F_TWO_ELBO:
@@ -174,7 +174,7 @@ def _expit(x: float) -> float:
 
 
 @kernel(inline=True)
-def _probability(m: float, q: float, i: int) -> float:
+def probability(m: float, q: float, i: int) -> float:
     """Return the probability of the value i - 1 in a marginal with the moments m and q."""
     if i == 1:
         return 1.0 - q
@@ -182,7 +182,8 @@ def _probability(m: float, q: float, i: int) -> float:
 
 
 @kernel(inline=True)
-def _information(p: float, mixed: float) -> float:
+def surprise(p: float, mixed: float) -> float:
+    """Return p log(p / mixed), nats; 0 where p is 0."""
     return p * math.log(p / mixed) if p > 0.0 and mixed > 0.0 else 0.0
 
 

@@ -53,7 +53,7 @@ class Overlaps(NamedTuple):
     coupling: Floats
 
 
-LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, TOLD_LOW, TOLD, TOLD_HIGH = range(10)
+LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, RATIO_LOW, RATIO, RATIO_HIGH = range(10)
 LOW, HIGH, SILENT, SILENT_SECOND, NEXT = range(10, 15)
 """Rows of `Packed.site`, one array because every array in a kernel's arguments makes each call slower."""
 NEGLIGIBLE = 2.0**80
@@ -83,7 +83,7 @@ class Packed(NamedTuple):
         models
     volume : float, log-partition of a feature outside the support, nats: log 3 in the paper's models, 0 in models of
         probabilities
-    stated : bool, True for models of probabilities
+    of_probabilities : bool, True for models of probabilities
 
     Notes
     -----
@@ -117,7 +117,7 @@ class Packed(NamedTuple):
     tie: float
     site: Floats
     volume: float
-    stated: bool
+    of_probabilities: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +220,7 @@ def _lay_out_models(bundle: Models) -> Packed:
     site[OFFSET] = 0.5 * (above.astype(np.float64) - below)
     site[SIDES] = np.where(below & above, np.exp(site[EVEN]), NEGLIGIBLE)
     background = bundle.background[np.concatenate(bundle.at)].T
-    site[[TOLD_LOW, TOLD, TOLD_HIGH]] = np.where(
+    site[[RATIO_LOW, RATIO, RATIO_HIGH]] = np.where(
         np.isfinite(terms.T), terms.T - np.log(np.where(background > 0, background, 1.0)), 0.0
     )
     site[LOW], site[HIGH] = below, above
@@ -234,7 +234,7 @@ def _lay_out_models(bundle: Models) -> Packed:
         tie=ROUNDING * max(model.reach for model in bundle.models),
         site=site,
         volume=0.0,
-        stated=True,
+        of_probabilities=True,
     )
 
 
@@ -272,7 +272,7 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
         tie=0.0,
         site=np.empty((NEXT + 1, 0)),
         volume=LOG3,
-        stated=False,
+        of_probabilities=False,
     )
 
 

@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from afa.engine.course import (
+from afa.engine.duels import all_pairs
+from afa.engine.follow import blocks, choose, follow
+from afa.engine.layout import Packed, Pairs, pack
+from afa.engine.run import (
     BOUNDARY,
     CALLS,
     CERTAIN,
@@ -22,11 +25,8 @@ from afa.engine.course import (
     SCORES,
     SIGNS,
     SOLVES,
-    Followed,
+    WalkResults,
 )
-from afa.engine.duels import all_pairs
-from afa.engine.follow import blocks, choose, follow
-from afa.engine.layout import Packed, Pairs, pack
 from afa.engine.tasks import ClassTask
 from afa.inference.meanfield import ASCENT_FACTOR, Solver
 from afa.model.bundle import Bundle
@@ -168,7 +168,7 @@ def solve_paths(
     return SolvePaths(by_round, by_patient, first_unfinished)
 
 
-def _kinds(found: Followed, longest: float) -> list[NDArray[Any]]:
+def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
     """Return the five kinds of counts in `SolvePaths`, in the order of their last axis, each by entity: (..., N)."""
     iterations, ascended = found.iterations, found.ascended
     return [

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import INT, in_threads, kernel, laid_out
-from afa.engine.course import CALLS, CERTAIN, RANKS, SIGNS, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS, all_pairs, vote_call
 from afa.engine.follow import blocks, choose, follow
 from afa.engine.layout import Indices, pack
+from afa.engine.run import CALLS, CERTAIN, RANKS, SIGNS, WalkResults
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.scores.bracket import GAMMA
@@ -127,7 +127,7 @@ def follow_rule(
 def judged(
     truth: Outcomes, order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask
 ) -> RulePaths:
-    """Compare the rounds of P patients with full observation; the arrays are fields of `Followed` for `READOUTS`."""
+    """Compare the rounds of P patients with full observation; the arrays are fields of `WalkResults` for `READOUTS`."""
     right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)
     for p, winner in enumerate(truth.winner):
@@ -289,7 +289,14 @@ def _judge_all(
 
 @kernel(entrance=True)
 def _judge(
-    read: Followed, orders: Indices, winners: Signs, unions: Mask, number: int, found: CallPaths, first: int, last: int
+    read: WalkResults,
+    orders: Indices,
+    winners: Signs,
+    unions: Mask,
+    number: int,
+    found: CallPaths,
+    first: int,
+    last: int,
 ) -> None:
     """Judge the calls of paths first to last - 1 for the duels from `number` on.
 

@@ -1,8 +1,8 @@
 """Compiled allocation rules: the weight that a rule gives each duel, the feature it chooses, and clusters of entities.
 
-Every rule but `random` and `largest_unary` chooses the feature of largest weighted gain. `afa.planner.rules` has the
-readable definitions, one file a rule, and a test compares them with the kernels here. `afa.planner.cluster.clusters`
-defines the clusters.
+`random`, `largest_unary` and `information` do not look at duels; every other rule chooses the feature of largest
+weighted gain. `afa.planner.rules` has the readable definitions, one file a rule, and a test compares them with the
+kernels here. `afa.planner.cluster.clusters` defines the clusters.
 """
 
 from __future__ import annotations
@@ -12,26 +12,39 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.budgets import entity_budgets, number_of, terms_of_duel
+from afa.engine.budgets import entity_budgets, moments_at, number_of, terms_of_duel
 from afa.engine.compile import INT, kernel
+from afa.engine.gains import ZERO_GAIN, log_evidence, probability, surprise
 from afa.engine.layout import Indices, Packed, new_gains
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
 from afa.model.mrf import RELATIVE_TIE, Floats
 
-COMPILED = ("random", "largest_unary", "greedy", "lucb", "clustered", "priority_clusters", "priority_all", "boundary")
+COMPILED = (
+    "random",
+    "largest_unary",
+    "greedy",
+    "lucb",
+    "clustered",
+    "priority_clusters",
+    "priority_all",
+    "boundary",
+    "information",
+)
 """Rules with a kernel; other rules of `afa.planner.rules` run in Python, one patient at a time."""
-GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY = range(len(COMPILED))
+GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY, INFORMATION = range(
+    len(COMPILED)
+)
 """Indices into `COMPILED`. The order of `random` is made outside the engine and passed in as a given order."""
-C_MIN = 5
+SMALLEST_CLUSTER = 5
 """Smallest size of a cluster; a smaller one is merged with the nearest."""
-T_RE = 50
+CLUSTER_EVERY = 50
 """Observations between two clusterings."""
 SLOPE = 0.1
 NONE = -1
 
 
-class Sight(NamedTuple):
+class RoundView(NamedTuple):
     """View of one patient in one round as a compiled rule uses it, rewritten in each round (`afa.planner.rules.View`).
 
     Only the fields that the rule needs are up to date.
@@ -64,7 +77,7 @@ class Sight(NamedTuple):
 
 
 @kernel()
-def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: Sight) -> None:
+def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundView) -> None:
     """Write the weight of each duel's gain under a rule, all 0 if no duel is left to decide.
 
     Parameters
@@ -93,7 +106,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: Sight)
 
 
 @kernel()
-def _weigh_registry(packed: Packed, view: Sight, labels: Indices, rank: Indices) -> None:
+def _weigh_registry(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> None:
     """Write the weight of one duel for each cluster, its best entity against its worst (eq:active_registry).
 
     Resolved duels have weight 0.
@@ -108,12 +121,12 @@ def _weigh_registry(packed: Packed, view: Sight, labels: Indices, rank: Indices)
 
 
 @kernel(inline=True)
-def _straddles(view: Sight, rank: Indices, p: int) -> bool:
+def _straddles(view: RoundView, rank: Indices, p: int) -> bool:
     return bool((rank[view.pairs[p, 0]] <= view.k) != (rank[view.pairs[p, 1]] <= view.k))
 
 
 @kernel(inline=True)
-def _influence(view: Sight, rank: Indices, p: int) -> float:
+def _influence(view: RoundView, rank: Indices, p: int) -> float:
     """Return the weight w_ab of one duel (eq:w_impl)."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     away_a = view.k - rank[a] if rank[a] <= view.k else rank[a] - view.k - 1
@@ -122,7 +135,7 @@ def _influence(view: Sight, rank: Indices, p: int) -> float:
 
 
 @kernel()
-def _most_contested(packed: Packed, state: State, view: Sight, rank: Indices) -> int:
+def _most_contested(packed: Packed, state: State, view: RoundView, rank: Indices) -> int:
     """Return LUCB's duel: of the unresolved duels across the boundary, the one of largest overlap of intervals.
 
     The overlap is the upper bound of the outside entity less the lower bound of the inside entity.
@@ -145,21 +158,21 @@ def _most_contested(packed: Packed, state: State, view: Sight, rank: Indices) ->
 
 
 @kernel(inline=True)
-def _overlap(state: State, view: Sight, rank: Indices, budgets: Floats, p: int) -> float:
+def _overlap(state: State, view: RoundView, rank: Indices, budgets: Floats, p: int) -> float:
     inside, outside = _sides(view, rank, p)
     upper = state.constant[outside] + budgets[outside]
     return float(upper - (state.constant[inside] - budgets[inside]))
 
 
 @kernel(inline=True)
-def _sides(view: Sight, rank: Indices, p: int) -> tuple[int, int]:
+def _sides(view: RoundView, rank: Indices, p: int) -> tuple[int, int]:
     """Return the better and the worse ranked entity of one duel."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     return (a, b) if rank[a] < rank[b] else (b, a)
 
 
 @kernel()
-def _between_champions(packed: Packed, view: Sight, labels: Indices, rank: Indices) -> int:
+def _between_champions(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> int:
     """Return Cluster-LUCB's duel, or `NONE` if a side has no champion or the duel is resolved."""
     n = len(rank)
     inside, outside = NONE, NONE
@@ -186,7 +199,7 @@ def total_unary(packed: Packed, state: State) -> Floats:
     For a binary task, with two class models, the result is half the range of the term of their duel.
     """
     total = np.zeros(packed.n_features)
-    if packed.stated and len(packed.prior) == 2:
+    if packed.of_probabilities and len(packed.prior) == 2:
         union = new_gains(packed, np.array([[0, 1]]))
         for i in range(len(union.feature)):
             feature = union.feature[i]
@@ -197,6 +210,46 @@ def total_unary(packed: Packed, state: State) -> Floats:
     feature, field = packed.feature, state.field
     for slot in range(len(feature)):
         total[feature[slot]] += abs(field[slot])
+    return total
+
+
+@kernel()
+def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
+    """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed.
+
+    `afa.scores.gain.information` is the readable twin (docs/decisions.md, F15).
+
+    Parameters
+    ----------
+    empty : (N,) float64, ELBO of each entity without observations, nats
+
+    """
+    n, n_unobserved = len(packed.prior), packed.n_features - int(np.sum(state.observed))
+    posterior = np.empty(n)
+    for entity in range(n):
+        posterior[entity] = log_evidence(packed, state, empty, entity, n_unobserved)
+    posterior[:] = np.exp(posterior - posterior.max())
+    posterior /= posterior.sum()
+    total, slots, predictive = np.zeros(packed.n_features), np.empty(n, dtype=np.int64), np.empty((n, 3))
+    for feature in range(packed.n_features):
+        first, last = packed.first_holder[feature], packed.first_holder[feature + 1]
+        if state.observed[feature] or first == last:
+            continue
+        slots[:] = -1
+        for h in range(first, last):
+            slots[packed.owner[packed.holder[h]]] = packed.holder[h]
+        for entity in range(n):
+            m, q = moments_at(packed, state, slots[entity], packed.holder[first])
+            for x in range(3):
+                predictive[entity, x] = probability(m, q, x)
+        for x in range(3):
+            mixed = 0.0
+            for entity in range(n):
+                mixed += posterior[entity] * predictive[entity, x]
+            for entity in range(n):
+                total[feature] += posterior[entity] * surprise(predictive[entity, x], mixed)
+        if total[feature] < ZERO_GAIN:
+            total[feature] = 0.0
     return total
 
 

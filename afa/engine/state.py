@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afa.engine.compile import kernel
-from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, SECOND, SIDES, TOLD, WIDTH, Indices, Overlaps, Packed
+from afa.engine.layout import CENTRE, EVEN, LEVEL, NEXT, OFFSET, RATIO, SECOND, SIDES, WIDTH, Indices, Overlaps, Packed
 from afa.engine.sweeps import Iteration as Iteration  # noqa: PLC0414 (re-exported)
 from afa.engine.sweeps import bound, converged, padded
 from afa.model.mrf import Floats
@@ -58,7 +58,7 @@ class State(NamedTuple):
 @kernel(entrance=True)
 def new_state(packed: Packed) -> State:
     """Return the state before any observation, not yet solved."""
-    n, of_probabilities = len(packed.prior), packed.stated
+    n, of_probabilities = len(packed.prior), packed.of_probabilities
     return State(
         packed.prior.copy(),
         packed.unary.copy(),
@@ -91,12 +91,12 @@ def term(packed: Packed, state: State, slot: int, value: int) -> float:
 
     In models of probabilities the result is relative to the background, with unobserved neighbours at their centres.
     """
-    if not packed.stated:
+    if not packed.of_probabilities:
         return float(state.field[slot] * value)
     if packed.site[NEXT, slot] >= 0.0:
         return math.log(state.m[slot]) if value == 1 else math.log1p(-state.m[slot])
     away = value - packed.site[CENTRE, slot]
-    return float(packed.site[TOLD + value, slot] + (state.field[slot] - packed.unary[slot]) * away)
+    return float(packed.site[RATIO + value, slot] + (state.field[slot] - packed.unary[slot]) * away)
 
 
 @kernel(entrance=True)
@@ -108,12 +108,12 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
         slot = packed.holder[h]
         state.constant[packed.owner[slot]] += term(packed, state, slot, value)
-        away = value - (packed.site[CENTRE, slot] if packed.stated else 0.0)
+        away = value - (packed.site[CENTRE, slot] if packed.of_probabilities else 0.0)
         for e in range(first_edge[slot], first_edge[slot + 1]):
             other = other_slot[e]
             if not observed[of_slot[other]]:
                 field[other] += coupling[e] * away
-        if packed.stated:
+        if packed.of_probabilities:
             state.pull[slot] = 0.0
             if packed.site[NEXT, slot] >= 0.0:
                 _narrow(packed, state, slot, value)
@@ -168,7 +168,7 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Float
     start, stop, n = packed.first_slot[entity], packed.first_slot[entity + 1], 0
     place = np.full(stop - start, -1)
     for slot in range(start, stop):
-        if not observed[feature[slot]] and (not packed.stated or site[NEXT, slot] < 0.0):
+        if not observed[feature[slot]] and (not packed.of_probabilities or site[NEXT, slot] < 0.0):
             place[slot - start] = n
             n += 1
     slots, coupling = np.empty(n, dtype=np.int64), np.zeros((padded(n), padded(n)))
@@ -194,7 +194,7 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
     slots, coupling = free_part(packed, state, entity)
     n, size = len(slots), len(coupling)
     alpha, free_m, free_q = np.zeros(size), np.zeros(size), np.full(size, 2.0 / 3.0)
-    free_site = np.ones((3, size if packed.stated else 0))
+    free_site = np.ones((3, size if packed.of_probabilities else 0))
     for j in range(free_site.shape[1]):
         free_site[1, j] = 0.0
     for j in range(n):
@@ -202,9 +202,9 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
         alpha[j] = field[slot]
         if iteration.warm:
             free_m[j], free_q[j] = m[slot], q[slot]
-        elif packed.stated:
+        elif packed.of_probabilities:
             free_m[j], free_q[j] = site[CENTRE, slot], site[SECOND, slot]
-        if packed.stated:
+        if packed.of_probabilities:
             free_site[0, j], free_site[1, j], free_site[2, j] = site[WIDTH, slot], site[OFFSET, slot], site[SIDES, slot]
             for other in range(n):
                 alpha[j] -= coupling[j, other] * site[CENTRE, slots[other]]
@@ -213,14 +213,14 @@ def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration
     for j in range(n):
         slot = slots[j]
         m[slot], q[slot] = free_m[j], free_q[j]
-        if packed.stated:
+        if packed.of_probabilities:
             state.pull[slot] = alpha[j]
             of_centre = 0.5 * (field[slot] - alpha[j]) - (field[slot] - packed.unary[slot])
             origin += site[LEVEL, slot] + site[CENTRE, slot] * of_centre
             even += site[EVEN, slot] * free_q[j]
     state.bound[entity], state.n_free[entity] = bound(alpha, coupling, free_m, free_q, n) + (origin + even), n
     state.solves[ITERATIONS, entity], state.solves[ASCENDED, entity] = sweeps, ascended
-    if packed.stated:
+    if packed.of_probabilities:
         state.origin[entity] = state.constant[entity] + (origin + _group_terms(packed, state, entity))
 
 
@@ -271,7 +271,7 @@ def cross_of(packed: Packed, state: State, v: int) -> None:
 def _cross(packed: Packed, state: State, u: int, v: int) -> float:
     """Return E_{q_u}[S_v | x_obs], nats."""
     pair, at_u, at_v = u * len(packed.prior) + v, packed.first_slot[u], packed.first_slot[v]
-    if not packed.stated:
+    if not packed.of_probabilities:
         return expected_score(packed.overlaps, pair, state.constant[v], state.field, at_v, state.m, at_u)
     even = 0.0
     for i in range(packed.overlaps.first[pair], packed.overlaps.first[pair + 1]):

@@ -81,7 +81,7 @@ def moments(field: float) -> tuple[float, float]:
 
 
 @kernel(inline=True)
-def stated_moments(field: float, width: float, offset: float, sides: float) -> tuple[float, float]:
+def moments_of_probabilities(field: float, width: float, offset: float, sides: float) -> tuple[float, float]:
     """Return the first and second moment of a feature in a model of probabilities (`afa.engine.layout.Packed`)."""
     small = decay(min(abs(width * field), UNDERFLOW))
     square = sides * (small * small)
@@ -105,7 +105,7 @@ def damped(
         moving = 0
         if of_probabilities:
             for j in range(n):
-                new_m, new_q = stated_moments(field[j], site[0, j], site[1, j], site[2, j])
+                new_m, new_q = moments_of_probabilities(field[j], site[0, j], site[1, j], site[2, j])
                 moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
         else:  # two loops, because a branch inside one loop would prevent vectorisation
             for j in range(n):
@@ -165,7 +165,7 @@ def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, 
             for other in range(n):
                 field += coupling[other, j] * m[other]
             if site.shape[1] > 0:
-                new_m, new_q = stated_moments(field, site[0, j], site[1, j], site[2, j])
+                new_m, new_q = moments_of_probabilities(field, site[0, j], site[1, j], site[2, j])
             else:
                 new_m, new_q = moments(field)
             step_m, step_q = new_m - m[j], new_q - q[j]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.course import CALLS, DUELS, ENTITIES, MISSING, SOLVES, Followed
 from afa.engine.duels import BRACKETS, RIGOROUS
-from afa.engine.follow import choose, course_of, follow
+from afa.engine.follow import choose, follow, run_of
 from afa.engine.layout import Models
+from afa.engine.run import CALLS, DUELS, ENTITIES, MISSING, SOLVES, WalkResults
 from afa.inference.class_odds import known_log_ratio
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
@@ -86,9 +86,9 @@ def task_of(
     """Return one entity of a bundle as a binary task."""
     solver = solver or Solver()
     closed = classes_of(bundle, entity, coupling, strength)
-    course, _ = course_of(closed, 0, 0, k=1, solver=solver)
+    run, _ = run_of(closed, 0, 0, k=1, solver=solver)
     kappa = known_log_ratio(*closed.models) if isinstance(closed, Models) else 0.0
-    return ClassTask(closed, solver, course.empty, course.packed.tie, kappa)
+    return ClassTask(closed, solver, run.empty, run.packed.tie, kappa)
 
 
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
@@ -158,7 +158,7 @@ def follow_gain(
         solver=task.solver,
         threads=threads,
     )
-    paths = _steps(task, Followed._make(array[:, None] for array in found))
+    paths = _steps(task, WalkResults._make(array[:, None] for array in found))
     lacking = len(task.bundle.support(task.bundle.entities[0])) + 1 - paths.t.shape[2]
     if not lacking:
         return paths
@@ -168,7 +168,7 @@ def follow_gain(
     return TaskPaths(**parts)
 
 
-def _steps(task: ClassTask, found: Followed) -> TaskPaths:
+def _steps(task: ClassTask, found: WalkResults) -> TaskPaths:
     wald, two_elbo = (array[..., 0] - array[..., 1] for array in (found.constant, found.elbo))
     wald[np.abs(wald) <= task.tie] = 0.0
     two_elbo[np.abs(two_elbo) <= task.tie] = 0.0

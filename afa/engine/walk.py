@@ -16,36 +16,38 @@ from numpy.typing import NDArray
 
 from afa.engine.budgets import number_of, settled, update_budgets
 from afa.engine.compile import INT, kernel
-from afa.engine.course import (
-    CHANGED,
-    CHOICE,
-    LARGEST,
-    MISSING,
-    SOLVED,
-    Followed,
-    Moment,
-    RunSettings,
-    copy_moment,
-    read_round,
-)
 from afa.engine.duels import vote
 from afa.engine.gains import NO_GAIN, add_up, bring_up_to_date
 from afa.engine.layout import Indices, Packed, Pairs
 from afa.engine.ranks import LINEARITY, Ranks, ranks_of, score_table
 from afa.engine.rules import (
-    C_MIN,
+    CLUSTER_EVERY,
     CLUSTERED,
     GIVEN,
+    INFORMATION,
     LARGEST_UNARY,
     NONE,
     PRIORITY_CLUSTERS,
-    T_RE,
-    Sight,
+    SMALLEST_CLUSTER,
+    RoundView,
     best_feature,
     cluster_labels,
     fallback_feature,
+    information_of,
     total_unary,
     weigh,
+)
+from afa.engine.run import (
+    CHANGED,
+    CHOICE,
+    LARGEST,
+    MISSING,
+    SOLVED,
+    PathState,
+    RunSettings,
+    WalkResults,
+    copy_path_state,
+    read_round,
 )
 from afa.engine.state import State, condition, cross_of, solve_entity
 from afa.engine.sweeps import Iteration
@@ -54,10 +56,10 @@ from afa.model.mrf import Floats
 
 @kernel(entrance=True)
 def walk(
-    course: RunSettings,
-    begin_at: Moment,
+    run: RunSettings,
+    begin_at: PathState,
     values: NDArray[np.int8],
-    followed: Followed,
+    results: WalkResults,
     paths: Indices,
     pattern: Indices,
     patterns: NDArray[np.bool_],
@@ -68,13 +70,13 @@ def walk(
     ----------
     begin_at : state before any observation, solved
     values : (P, M) int8; path j belongs to patient j // (J / P)
-    followed : results, written; `followed.order` has the orders where they are given
+    followed : results, written; `results.order` has the orders where they are given
     paths : (n,) int64, numbers of the paths
     pattern : (n,) int64, ascending, row of `patterns` for each path
     patterns : (m, M) bool, features not measured
 
     """
-    members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(course)
+    members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(run)
     # patient state, observations, rows written, range of the members, True if the state may be changed in place
     waiting = [(begin_at, 0, 0, 0, 0, False)]
     first = 0
@@ -83,29 +85,29 @@ def walk(
             waiting.append((begin_at, 0, 0, first, i, False))
             first = i
     while len(waiting) > 0:
-        moment, t, row, begin, end, own = waiting.pop()
+        path_state, t, row, begin, end, own = waiting.pop()
         if begin == end:
             continue
         if not own:
-            moment = copy_moment(moment)
+            path_state = copy_path_state(path_state)
         if t == 0:
-            moment.closed[:] = patterns[pattern[begin]]
-        t, row, part = _walk_on(course, moment, now, values, followed, members[begin:end], keys[begin:end], t, row)
+            path_state.closed[:] = patterns[pattern[begin]]
+        t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
             # last in, first out: only the first part may change the state in place, after all others have copied it
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
                 start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
-                waiting.append((moment, t, row, start, stop, i == 0))
+                waiting.append((path_state, t, row, start, stop, i == 0))
 
 
 @kernel(borrows=True)
 def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
-    course: RunSettings,
-    moment: Moment,
-    now: Sight,
+    run: RunSettings,
+    path_state: PathState,
+    now: RoundView,
     values: NDArray[np.int8],
-    followed: Followed,
+    results: WalkResults,
     members: Indices,
     keys: Indices,
     t: int,
@@ -115,64 +117,64 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
 
     Return t, the number of rows written, and True if the paths differ.
     """
-    packed, state, path, order = course.packed, moment.state, members[0], followed.order
-    n_rounds, n_rows = order.shape[1], followed.t.shape[1]
+    packed, state, path, order = run.packed, path_state.state, members[0], results.order
+    n_rounds, n_rows = order.shape[1], results.t.shape[1]
     patient = path // (len(order) // len(values))
     while True:
-        number, changes = (followed.t[path, t] if course.numbered else t), t == 0
+        number, changes = (results.t[path, t] if run.numbered else t), t == 0
         if t > 0:
             feature = order[path, t - 1]
             changes = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
             if feature != NONE and values[patient, feature] != MISSING and not state.observed[feature]:
                 value = INT(values[patient, feature])
-                if changes and course.voting:
-                    vote(packed, state, moment.votes, feature, value)
+                if changes and run.voting:
+                    vote(packed, state, path_state.votes, feature, value)
                 condition(packed, state, feature, value)
-                moment.closed[feature] = True
-                if packed.stated:
-                    for implied in range(len(moment.closed)):
-                        moment.closed[implied] |= state.observed[implied]
-                if changes and course.bounding:
-                    update_budgets(packed, course.edges, state, moment.budgets, feature)
+                path_state.closed[feature] = True
+                if packed.of_probabilities:
+                    for implied in range(len(path_state.closed)):
+                        path_state.closed[implied] |= state.observed[implied]
+                if changes and run.bounding:
+                    update_budgets(packed, run.edges, state, path_state.budgets, feature)
                 for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-                    moment.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
-        is_read = course.asked[t] and (changes or not course.only_changes)
-        chooses = t < n_rounds and course.rule != GIVEN
-        if t % T_RE == 0 and course.rule in (CLUSTERED, PRIORITY_CLUSTERS):
-            _cluster(course.pairs, moment.budgets.whole[0], course.name_rank, moment.labels)
-        if is_read or (chooses and course.rescore[t]) or (course.reads & CHOICE) != 0:
-            _settle(packed, state, moment.of_entity, course.iteration, course.crossing, number)
-            if course.ranking or course.bounding:
-                _look_at(course, moment, now)
-            if course.kind != NO_GAIN:
-                _bring_gains_up_to_date(course, moment, now, order, members, t, number)
+                    path_state.of_entity[CHANGED, packed.owner[packed.holder[h]]] = number
+        is_read = run.asked[t] and (changes or not run.only_changes)
+        chooses = t < n_rounds and run.rule != GIVEN
+        if t % CLUSTER_EVERY == 0 and run.rule in (CLUSTERED, PRIORITY_CLUSTERS):
+            _cluster(run.pairs, path_state.budgets.whole[0], run.name_rank, path_state.labels)
+        if is_read or (chooses and run.rescore[t]) or (run.reads & CHOICE) != 0:
+            _settle(packed, state, path_state.of_entity, run.iteration, run.crossing, number)
+            if run.ranking or run.bounding:
+                _look_at(run, path_state, now)
+            if run.kind != NO_GAIN:
+                _bring_gains_up_to_date(run, path_state, now, order, members, t, number)
         if is_read:
-            read_round(course, moment, now, number, followed, path, row)
+            read_round(run, path_state, now, number, results, path, row)
             for member in members:
-                followed.source[member, row] = path
+                results.source[member, row] = path
             row += 1
         if t == n_rounds or row == n_rows:
             return t, row, False
         if chooses:
-            t = _choose(course, moment, followed, members, t)
-        if course.reads & CHOICE:
+            t = _choose(run, path_state, results, members, t)
+        if run.reads & CHOICE:
             for member in members:
-                followed.worth[member, t] = _gain_of(course, moment, now, order[member, t])
+                results.chosen_gain[member, t] = _gain_of(run, path_state, now, order[member, t])
         t += 1
         if len(members) > 1:
-            rounds = followed.t if course.numbered else followed.t[:, :0]
+            rounds = results.t if run.numbered else results.t[:, :0]
             if not _keep_together(packed.first_holder, values, order, rounds, members, keys, t):
                 return t, row, True
 
 
 @kernel()
-def _room(course: RunSettings) -> Sight:
+def _room(run: RunSettings) -> RoundView:
     """Return an empty view for the quantities of one round."""
-    n, q = len(course.name_rank), len(course.pairs)
+    n, q = len(run.name_rank), len(run.pairs)
     ranks = Ranks(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
     inside, resolved = np.zeros(n, dtype=np.bool_), np.zeros(q, dtype=np.bool_)
     scores, lead, weights, wanted = np.zeros((n, n)), np.zeros(q), np.zeros(q), np.zeros(q, dtype=np.bool_)
-    return Sight(course.pairs, course.name_rank, course.k, scores, ranks, lead, resolved, inside, weights, wanted)
+    return RoundView(run.pairs, run.name_rank, run.k, scores, ranks, lead, resolved, inside, weights, wanted)
 
 
 @kernel()
@@ -227,14 +229,14 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
 
 
 @kernel(inline=True)
-def _look_at(course: RunSettings, moment: Moment, now: Sight) -> None:
+def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
     """Write the scores, ranks and resolved duels of a solved state, those that the run needs."""
-    state, tie = moment.state, course.packed.tie
-    if course.ranking:
-        _rank(state, course.name_rank, tie, now.scores, now.ranks)
-    if course.bounding:
+    state, tie = path_state.state, run.packed.tie
+    if run.ranking:
+        _rank(state, run.name_rank, tie, now.scores, now.ranks)
+    if run.bounding:
         # unpack the tuples here: inside the loop, unpacking would cost more than the differences
-        pairs, constant, offset, whole = course.pairs, state.constant, course.offset, moment.budgets.whole
+        pairs, constant, offset, whole = run.pairs, state.constant, run.offset, path_state.budgets.whole
         lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):
             a, b = pairs[p, 0], pairs[p, 1]
@@ -254,58 +256,58 @@ def _rank(state: State, name_rank: Indices, tie: float, scores: Floats, ranks: R
 
 @kernel(inline=True)
 def _bring_gains_up_to_date(
-    course: RunSettings, moment: Moment, now: Sight, order: Indices, members: Indices, t: int, number: int
+    run: RunSettings, path_state: PathState, now: RoundView, order: Indices, members: Indices, t: int, number: int
 ) -> None:
     """Compute the gains that this round needs, and sum them for the rule."""
-    rescores = t < len(course.rescore) and course.rescore[t] and course.rule not in (GIVEN, LARGEST_UNARY)
-    if not rescores and course.reads & (LARGEST | CHOICE) == 0:
+    rescores = t < len(run.rescore) and run.rescore[t] and run.rule not in (GIVEN, LARGEST_UNARY, INFORMATION)
+    if not rescores and run.reads & (LARGEST | CHOICE) == 0:
         return
     weights, wanted = now.weights, now.wanted
     weights[:] = 0.0
     if rescores:
-        weigh(course.rule, course.packed, moment.state, moment.labels, now)
+        weigh(run.rule, run.packed, path_state.state, path_state.labels, now)
     for p in range(len(wanted)):
-        wanted[p] = weights[p] > 0.0 or (course.reads & LARGEST and not now.resolved[p])
-    if course.reads & CHOICE and t < order.shape[1]:
+        wanted[p] = weights[p] > 0.0 or (run.reads & LARGEST and not now.resolved[p])
+    if run.reads & CHOICE and t < order.shape[1]:
         for member in members:
-            _want(course, now, order[member, t])
-    packed, state, lookahead, gains = course.packed, moment.state, moment.lookahead, moment.gains
-    empty, kind, iteration, changed_at = course.empty, course.kind, course.iteration, moment.of_entity[CHANGED]
+            _want(run, now, order[member, t])
+    packed, state, lookahead, gains = run.packed, path_state.state, path_state.lookahead, path_state.gains
+    empty, kind, iteration, changed_at = run.empty, run.kind, run.iteration, path_state.of_entity[CHANGED]
     bring_up_to_date(packed, state, lookahead, gains, empty, kind, iteration, wanted, changed_at, number)
     if rescores:
-        add_up(gains, weights, moment.worth)
+        add_up(gains, weights, path_state.feature_gain)
 
 
 @kernel(inline=True)
-def _choose(course: RunSettings, moment: Moment, followed: Followed, members: Indices, t: int) -> int:
+def _choose(run: RunSettings, path_state: PathState, results: WalkResults, members: Indices, t: int) -> int:
     """Write the chosen feature and whether the choice was a fallback; return the round in which it is observed.
 
     With `only_changes` the fallback is repeated, one round later each time, until the feature lies in the support of
     some entity.
     """
-    packed, closed = course.packed, moment.closed
-    if course.rule == LARGEST_UNARY and course.rescore[t]:
-        _add_up_unary(packed, moment.state, moment.worth)
-    feature = best_feature(moment.worth, closed, course.feature_rank)
+    packed, closed = run.packed, path_state.closed
+    if run.rule in (LARGEST_UNARY, INFORMATION) and run.rescore[t]:
+        _rate_without_duels(run.rule, packed, path_state.state, run.empty, path_state.feature_gain)
+    feature = best_feature(path_state.feature_gain, closed, run.feature_rank)
     while True:
         fallback = feature == NONE
         if fallback:
-            feature = fallback_feature(packed, moment.state, closed, course.feature_rank)
+            feature = fallback_feature(packed, path_state.state, closed, run.feature_rank)
         for member in members:
-            followed.order[member, t], followed.fallback[member, t] = feature, fallback
+            results.order[member, t], results.fallback[member, t] = feature, fallback
         held = feature != NONE and packed.first_holder[feature] < packed.first_holder[feature + 1]
-        if held or not course.only_changes or t + 1 == followed.order.shape[1]:
+        if held or not run.only_changes or t + 1 == results.order.shape[1]:
             break
         if feature != NONE:
-            moment.state.observed[feature] = closed[feature] = True
+            path_state.state.observed[feature] = closed[feature] = True
         feature, t = NONE, t + 1
     return t
 
 
 @kernel()
-def _add_up_unary(packed: Packed, state: State, total: Floats) -> None:
-    """Write the absolute effective unaries summed over entities, (M,)."""
-    total[:] = total_unary(packed, state)
+def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
+    """Write the quantity that a rule without duels maximises, (M,): the total unary, or the information."""
+    total[:] = information_of(packed, state, empty) if rule == INFORMATION else total_unary(packed, state)
 
 
 @kernel()
@@ -316,13 +318,13 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
     for p in range(len(budget)):
         a, b = pairs[p, 0], pairs[p, 1]
         distance[a, b] = distance[b, a] = budget[p]
-    labels[:] = cluster_labels(distance, np.argsort(name_rank), math.ceil(math.sqrt(n)), C_MIN)
+    labels[:] = cluster_labels(distance, np.argsort(name_rank), math.ceil(math.sqrt(n)), SMALLEST_CLUSTER)
 
 
 @kernel(borrows=True)
-def _want(course: RunSettings, now: Sight, feature: int) -> None:
+def _want(run: RunSettings, now: RoundView, feature: int) -> None:
     """Mark the unresolved duels with a feature in the support of one of their entities; other duels gain nothing."""
-    packed, n = course.packed, len(course.name_rank)
+    packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return
     for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
@@ -334,17 +336,17 @@ def _want(course: RunSettings, now: Sight, feature: int) -> None:
 
 
 @kernel(borrows=True)
-def _gain_of(course: RunSettings, moment: Moment, now: Sight, feature: int) -> float:
-    """Return the gain of one feature, as defined at `Followed.worth`."""
-    packed, gains, total = course.packed, moment.gains, 0.0
-    if feature == NONE or moment.closed[feature]:
+def _gain_of(run: RunSettings, path_state: PathState, now: RoundView, feature: int) -> float:
+    """Return the gain of one feature, as defined at `WalkResults.chosen_gain`."""
+    packed, gains, total = run.packed, path_state.gains, 0.0
+    if feature == NONE or path_state.closed[feature]:
         return total
-    if course.kind == NO_GAIN:
+    if run.kind == NO_GAIN:
         for h in range(packed.first_holder[feature], packed.first_holder[feature + 1]):
-            total += abs(moment.state.field[packed.holder[h]])
+            total += abs(path_state.state.field[packed.holder[h]])
         return total
     now.wanted[:] = False
-    _want(course, now, feature)
+    _want(run, now, feature)
     for p in range(len(now.wanted)):
         if now.wanted[p]:
             for i in range(gains.first[p], gains.first[p + 1]):

@@ -20,7 +20,6 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from afa.engine.compile import ALL, PLANNERS, cache_folder, compiled_groups, keeps_kernels, write_list
-from afa.engine.course import SIGNS
 from afa.engine.elimination import log_partitions
 from afa.engine.follow import follow
 from afa.engine.gains import GAIN_KINDS
@@ -29,6 +28,7 @@ from afa.engine.layout import pack
 from afa.engine.patient import Patient
 from afa.engine.ranks import precision_at_k
 from afa.engine.rounds import own_order_calls, shared_order_calls
+from afa.engine.run import SIGNS
 from afa.engine.sharing import model_distances, sharing_of
 from afa.engine.state import new_state, solve_all
 from afa.engine.sweeps import Iteration

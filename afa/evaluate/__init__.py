@@ -1,1 +1,1 @@
-"""What a planner is worth: simulated acquisition, accuracy with intervals, labelled patients, the league of fields."""
+"""Evaluation of planners: simulated acquisition, accuracy with intervals, labelled patients, the league of fields."""

@@ -1,8 +1,8 @@
-"""Accuracy over a cohort from signs and targets: shares, their intervals over patients, and what stands beside them.
+"""Accuracy over a cohort, computed from signs and targets: shares, their intervals over patients, and baselines.
 
-Decisions are cubes: patients first, everything else of a patient after that. A score of 0 is half right (decisions.md
-S5); a target of 0, or a missing label, leaves the decision out (decisions.md S11). Measures under weights (R, P), whole
-numbers, take one row a resample and give (R,); NaN where a resample has one class only.
+Arrays of decisions have patients on the first axis. A score of 0 counts as half right (decisions.md S5). Decisions with
+a target of 0 or a missing label are excluded (decisions.md S11). Functions with weights, (R, P) whole numbers with one
+row for each resample, return (R,), with NaN for a resample that has one class only.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ Signs = NDArray[np.int8]
 Part = tuple[Floats, Floats]
 Mask = NDArray[np.bool_]
 SURE, TIED = 2, 1
-"""Surely in a patient's top k at full observation; tied across rank k."""
+"""Codes of an entity in a patient's top k at full observation: certainly in the top k; tied across rank k."""
 
 
 @dataclass(frozen=True)
 class Resampled:
     """Shares over patients, or over other units, with percentile intervals.
 
-    units : names, in the order of the first axis of all counts. weights : (R, P) how often each resample draws a unit.
+    Parameters
+    ----------
+    units : names, in the order of the first axis of all counts
+    weights : (R, P) float64, how often each resample contains each unit
+    confidence : coverage of the intervals
+
     """
 
     units: pd.Index
@@ -43,7 +48,10 @@ class Resampled:
         return cls(names, patient_weights(len(names), resamples=resamples, purpose=purpose), confidence)
 
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
-        """(P, T) sums of each column by unit and by the values of `by`, ascending; 0 without a row. (P, 1) by none."""
+        """Return sums of each column by unit and by the ascending values of `by`, (P, T) each; 0 for a missing row.
+
+        If `by` is None, the shape is (P, 1).
+        """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
             return [whole[[name]].to_numpy(float) for name in columns]
@@ -51,20 +59,20 @@ class Resampled:
         return [parts[name].reindex(self.units).fillna(0.0).to_numpy(float) for name in columns]
 
     def part(self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient") -> Part:
-        """`sums` of two columns: what is right, and of how many."""
+        """Return `sums` of two columns: the number of right decisions and the number of decisions."""
         first, second = self.sums(table, right, total, by=by, unit=unit)
         return first, second
 
     def share(
         self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
     ) -> pd.DataFrame:
-        """`mean` of the sums of one column over those of another, with the values of `by`."""
+        """Return `mean` for the ratio of the sums of two columns, with the values of `by`."""
         shares = self.mean([self.part(table, right, total, by=by, unit=unit)])
         return shares if by is None else shares.assign(**{by: sorted(table[by].unique())})
 
     @property
     def every(self) -> Floats:
-        """(1 + R, P) weights: every patient once, then the resamples."""
+        """Return weights, (1 + R, P): a first row of ones, then the resamples."""
         return np.vstack([np.ones(self.weights.shape[1]), self.weights])
 
     @cached_property
@@ -72,31 +80,32 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """(1 + R, C) `every` of some units by name; those of one unit lie side by side, as `ranking` likes it."""
+        """Return the columns of `every` for some units, (1 + R, C); contiguous columns make `ranking` fast."""
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> NDArray[np.int64]:
-        """Places of some units by name; -1 of one that is not among them."""
+        """Return the positions of some units, (C,) int64; -1 for an unknown unit."""
         return np.asarray(self.units.get_indexer(pd.Index(names)), dtype=np.int64)
 
     def statistic(self, of: Callable[[Floats], Floats], n: int | NDArray[np.int64]) -> pd.DataFrame:
-        """`value`, `low`, `high`, `n` of any statistic that maps weights (R, P) to its values (R,) or (R, T)."""
+        """Return `value`, `low`, `high`, `n` of a statistic, a function of weights (R, P) to (R,) or (R, T)."""
         plain, drawn = (of(weights) for weights in (np.ones((1, self.weights.shape[1])), self.weights))
         low, high = interval(drawn.reshape(len(drawn), -1), confidence=self.confidence)
         return pd.DataFrame({"value": plain.ravel(), "low": low, "high": high, "n": n})
 
     def mean(self, parts: list[Part]) -> pd.DataFrame:
-        """The same by column of the mean over parts of sum(right) / sum(total), each (P, T)."""
+        """Return the statistic `mean_ratio` of parts, pairs of (P, T) sums, with one row for each column."""
         return self.statistic(partial(mean_ratio, parts), _cases(parts))
 
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
-        """The same for the difference of two such means; both are resampled together."""
+        """Return the difference of `mean_ratio` between two lists of parts; the same resamples serve both."""
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
     def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        """Rows by t of the counts of `afa.engine.rounds.right_by_kind`.
+        """Yield tables by t from the counts of `afa.engine.rounds.right_by_kind`.
 
-        `accuracy`, `balanced_accuracy` over the two sides of a duel, and `accuracy` in the stratum `prior_wrong`.
+        The metrics are `accuracy`, `balanced_accuracy` over the two sides of a duel, and `accuracy` in the stratum
+        `prior_wrong`.
         """
         kinds = ("", "_first", "_prior_wrong")
         sums = self.sums(table, *(f"{count}{kind}" for kind in kinds for count in ("right", "duels")))
@@ -107,19 +116,23 @@ class Resampled:
         yield by_t(self.mean([wrong])).assign(metric="accuracy", stratum="prior_wrong")
 
     def constant(self, target: Signs) -> Iterator[pd.DataFrame]:
-        """What needs no observation, target (P, Q): `majority`, the best constant answers, and `prevalence`, of 1."""
+        """Yield the accuracy of constant answers for targets (P, Q): `majority`, and `prevalence` (always +1)."""
         for metric, answer in zip(("majority", "prevalence"), constant_answers(target), strict=True):
             yield self.mean([right_of(answer[:, :, None], target, target != 0)]).assign(metric=metric)
 
 
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
-    """Mean over parts of sum(right) / sum(total), (R, T), patients weighted by each row of `weights` (R, P).
+    """Return the mean over parts of sum(right) / sum(total), (R, T); NaN if a part has no case.
 
-    NaN where a part has no case.
+    Parameters
+    ----------
+    parts : pairs of (P, T) float64, numbers of right decisions and of decisions
+    weights : (R, P) float64, weights of the patients
+
     """
     ratios = []
     for right, total in parts:
-        constant = bool((total == total[:, :1]).all())  # mostly, and then one product is enough
+        constant = bool((total == total[:, :1]).all())  # usually true; one matrix product is then enough
         numerator, denominator = weights @ right, weights @ (total[:, :1] if constant else total)
         ratios.append(share_of(numerator, denominator))
     return reduce(np.add, ratios) / len(ratios)
@@ -131,14 +144,19 @@ def _cases(parts: list[Part]) -> NDArray[np.int64]:
 
 
 def by_t(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the rounds 0 to the last, with their t."""
+    """Return `rows`, one for each round from 0 to the last, with the round in a column `t`."""
     return rows.assign(t=np.arange(len(rows)))
 
 
 def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
-    """(P, T) decisions that are right, and decisions in all, of those in `among`.
+    """Return the number of right decisions and the number of decisions of each patient, (P, T) each.
 
-    signs : (P, ..., T). target : (P, ...), +1 or -1, 0 where there is none. among : (P, ...).
+    Parameters
+    ----------
+    signs : (P, ..., T) int8, decisions; 0 is half right
+    target : (P, ...) int8, +1 or -1; 0 without a target
+    among : (P, ...) bool, decisions to count
+
     """
     shape = len(signs), int(np.prod(target.shape[1:]))
     chosen = (among & (target != 0)).astype(np.float32).reshape(shape)
@@ -149,7 +167,7 @@ def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
 
 
 def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
-    """(T,) area under the ROC curve of scores (n, T); ties count one half. NaN where only one class is there."""
+    """Return the area under the ROC curve of scores, (n, T) -> (T,); ties count one half, NaN if a class is missing."""
     n_positive = int(positive.sum())
     n_negative = len(positive) - n_positive
     if n_positive == 0 or n_negative == 0:
@@ -160,46 +178,58 @@ def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
 
 
 def constant_answers(target: Signs) -> tuple[Signs, Signs]:
-    """The best constant answer of each task, chosen on these same patients, and "positive" always; both (P, E).
+    """Return the most frequent answer of each task among these patients, and the answer +1; both (P, E) int8.
 
-    target : (P, E) in {-1, 0, +1}.
+    Parameters
+    ----------
+    target : (P, E) int8, -1, 0 or +1
+
     """
     majority = np.where(target.sum(axis=0, dtype=np.int64) >= 0, 1, -1).astype(np.int8)
     return np.broadcast_to(majority, target.shape).copy(), np.ones_like(target)
 
 
 def fixed_top_k(top: Signs, k: int) -> list[int]:
-    """The k entities that overlap most, all patients together, with the top-k at full observation; the first such.
+    """Return the k entities of largest total overlap with the patients' top k at full observation; first of equals.
 
-    top : (P, N), 2 surely in a patient's top-k, 1 tied across rank k, 0 out. Found by branch and bound: what an entity
-    adds to a set only shrinks as the set grows, so the largest additions bound what is still to come.
+    The search is branch and bound: an entity adds less to a larger set, so the largest additions give an upper bound.
+
+    Parameters
+    ----------
+    top : (P, N) int8, 2 if the entity is certainly in the patient's top k, 1 if it is tied across rank k, else 0
+
     """
     sure, tied = (top == SURE).astype(np.int64), (top == TIED).astype(np.int64)
     room = k - sure.sum(axis=1)
     certain = sure.sum(axis=0)
-    best_worth, best = -1, list[int]()
+    most_gained, best = -1, list[int]()
 
-    def extend(members: list[int], worth: int, used: NDArray[np.int64], candidates: list[int]) -> None:
-        nonlocal best_worth, best
+    def extend(members: list[int], gained: int, used: NDArray[np.int64], candidates: list[int]) -> None:
+        nonlocal most_gained, best
         if len(members) == k:
-            if worth > best_worth:
-                best_worth, best = worth, members
+            if gained > most_gained:
+                most_gained, best = gained, members
             return
         added = certain + (used < room).astype(np.int64) @ tied
         order = sorted(candidates, key=lambda v: (-added[v], v))
         for place, v in enumerate(order):
-            if worth + int(added[order[place : place + k - len(members)]].sum()) <= best_worth:
+            if gained + int(added[order[place : place + k - len(members)]].sum()) <= most_gained:
                 return
-            extend([*members, v], worth + int(added[v]), used + tied[:, v], order[place + 1 :])
+            extend([*members, v], gained + int(added[v]), used + tied[:, v], order[place + 1 :])
 
     extend([], 0, np.zeros(len(top), dtype=np.int64), list(range(top.shape[1])))
     return sorted(best)
 
 
 def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
-    """(P,) entities of one answer in each patient's top-k; of those tied across rank k as many as there is room for.
+    """Return how many of the `chosen` entities are in each patient's top k, (P,).
 
-    top : as in `fixed_top_k`.
+    Of the entities tied across rank k, at most as many count as there are free places.
+
+    Parameters
+    ----------
+    top : as in `fixed_top_k`
+
     """
     sure = (top[:, chosen] == SURE).sum(axis=1)
     tied = (top[:, chosen] == TIED).sum(axis=1)
@@ -208,7 +238,13 @@ def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
 
 
 def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
-    """(P,) `p_at_k` and `r_precision` of the order by prevalence against labels (P, N); NaN without a positive one."""
+    """Return `p_at_k` and `r_precision` of the order by prevalence, (P,) each; NaN without a positive label.
+
+    Parameters
+    ----------
+    labels : (P, N) float64, 0, 1 or NaN
+
+    """
     known, positives = (~np.isnan(labels)).sum(axis=1), (labels == 1).sum(axis=1)
     return {
         metric: np.where(positives > 0, positives_by_prevalence(labels, places) / np.maximum(places, 1), np.nan)
@@ -217,10 +253,16 @@ def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
 
 
 def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats:
-    """(P,) positive labels that each patient has on the first so many places of the order by prevalence.
+    """Return the number of positive labels in the first `places` of the order by prevalence, (P,) float64.
 
-    labels : (P, N) in {0, 1}, NaN where missing; prevalence is that of these labels. places : (P,). Entities whose
-    label a patient lacks leave that patient's order; entities of equal prevalence share their places evenly.
+    Entities without a label for a patient are skipped in that patient's order. Entities of equal prevalence share their
+    places evenly.
+
+    Parameters
+    ----------
+    labels : (P, N) float64, 0 or 1, NaN where missing; the prevalence is computed from these labels
+    places : (P,) int64, number of places for each patient
+
     """
     known = ~np.isnan(labels)
     prevalence = np.nansum(labels, axis=0) / np.maximum(known.sum(axis=0), 1)
@@ -232,10 +274,17 @@ def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats
 
 
 def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
-    """Area under the ROC curve, ties counted one half; and average precision, ties entering together.
+    """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
-    scores, positive : (P,). Average precision is the sum over thresholds of the precision there times the recall that
-    the threshold adds: the prevalence where all scores are equal. Fast where a patient's weights lie side by side.
+    Ties count one half in the area, and enter the average precision together. Average precision is the sum over
+    thresholds of precision times the increase in recall; if all scores are equal, it is the prevalence. The function is
+    fast if the weights of a patient are contiguous in memory.
+
+    Parameters
+    ----------
+    scores, positive : (P,) float64 and bool
+    weights : (R, P) float64
+
     """
     drawn, n_negative = weights.T, weights @ (~positive).astype(np.float64)
     falling = np.argsort(-scores, kind="stable")
@@ -261,7 +310,7 @@ def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Fl
 
 
 class Decided(NamedTuple):
-    """Shares of right decisions: of all patients, as the mean over the two classes, and of either class."""
+    """Shares of right decisions: over all patients, the mean over the two classes, and in each class."""
 
     accuracy: Floats
     balanced_accuracy: Floats
@@ -270,7 +319,7 @@ class Decided(NamedTuple):
 
 
 def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
-    """How often the signs of scores (P,) are right."""
+    """Return the shares of right signs of scores, (P,), with 0 as half right, for each row of `weights`, (R, P)."""
     right = 0.5 + 0.5 * np.sign(scores) * np.where(positive, 1.0, -1.0)
     classes = np.stack([positive, ~positive], axis=1).astype(np.float64)
     counts, earned = weights @ classes, weights @ (classes * right[:, None])
@@ -279,29 +328,40 @@ def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
 
 
 def share_of(part: Floats, whole: Floats) -> Floats:
-    """What `part` is of `whole`; NaN where that is 0."""
+    """Return `part` divided by `whole`; NaN where `whole` is 0."""
     share: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return share
 
 
 @dataclass(frozen=True)
 class RepeatedTests:
-    """Who of P patients was asked about in which of K repeats (K, P), and is positive (P,); with weights (R + 1, P)."""
+    """K repeats of a test on P patients.
+
+    Attributes
+    ----------
+    tested : (K, P) bool, True if the repeat tests the patient
+    positive : (P,) bool
+    weights : (R + 1, P) float64, how often each resample contains each patient
+
+    """
 
     tested: Mask
     positive: Mask
     weights: Floats
 
     def auroc(self, scores: Floats) -> Floats:
-        """(R + 1,) share of the pairs of one repeat that scores (K, P) put in order, ties one half; NaN without any."""
+        """Return the share of correctly ordered pairs within repeats, (R + 1,), for scores (K, P); NaN without a pair.
+
+        A tie counts one half.
+        """
         (together, pairs), one, other = self._pairs, scores[:, self.positive, None], scores[:, None, ~self.positive]
         higher = np.where(together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
         return share_of(self._weighted(higher), pairs)
 
     def balanced_accuracy(self, scores: Floats) -> Floats:
-        """(R + 1,) mean over classes of the share of signs of scores (K, P) that are right, 0 being half right.
+        """Return the balanced accuracy of the signs of scores (K, P), (R + 1,), with a sign of 0 as half right.
 
-        A mean over repeats, of those in which both classes are drawn; NaN without any.
+        The result is the mean over the repeats with patients of both classes; NaN without such a repeat.
         """
         right = 0.5 + 0.5 * np.sign(scores) * np.where(self.positive, 1.0, -1.0)
         earned = np.where(self.tested, right, 0.0)
@@ -314,19 +374,19 @@ class RepeatedTests:
 
     @cached_property
     def repeats(self) -> list[RepeatedTests]:
-        """Each repeat by itself, with all patients counted once."""
+        """Return each repeat as one object, with every patient counted once."""
         plain = np.ones((1, len(self.positive)))
         return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
 
     @cached_property
     def _classes(self) -> list[tuple[Mask, Floats, Floats]]:
-        """Who is positive and who negative; with their weights (R + 1, C), and those of the tested, (R + 1, K)."""
+        """Return for positives and negatives their mask, their weights (R + 1, C), and tested weights (R + 1, K)."""
         chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
     def _pairs(self) -> tuple[Mask, Floats]:
-        """Which pairs of both classes are tested in which repeat, and how often each resample has any of them."""
+        """Return the pairs of a positive and a negative tested in each repeat, and their number in each resample."""
         together = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
         return together, self._weighted(together.sum(axis=0))
 
@@ -337,26 +397,30 @@ class RepeatedTests:
 
 
 BINS = 10
-"""Of a probability, from 0 to 1."""
+"""Number of equal bins of a probability from 0 to 1."""
 
 
 def bins_of(probability: Floats) -> NDArray[np.int64]:
-    """The number of each probability's bin, from 0; 1 is in the last."""
+    """Return the bin of each probability, from 0; a probability of 1 is in the last bin."""
     return np.minimum((probability * BINS).astype(np.int64), BINS - 1)
 
 
 def sums_by(unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_columns: int, values: Floats) -> Floats:
-    """(n_units, n_columns) sums of values, each at its unit and column."""
+    """Return the sums of `values` by unit and column, (n_units, n_columns) float64."""
     sums = np.bincount(unit * n_columns + column, weights=values, minlength=n_units * n_columns)
     return sums.reshape(n_units, n_columns).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class ProbabilitySums:
-    """Sums over the cases of each of P units, from which the measures follow for any weights of the units, (R, P).
+    """Sums over the cases of each of P units, which give calibration error and Brier score for any weights of units.
 
-    excess : (P, BINS) probabilities less truths, summed by bin of probability. squares, n : (P,) sums of
-    (probability - truth)^2, and cases.
+    Attributes
+    ----------
+    excess : (P, BINS) float64, sums of (probability - truth) by bin of the probability
+    squares : (P,) float64, sums of (probability - truth)^2
+    n : (P,) float64, numbers of cases
+
     """
 
     excess: Floats
@@ -365,7 +429,14 @@ class ProbabilitySums:
 
     @classmethod
     def of(cls, probability: Floats, truth: Floats, unit: NDArray[np.int64], n_units: int) -> ProbabilitySums:
-        """Sums of cases; `unit` is the unit of each."""
+        """Return the sums of some cases.
+
+        Parameters
+        ----------
+        probability, truth : (n,) float64
+        unit : (n,) int64, index of each case's unit
+
+        """
         squares, n = (
             sums_by(unit, unit * 0, n_units, 1, values)[:, 0]
             for values in ((probability - truth) ** 2, np.ones(len(probability)))
@@ -373,10 +444,10 @@ class ProbabilitySums:
         return cls(sums_by(unit, bins_of(probability), n_units, BINS, probability - truth), squares, n)
 
     def calibration_error(self, weights: Floats) -> Floats:
-        """Mean over cases of |mean probability - share of class 1| of their bin, (R,)."""
+        """Return the mean over cases of |mean probability - share of class 1| in the case's bin, (R,)."""
         error: Floats = np.abs(weights @ self.excess).sum(axis=1) / (weights @ self.n)
         return error
 
     def brier(self, weights: Floats) -> Floats:
-        """Mean of (probability - truth)^2, (R,)."""
+        """Return the mean of (probability - truth)^2, (R,)."""
         return (weights @ self.squares) / (weights @ self.n)

@@ -1,14 +1,13 @@
 """Our planners as methods of AFABench, the public benchmark of active feature acquisition (arXiv:2508.14734).
 
 The protocol is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark, package
-version 1.0.0, as a public copy had it at commit 0dd0690e, read in November 2026; the copy has no date of its own, a
-document beside it one of October 2026. A batch has the shape `*batch *feature_shape`; `act` answers with 0 to stop or i
-to perform selection i - 1, and `predict` with one number a class. A selection is a feature, counted over the flattened
-features, or a panel of them. Nothing of the benchmark is imported: arrays are whatever NumPy converts, and answers are
-NumPy arrays, or tensors of torch where the batch is one.
+version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch has the shape `*batch *feature_shape`.
+`act` returns 0 to stop or i to perform selection i - 1; `predict` returns one number for each class. A selection is a
+feature, counted over the flattened features, or a panel of features. This module imports nothing of the benchmark: it
+accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch batch.
 
-The benchmark loads saved methods by the name of their class, of those that it knows:
-`afabench.common.registry.REGISTERED_CLASSES.update(afa.evaluate.afabench.REGISTRY)` makes it know ours.
+The benchmark loads saved methods by the names of registered classes. To register these classes, call
+`afabench.common.registry.REGISTERED_CLASSES.update(afa.evaluate.afabench.REGISTRY)`.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from afa.planner import BinaryPlanner, TopKPlanner
 from afa.planner.menu import measurements_of
 
 REGISTRY = {name: f"afa.evaluate.afabench.{name}" for name in ("BinaryMethod", "TopKMethod")}
-"""Where the benchmark finds our classes, by their names."""
+"""Class name -> import path of our classes, for the benchmark's registry."""
 METHOD_FILE, BUNDLE_FOLDER = "method.yaml", "bundle"
 MOST_PLANNERS = 128
 OPEN, PASSED = 2, 3
-"""What a row holds beside -1, 0 and 1: a feature that can be had, and one that was asked for and gave no value."""
+"""Codes of a row beside -1, 0 and 1: a feature not yet selected, and a feature selected without a value."""
 Row = NDArray[np.int8]
-"""(M,) of -1, 0, 1, `OPEN` or `PASSED`: what the state of a planner is made of."""
+"""(M,) of -1, 0, 1, `OPEN` or `PASSED`: the observations that determine the state of a planner."""
 AnyPlanner = TypeVar("AnyPlanner", BinaryPlanner, TopKPlanner)
 _KEPT_OUT = {
     "start": "answers depend on the order of observations, which a mask does not tell",
@@ -52,23 +51,28 @@ _KEPT_OUT = {
 
 
 class PlannerMethod(ABC, Generic[AnyPlanner]):
-    """What both settings share. A mask has no order, so a planner option whose answers need one is refused.
+    """Base class of both methods. A mask has no order, so options that depend on an order of observations are rejected.
 
-    bundle : the models; features with cut points in its `features.csv` come as they were measured, all others as -1, 0
-        or 1. features : the M columns of the batches by name, the bundle's own order unless given.
-    panels : columns that one selection reveals, by name; the bundle's measurements (`groups.csv`) unless given. A panel
-        is one selection, at the place of its first column.
-    cost_param : the risk at which to stop; `act` answers 0 once 1 - max(predict) is at most this. With None, it stops
-        when no completion can change the planner's answer, and at full observation.
-    seed : of rules that draw at random; all rows draw alike. options : those of the planner.
-    most_planners : how many states are kept between calls. As many as a batch has rows are enough; for 25 entities on
-        253 features each takes 1.4 MB.
+    Parameters
+    ----------
+    bundle : the models. Features with cut points in its `features.csv` are passed as measured numbers, all others as
+        -1, 0 or 1
+    features : names of the M columns of the batches, by default in the order of the bundle
+    panels : panel name -> columns that one selection reveals; by default the measurements of the bundle (`groups.csv`).
+        A panel is one selection, numbered by its first column
+    cost_param : risk at which to stop: `act` returns 0 once 1 - max(predict) is at most `cost_param`. With None, `act`
+        stops when no completion can change the planner's answer, and at full observation
+    seed : seed of random rules, the same for all rows
+    options : options of the planner
+    most_planners : number of planner states cached between calls. The number of rows of a batch is enough; for 25
+        entities on 253 features each state takes 1.4 MB
+
     """
 
-    _class_version = "1.0.0"  # the benchmark reads what another major version saved as not its own
+    _class_version = "1.0.0"  # the benchmark rejects saved methods of another major version
     has_builtin_classifier = True
     force_acquisition = False
-    """Set it to go on as long as a feature is left: for evaluations that spend a whole budget."""
+    """Set to True to continue until no feature is left, for evaluations that spend a whole budget."""
 
     def __init__(
         self,
@@ -97,15 +101,15 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     @property
     @abstractmethod
     def classes(self) -> tuple[str, ...]:
-        """What the numbers of `predict` stand for, in order."""
+        """Return the names of the classes of `predict`, in order."""
 
     @abstractmethod
     def _planner(self) -> AnyPlanner:
-        """A planner that has observed nothing."""
+        """Return a planner without observations."""
 
     @abstractmethod
     def _probabilities(self, planner: AnyPlanner) -> Floats:
-        """(n_classes,), summing to 1."""
+        """Return the probabilities of the classes, (n_classes,), summing to 1."""
 
     def act(
         self,
@@ -115,11 +119,15 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         label: Any = None,  # noqa: ARG002
         feature_shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """(*batch, 1) int64: 0 to stop, or i for selection i - 1. The label is not looked at.
+        """Return the actions, (*batch, 1) int64: 0 to stop, or i for selection i - 1. The label is ignored.
 
-        masked_features : (*batch, *feature_shape), values where observed. feature_mask : the same shape, True where
-        observed. selection_mask : (*batch, S), True where already asked for: not asked for again. feature_shape : the
-        last axis unless given.
+        Parameters
+        ----------
+        masked_features : (*batch, *feature_shape), values where observed
+        feature_mask : (*batch, *feature_shape) bool, True where observed
+        selection_mask : (*batch, S) bool, True for selections made before, which are not repeated
+        feature_shape : the shape of the features, by default the last axis
+
         """
         rows, batch = self._rows(masked_features, feature_mask, selection_mask, feature_shape)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
@@ -133,7 +141,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         label: Any = None,  # noqa: ARG002
         feature_shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """(*batch, n_classes) float32: the probability of each of `classes` given what has been observed."""
+        """Return the probability of each of `classes` given the observations, (*batch, n_classes) float32."""
         rows, batch = self._rows(masked_features, feature_mask, None, feature_shape)
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
         found = [self._probabilities(self._planner_of(row)) for row in distinct]
@@ -141,7 +149,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return _alike(table[place.ravel()].reshape(*batch, len(self.classes)), masked_features)
 
     def save(self, path: str | Path) -> None:
-        """Write the bundle and the settings into a folder, which is made where there is none."""
+        """Write the bundle and the settings into a folder, which is created if necessary."""
         if not isinstance(self._options.get("allocation", ""), str | None):
             step = "name a rule of afa.planner.rules.RULES to save the method"
             raise PlannerError(Fault("planner option allocation", "an object", "the name of a rule", step))
@@ -163,7 +171,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
     @classmethod
     def load(cls, path: str | Path, device: Any = "cpu") -> Self:
-        """The method that `save` wrote into a folder."""
+        """Return the method that `save` wrote into a folder."""
         file = Path(path) / METHOD_FILE
         setting = read_mapping(file)
         kind, options = setting.pop("method", None), setting.pop("options", None)
@@ -175,29 +183,29 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return cls(load_bundle(Path(path) / BUNDLE_FOLDER), **setting, **options).to(device)
 
     def to(self, device: Any) -> Self:
-        """Note the device; answers go to that of the batch, and the calculations are always the processor's."""
+        """Record the device; results are placed on the batch's device, and all calculations run on the CPU."""
         self._device = device
         return self
 
     @property
     def device(self) -> Any:
-        """What `to` was last given."""
+        """Return the device last passed to `to`."""
         return self._device
 
     @property
     def cost_param(self) -> float | None:
-        """The risk at which to stop, or None."""
+        """Return the risk at which to stop, or None."""
         return self._cost_param
 
     def set_cost_param(self, cost_param: float) -> None:
-        """Stop from now on when the most probable class has at most this probability of being another, in [0, 1)."""
+        """Set the risk at which to stop, in [0, 1): the probability that the most probable class is wrong."""
         if not 0 <= cost_param < 1:
             expected = "a probability of error, from 0 to below 1"
             raise PlannerError(Fault("cost_param", f"{cost_param}", expected, "give the risk at which to stop"))
         self._cost_param = float(cost_param)
 
     def set_seed(self, seed: int | None) -> None:
-        """Draw from now on as this seed says, 0 for None; nothing but the rule `random` draws."""
+        """Set the seed of the rule `random`, the only rule with random choices; None means 0."""
         self._seed = seed or 0
         self._empty: AnyPlanner = self._planner()
         self._held: OrderedDict[bytes, AnyPlanner] = OrderedDict()
@@ -205,10 +213,10 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     def _rows(
         self, masked_features: Any, feature_mask: Any, selection_mask: Any, feature_shape: Sequence[int] | None
     ) -> tuple[Row, tuple[int, ...]]:
-        """Rows (R, M) of a batch `*batch *feature_shape`; and `batch`.
+        """Return the rows, (R, M), of a batch with the shape `*batch *feature_shape`, and the shape `batch`.
 
-        A `PlannerError` names the argument of another shape, and the first observed value that is not -1, 0 or 1, and
-        for which the bundle has no cut points.
+        Raise a `PlannerError` that names an argument of the wrong shape, or the first observed value that is not -1, 0
+        or 1 and has no cut points in the bundle.
         """
         names, values, mask = self.features, _as_numpy(masked_features), _as_numpy(feature_mask)
         shape: tuple[int, ...] = values.shape[-1:] if feature_shape is None else tuple(feature_shape)
@@ -242,7 +250,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return rows, batch
 
     def _coded(self, values: NDArray[Any]) -> NDArray[Any]:
-        """(R, M) numbers of which those with cut points are -1 below, 1 above, and 0 between."""
+        """Return values, (R, M), with numbers encoded by their cut points: -1 below, 1 above, 0 between."""
         if self._table is None:
             return values
         cut = self._table.has_range & ~self._table.is_binary
@@ -250,12 +258,12 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return np.where(cut & ~np.isnan(values), code, values)
 
     def _planner_of(self, row: Row) -> AnyPlanner:
-        """The planner of a row; it is shared, so nothing must be observed on it.
+        """Return the cached planner of a row; the caller must not observe anything on it.
 
-        A row that is not held gets a copy of the planner whose row it extends with fewest additions, or of an empty
-        one, and observes the rest in the order of the columns. So an answer depends on the row and not on earlier
-        calls, up to rounding, as long as the planner's own does not depend on the order of observations. The one used
-        longest ago goes first.
+        For a new row, copy the cached planner whose row needs the fewest additional observations, or an empty planner,
+        and observe the rest in the order of the columns. The answer then depends on the row and not on earlier calls,
+        up to rounding, if the planner's answers do not depend on the order of observations. When the cache is full, the
+        planner unused for longest is removed.
         """
         key = row.tobytes()
         if key not in self._held:
@@ -272,7 +280,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return self._held[key]
 
     def _nearest(self, row: Row) -> tuple[Row, AnyPlanner]:
-        """The held row that agrees with this one wherever it is not open, with the fewest open, and its planner."""
+        """Return the cached row with most observations that agrees with `row` where observed, and its planner."""
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
         if not len(fits):
@@ -294,10 +302,10 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
 
 
 class BinaryMethod(PlannerMethod[BinaryPlanner]):
-    """One entity as a task of two classes: 0 that it does not hold, 1 that it does.
+    """One entity as a task with two classes: class 0 without the entity, class 1 with it.
 
-    `predict` is `BinaryPlanner.probability` and its complement. It stops by itself where the sign of S is certain: the
-    class of the larger probability can be the other one there (decisions.md S15).
+    `predict` returns `BinaryPlanner.probability` and its complement. Without `cost_param`, the method stops when the
+    sign of S is certain; the class of the larger probability can still be the other one (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
@@ -322,11 +330,11 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
 
 
 class TopKMethod(PlannerMethod[TopKPlanner]):
-    """N entities as a task of N classes, the planner looking for the k best.
+    """N entities as a task with N classes, where the planner searches for the k best.
 
-    `predict` is the posterior over the entities if exactly one of them holds, whatever the bundle says of that: the
-    softmax of log P(x_obs | v) plus prior log-odds (decisions.md S7). The ranking of `TopKPlanner.top_k` is by its own
-    score and can differ. It stops by itself where the top-k is certified.
+    `predict` returns the posterior over the entities as if exactly one of them held, whatever the bundle states: the
+    softmax of log P(x_obs | v) plus prior log-odds (decisions.md S7). The ranking of `TopKPlanner.top_k` is by the
+    planner's score and can differ. Without `cost_param`, the method stops when the top k is certified.
 
     >>> from afa.model.bundle import load_bundle
     >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)
@@ -364,7 +372,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
-    """The names of the columns: each feature of the bundle once."""
+    """Return the names of the columns, in which each feature of the bundle must occur once."""
     columns = bundle.features if features is None else tuple(features)
     lacking = [name for name in bundle.features if name not in set(columns)]
     beyond = [name for name in columns if name not in set(bundle.features)]
@@ -376,7 +384,7 @@ def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    """The columns of each selection: a panel is one, at the place of its first column, any other feature by itself."""
+    """Return the columns of each selection, a panel or a single feature, ordered by the first column."""
     panel_of = {feature: panel for panel, features in panels.items() for feature in features}
     items: dict[str, list[int]] = {}
     for column, name in enumerate(names):
@@ -385,7 +393,7 @@ def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tu
 
 
 def _as_numpy(given: Any) -> NDArray[Any]:
-    """An array of any kind as NumPy's; a tensor of torch may be on another device or part of a graph."""
+    """Return any array as a NumPy array; a torch tensor may be on another device or part of a graph."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         given = given.detach().cpu()
@@ -393,7 +401,7 @@ def _as_numpy(given: Any) -> NDArray[Any]:
 
 
 def _alike(answer: NDArray[Any], given: Any) -> Any:
-    """The answer as a tensor on the same device where the batch is one of torch, which is then already imported."""
+    """Return the answer as a torch tensor on the batch's device if the batch is a torch tensor, else unchanged."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         return torch.from_numpy(answer).to(given.device)

@@ -1,11 +1,11 @@
-"""A cell of the allocation grid, and the columns of its duels: what `run` and `summarise` share."""
+"""The cells of the allocation grid, and the columns of their duels; both `run` and `summarise` use them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 TARGET = {"f_target": "linearity"}
-"""The score whose sign a gain predicts, by the gain that looks ahead."""
+"""Lookahead gain -> the score whose change the gain predicts."""
 DUELS = ("right", "right_first", "right_prior_wrong")
 
 
@@ -18,5 +18,5 @@ class GridCell(NamedTuple):
 
     @property
     def label(self) -> dict[str, str | None]:
-        """The columns of the summary that name it."""
+        """Return the columns of the summary that identify the cell."""
         return self._asdict() | {"gain": self.gain or None}

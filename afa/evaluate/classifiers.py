@@ -1,8 +1,8 @@
-"""Classifiers trained on labelled patients that answer, as the planner does, from whatever has been observed so far.
+"""Classifiers trained on labelled patients that, like the planner, predict from any set of observed features.
 
-Logistic regression and boosting learn it: each labelled patient stands in their training set `COPIES` times, with other
-features hidden each time. Naive Bayes needs no copies, since what is hidden has no vote in it. Both classes weigh
-the same, as they do in a model without a prior.
+Logistic regression and boosting are trained on `COPIES` copies of each labelled patient, with a random subset of
+features hidden in each copy. Naive Bayes needs no copies, because it ignores hidden features. Both classes have equal
+weight, as in a model without a prior.
 """
 
 from __future__ import annotations
@@ -17,52 +17,55 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_softmax, xlogy
 
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.evaluate.label_tasks import GREEDY, RANDOM, LabelTask
 from afa.evaluate.long_tables import rows_of
 from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 
 COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
-"""The zero-shot settings that classifiers are held against, by reference: the paper's, and both changes together."""
+"""Reference of the encoding -> closure of the zero-shot model to compare with: the paper's, and both changes
+together."""
 
 Values = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 Method = Literal["logistic", "boosting", "naive_bayes"]
 METHODS: tuple[Method, ...] = ("logistic", "boosting", "naive_bayes")
 COPIES = 8
-"""Copies of a labelled patient. The shares of their features that are shown are evenly spaced on a logarithmic scale,
-from one feature to all: early states are as different from each other as late ones, and there are few of them."""
+"""Number of copies of a labelled patient. The shares of features shown in the copies are evenly spaced on a logarithmic
+scale, from one feature to all, because early states differ as much from each other as late ones."""
 PENALTY = 1.0
-"""C of the logistic regression, in which the copies of a patient weigh as one patient."""
+"""C of the logistic regression; the copies of a patient together have the weight of one patient."""
 BOOSTING = {"max_iter": 30, "learning_rate": 0.2, "max_leaf_nodes": 4, "min_samples_leaf": COPIES}
-"""A leaf holds as many rows as one patient has: with ten of them the usual twenty rows would be too many."""
+"""Settings of boosting. A leaf has at least as many rows as one patient; scikit-learn's twenty are too many for few
+patients."""
 SCREENED = 64
-"""Features that boosting looks at, for what each costs it: those that tell most by themselves, in training."""
+"""Number of features that boosting uses, to limit its cost: those of largest mutual information in the training
+data."""
 SMOOTHING = 3.0
-"""Cases added to the counts of each class."""
+"""Pseudo-count added to each class."""
 DIGITS = 9
-"""Decimals of a gain in nats that decide which features boosting looks at; of equal ones the first in the bundle."""
+"""Decimals of a gain, in nats, in the choice of boosting's features; ties go to the first feature in the bundle."""
 ODDS_DIGITS = 6
-"""Decimals of a classifier's log-odds: its fit ends at a tolerance, and what is beyond tells nothing."""
+"""Decimals of a classifier's log-odds; digits beyond are within the tolerance of the fit."""
 FURTHEST = 25
-"""Per cent of the support up to which classifiers choose features for themselves."""
+"""Largest share of the support, in per cent, up to which classifiers choose their own features."""
 LEAST_GAIN = 1e-12
-"""In nats; below it a gain is 0, as it is for the planner."""
+"""Gains below this many nats are set to 0, as in the planner."""
 TIE = 1e-9
-"""Gains that differ by a smaller share are one gain, of which the first feature by name is taken."""
+"""Gains within this relative difference are ties, which go to the first feature by name."""
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A fitted model by its method; `columns` (C,) are the features that it looks at, of all F."""
+    """A fitted model with its method; `columns`, (C,), are the features that the model uses, of all F."""
 
     method: Method
     columns: NDArray[np.intp]
     model: Any
 
     def log_odds(self, values: Values, observed: Mask) -> Floats:
-        """(P,) log-odds of class 1 of patients (P, F) of whom `observed` (P, F) is known, from even odds."""
+        """Return log-odds of class 1 at even prior odds, (P,), from values (P, F) marked in `observed`, (P, F)."""
         if not self.columns.size:
             return np.zeros(len(values))
         values, observed = values[:, self.columns], observed[:, self.columns]
@@ -75,24 +78,29 @@ class Classifier:
 
 
 def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
-    """What is hidden is 0 beside a column that says so, (P, 2 F); boosting knows missing values as such, (P, F)."""
+    """Return the inputs of a model: NaN for hidden values in boosting, (P, F), else zeros and a mask, (P, 2 F)."""
     if method == "boosting":
         return np.where(observed, values, np.nan)
     return np.hstack([np.where(observed, values, 0.0), observed.astype(np.float64)])
 
 
 def shown_shares(n_features: int) -> Floats:
-    """(COPIES,) chances with which each feature of a copy is shown, the last 1."""
+    """Return the probability that a feature is shown in each copy, (COPIES,); the last is 1."""
     return np.geomspace(1 / n_features, 1.0, COPIES)
 
 
 def train(method: Method, values: Values, positive: Mask, generator: np.random.Generator) -> Classifier:
-    """The classifier of labelled patients: values (n, F), positive (n,) with both classes in it.
+    """Return the classifier trained on labelled patients of both classes.
 
-    A value that is none of -1, 0 and +1 was not measured: it is hidden in every copy.
+    A value other than -1, 0 and +1 was not measured and is hidden in every copy. Naive Bayes stores log-ratios of the
+    values -1, 0 and +1, (F, 3), from `conditionals`. The other methods skip features with the same value in all
+    patients.
 
-    Of naive Bayes the model is the votes (F, 3) of the values -1, 0 and +1, from `conditionals`. The others do not look
-    at a feature of which all labelled patients have one value: there is nothing to learn from it.
+    Parameters
+    ----------
+    values : (n, F) int8
+    positive : (n,) bool
+
     """
     if method == "naive_bayes":
         chances = conditionals(values, positive)
@@ -118,7 +126,7 @@ def train(method: Method, values: Values, positive: Mask, generator: np.random.G
 
 
 def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.intp]:
-    """The features (C,) that have more than one value, for boosting the first `SCREENED` by their information."""
+    """Return the features that vary, (C,); for boosting only the `SCREENED` with the largest mutual information."""
     varied: NDArray[np.intp] = np.flatnonzero((values != values[0]).any(axis=0))
     if method != "boosting" or len(varied) <= SCREENED:
         return varied
@@ -127,11 +135,11 @@ def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.int
 
 
 def conditionals(values: Values, positive: Mask) -> Floats:
-    """(2, F, 3) chance of -1, 0 and +1 for each feature in class 0 and in class 1, smoothed.
+    """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    In each class `SMOOTHING` cases are added that are distributed as all labelled patients are, these with one case of
-    each value added. With one case of each value in each class, a feature of which everybody has one value would seem
-    to tell a large class from a small one; here it hardly does.
+    Each class gets `SMOOTHING` additional cases, distributed like all labelled patients with one additional case of
+    each value. With uniform additional cases, a feature with the same value in all patients would separate a large
+    class from a small one.
     """
     counts = np.array([[(values[chosen] == x).sum(axis=0) for x in (-1, 0, 1)] for chosen in (~positive, positive)])
     together = (counts.sum(axis=0) + 1.0) / (len(values) + 3)
@@ -141,7 +149,14 @@ def conditionals(values: Values, positive: Mask) -> Floats:
 
 
 def information(posterior: Floats, chances: Floats) -> Floats:
-    """(P, F) mutual information of class and feature, nats; posterior : (P, C) of the classes, chances : (C, F, 3)."""
+    """Return the mutual information of class and feature, (P, F) nats.
+
+    Parameters
+    ----------
+    posterior : (P, C) float64, probabilities of the classes
+    chances : (C, F, 3) float64, probabilities of -1, 0, +1 in each class
+
+    """
     mixture = np.einsum("py,yfx->pfx", posterior, chances)
     known = posterior @ xlogy(chances, chances).sum(axis=2)
     logs = np.log(mixture, out=np.zeros_like(mixture), where=mixture > 0)
@@ -151,10 +166,15 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """Classifiers of labelled patients, one for each hypothesis against all others (one alone where there are two).
+    """Classifiers of labelled patients, one for each hypothesis against all others, or a single one for two hypotheses.
 
-    chances : (C, F, 3) of -1, 0, +1 under each hypothesis, by which features are chosen: they are independent given it,
-    so that what has been observed counts through the hypotheses alone. features : (F,) names, which settle ties.
+    Attributes
+    ----------
+    chances : (C, F, 3) float64, probabilities of -1, 0, +1 under each hypothesis, used to choose features. The features
+        are treated as independent given the hypothesis
+    features : (F,) names, by which ties are broken
+    classifiers : the classifiers
+
     """
 
     chances: Floats
@@ -162,10 +182,13 @@ class Trained:
     classifiers: Sequence[Classifier]
 
     def planned(self, values: Values, counts: Sequence[int]) -> Floats:
-        """(P, T, C) log-odds of each hypothesis after so many features, each the one that tells most (eq:cmi).
+        """Return log-odds of each hypothesis after some numbers of greedily chosen features, (P, T, C) (eq:cmi).
 
-        values : (P, F); what was not measured (`MISSING`) is never asked for. counts : (T,), F or more
-        for all that was measured.
+        Parameters
+        ----------
+        values : (P, F) int8; features that were not measured (`MISSING`) are never chosen
+        counts : (T,) numbers of features; F or more means all measured features
+
         """
         observed, measured = np.zeros(values.shape, dtype=np.bool_), values != MISSING
         ends, rows = np.minimum(counts, values.shape[1]), np.arange(len(values))
@@ -173,21 +196,21 @@ class Trained:
         for step in range(max([t + 1 for t in ends if t < values.shape[1]], default=0)):
             evidence = self._evidence(values, observed)
             found[:, ends == step] = evidence[:, None]
-            distinct, of_patient = np.unique(evidence, axis=0, return_inverse=True)  # early on patients are alike
+            distinct, of_patient = np.unique(evidence, axis=0, return_inverse=True)  # early patients are alike
             gain = information(np.exp(log_softmax(distinct, axis=1)), self.chances)[of_patient]
-            chosen = most_told(np.where(observed | ~measured, -1.0, gain), self.features)
+            chosen = most_informative(np.where(observed | ~measured, -1.0, gain), self.features)
             observed[rows, chosen] = measured[rows, chosen]
         found[:, ends == values.shape[1]] = self._evidence(values, measured)[:, None]
         return found
 
     def _evidence(self, values: Values, observed: Mask) -> Floats:
-        """(P, C) log-odds of each hypothesis against the others."""
+        """Return log-odds of each hypothesis against the others, (P, C)."""
         found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
         return np.stack(found if len(found) > 1 else [*found, np.zeros(len(values))], axis=1)
 
 
-def most_told(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
-    """(P,) the feature of largest gain (P, F), of equal ones the first by name (docs/decisions.md, A8)."""
+def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
+    """Return each patient's feature of largest gain, (P,), from gains (P, F); ties by name (docs/decisions.md, A8)."""
     by_name = np.argsort(np.array(features))
     best = gain.max(axis=1, keepdims=True)
     chosen: NDArray[np.intp] = by_name[(gain[:, by_name] >= best - TIE * np.abs(best)).argmax(axis=1)]
@@ -197,7 +220,7 @@ def most_told(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
 def predicted(
     task: LabelTask, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
 ) -> Iterator[pd.DataFrame]:
-    """What each classifier says of the patients without a label, along the random order of `seed` and of its own."""
+    """Yield the predictions of each classifier for unlabelled patients, in a random order and in its greedy order."""
     names = ("labels needed", task.entity, int(labelled.sum()), repeat, task.setting.reference)
     answers = task.positive[labelled]
     if shuffled:
@@ -206,12 +229,12 @@ def predicted(
     patients = np.array(task.patients, dtype=object)[~labelled]
     support, panel, others = task.values[:, task.support], task.values[labelled], task.values[~labelled]
     seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
-    told = np.repeat(support[~labelled], len(percents), axis=0)
+    known_values = np.repeat(support[~labelled], len(percents), axis=0)
     chances = conditionals(panel, answers)[::-1]
     for method in METHODS:
-        # by the very features that the zero-shot score sees, trained on those of the support alone
-        along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(told, seen)
-        # by as many features, chosen among all of the panel: it knows no support
+        # Train on the support alone, and predict from the same features as the zero-shot score does.
+        along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(known_values, seen)
+        # Train on the whole panel without knowledge of the support; the classifier chooses as many features.
         own = Trained(chances, task.bundle.features, [train(method, panel, answers, generator_of(*names, "panel"))])
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
@@ -223,7 +246,7 @@ def predicted(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums of linear algebra in one order, whatever the machine and its settings; and no checks of our own arrays."""
+    """Within the context, run linear algebra on one thread, for a fixed order of sums; skip scikit-learn's checks."""
     from sklearn import config_context  # noqa: PLC0415  the dependency is optional
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 

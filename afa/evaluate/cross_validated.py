@@ -1,4 +1,4 @@
-"""What an update by labelled patients would bring, by cross-validation: each is scored by what the others updated."""
+"""Cross-validated effect of an update by labelled patients: each is scored by a bundle updated with the others."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 
 FOLDS = 10
-"""Parts of the labelled patients; each is scored by the bundle that the other parts have updated."""
+"""Number of folds; each fold is scored by the bundle that the other folds updated."""
 ROUNDS = (1, 2, 3, 5, 8, 12, 20)
-"""Features observed, beside all."""
+"""Numbers of observed features to evaluate, in addition to all features."""
 LEAST = 2
-"""Patients of each answer without which a question is not asked."""
+"""Smallest number of patients of each answer for which a question is evaluated."""
 COLUMNS = ["question", "t", "metric", "alone", "updated", "brought", "low", "high", "patients"]
 WORDS = {"auroc": "AUROC", "first_place": "first place"}
 
@@ -34,24 +34,25 @@ def update_brings(
     resamples: int = 1000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """Return how well patients are told apart by the bundle alone and by the bundle updated by the other patients.
+    """Return how well patients are separated by the bundle alone and by the bundle updated with other patients.
 
-    Columns: question (an entity, or `which`), t (features observed, in the planner's own order), metric (`auroc`, or
-    where one entity holds `first_place`), alone, updated, brought (their difference) with its interval over patients
-    (low, high), and patients. No row where a question has fewer than `LEAST` patients of an answer.
+    Columns: `question` (an entity, or `which`), `t` (number of observed features, in the planner's order), `metric`
+    (`auroc`, or `first_place` if exactly one entity holds), `alone`, `updated`, `brought` (the difference of the two),
+    its interval over patients (`low`, `high`), and `patients`. A question has no row if one of its answers has fewer
+    than `LEAST` patients.
 
     Parameters
     ----------
     bundle : Bundle
-        What was elicited; it states probabilities.
+        The elicited bundle; it must have probabilities.
     values : (P, M) int8
         -1, 0, +1, or `MISSING`.
     labels : (P, N) float64
-        1, 0, or NaN where a label is not known.
+        1, 0, or NaN for an unknown label.
     entity : str
-        The one that is asked about; every question that the labels answer unless given.
+        The entity in question; by default all questions that the labels can answer.
     resamples, confidence : int, float
-        Of the intervals.
+        Number of resamples and coverage of the intervals.
 
     """
     tables = [
@@ -66,7 +67,7 @@ def update_brings(
 def _brought(
     bundle: Bundle, values: NDArray[np.int8], task: FieldTask, resamples: int, confidence: float
 ) -> pd.DataFrame:
-    """The rows of one question."""
+    """Return the rows of one question."""
     asked = task.answers >= 0
     values, answers, most = values[asked], task.answers[asked], values.shape[1]
     rounds = [*(t for t in ROUNDS if t < most), most]
@@ -86,7 +87,7 @@ def _brought(
 
 
 def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fold of each patient, (P,), each answer spread evenly over at most `FOLDS`; answers : (P,)."""
+    """Return the fold of each patient, (P,), for `answers`, (P,); each answer is spread evenly over the folds."""
     mixed = generator_of("cross-validation", name).permutation(len(answers))
     ordered = mixed[np.argsort(answers[mixed], kind="stable")]
     fold = np.empty(len(answers), dtype=np.int64)
@@ -94,10 +95,14 @@ def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
     return fold
 
 
-def brought_text(table: pd.DataFrame, most: Sequence[int] = (1, 3, 5)) -> str:
-    """Return what `update_brings` found in words: a row for each question and number of features; empty for no row.
+def brought_text(table: pd.DataFrame, bundle: Bundle, most: Sequence[int] = (1, 3, 5)) -> str:
+    """Return the table of `update_brings` as text, a row for each question and number of features; empty for no rows.
 
-    most : numbers of observed features that get a row; the row with all features observed is always there.
+    Parameters
+    ----------
+    bundle : the bundle, whose display names stand for the questions about one entity
+    most : numbers of observed features with a row, in addition to the row with all features
+
     """
     if table.empty:
         return ""
@@ -105,7 +110,7 @@ def brought_text(table: pd.DataFrame, most: Sequence[int] = (1, 3, 5)) -> str:
     shown = table[table["t"].isin(most) | (table["t"] == every)]
     rows = pd.DataFrame(
         {
-            "question": shown["question"],
+            "question": shown["question"].map(bundle.shown),
             "features": shown["t"],
             "metric": shown["metric"].map(WORDS),
             "bundle": shown["alone"].map("{:.2f}".format),

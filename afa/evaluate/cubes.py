@@ -1,4 +1,4 @@
-"""The tables of the allocation grid as arrays: every run whole, every patient in the same place, runs added up."""
+"""The tables of the allocation grid as arrays: every run complete, patients in the same order, runs summed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,29 @@ RUN = ["allocation", "gain", "schedule", "seed"]
 LIKELIHOOD, CLINICAL, CLINICAL_R = PRECISIONS = ("p_at_k", "clinical_p_at_k", "clinical_r_precision")
 CHOICES = ("fallback", "resolved", "resolved_wrong", "certified")
 UNIT = 10_000_000
-"""Precisions are held as whole numbers of this part: their weighted sums are then exact in any order of adding up."""
+"""Precisions are stored as multiples of 1 / UNIT, so that their weighted sums are exact in any order."""
 
 SINGLE = 1e-6
-"""Numbers are stored in single precision: shares that differ by no more than this part are equal."""
+"""Shares that differ by at most this much are equal, because numbers are stored in single precision."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """All cells over the same P patients and rounds 0 to M; a patient's runs of one cell are added up.
+    """The sums of all cells over the same P patients and rounds 0 to M; the runs of a cell are summed for each patient.
 
-    counted : by column of `rounds` and `choices`, method ("" for `choices`) and cell, sums (P, M + 1), precisions times
-    `UNIT`. totals : by the same columns, (P,) cases of one run and round: duels, or 1 where the patient has the target.
-    runs : runs per patient. winners : (P, Q). top : (P, N). labels : (P, N), NaN where missing.
+    Attributes
+    ----------
+    last_round : M
+    methods : names of the scores
+    runs : number of runs of each cell for one patient
+    counted : (column, method, cell) -> (P, M + 1) float64, sums of a column of `rounds` or `choices`; the method is ""
+        for `choices`, and precisions are multiplied by `UNIT`
+    totals : column -> (P,) float64, number of cases in one run and round: duels, or 1 if the patient has the target
+    winners : (P, Q) int8
+    top : (P, N) int8
+    labels : (P, N) float64, NaN where missing
+    k, k_clinical : sizes of the top set, for all entities and for labelled ones
+
     """
 
     last_round: int
@@ -45,7 +55,7 @@ class Grid:
     k_clinical: int
 
     def part(self, column: str, cell: GridCell, method: str = "", rounds: Sequence[int] | None = None) -> Part:
-        """Sums of one column and the cases they are a share of, at all or some rounds; (P, T) each."""
+        """Return the sums of one column and the numbers of cases, (P, T) each, at all or some rounds."""
         counted, total = self.counted[column, method, cell], self.totals[column] * self.runs[cell]
         chosen = counted if rounds is None else np.ascontiguousarray(counted[:, list(rounds)])
         return chosen, np.repeat(total[:, None], chosen.shape[1], axis=1)
@@ -56,7 +66,7 @@ class Grid:
 
 
 def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFrame]) -> Grid:
-    """`rounds` and `choices` of the allocation stage, `duels` and `targets` of `allocation_truth`.
+    """Return the grid from the tables `rounds` and `choices` of the allocation stage and its tables of targets.
 
     Raises
     ------
@@ -112,9 +122,12 @@ def _by_patient(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str
 def _by_run(
     name: str, table: pd.DataFrame, patients: Sequence[str], more: Sequence[str], last_round: int | None = None
 ) -> Complete:
-    """A table by run, more keys, patient and t, to its own last round where none is given; without its texts.
+    """Return a table as arrays by run, other keys, patient and t, without its text columns, to save memory.
 
-    Of millions of rows the texts would take more memory than all numbers.
+    Parameters
+    ----------
+    last_round : last t; by default the largest in the table
+
     """
     rounds = [str(t) for t in range((int(table["t"].max()) if last_round is None else last_round) + 1)]
     place = {"patient": axis_among(table["patient"], patients), "t": axis_among(table["t"], rounds)}
@@ -123,7 +136,7 @@ def _by_run(
 
 
 def _members(whole: Complete) -> dict[GridCell, list[int]]:
-    """Places of each cell's runs, in the order of the table."""
+    """Return the indices of each cell's runs, in the order of the table."""
     members: dict[GridCell, list[int]] = {}
     for i, (allocation, gain, schedule, _) in enumerate(whole.axes["run"].labels):
         members.setdefault(GridCell(str(allocation), str(gain), str(schedule)), []).append(i)
@@ -131,7 +144,7 @@ def _members(whole: Complete) -> dict[GridCell, list[int]]:
 
 
 def _checked_choice(choices: Complete, column: str) -> Singles:
-    """One column of `choices`, after the checks that no run may fail."""
+    """Return one column of `choices`; raise a `SanityError` if a run violates an invariant."""
     cube, step = choices.column(column), "this is a fault of the program: report the bundle and this patient"
     if column == "resolved_wrong":
         found = "a resolved duel that full observation contradicts"
@@ -143,9 +156,14 @@ def _checked_choice(choices: Complete, column: str) -> Singles:
 
 
 def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
-    """A column added up over runs, by method and cell: precisions in whole units, duels in exact halves; missing is 0.
+    """Return the sums of a column over runs, by method and cell; missing values count as 0.
 
-    cube : (runs, P, M + 1), or (runs, methods, P, M + 1).
+    Precisions are rounded to multiples of 1 / `UNIT`; duels are exact multiples of one half.
+
+    Parameters
+    ----------
+    cube : (runs, P, M + 1) or (runs, methods, P, M + 1) float32
+
     """
     methods = [str(name) for (name,) in whole.axes["method"].labels] if "method" in whole.axes else [""]
     each = cube.reshape(len(cube), len(methods), *cube.shape[-2:])

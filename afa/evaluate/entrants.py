@@ -1,8 +1,8 @@
-"""Who takes part in the league: fields, what a bundle says in several readings, and classifiers that were given labels.
+"""The participants of the league: fields, variants of a bundle's model, and classifiers trained on labels.
 
-A field is its patients' values, what is asked of them, and what to know of the table. A reading is followed by the
-compiled engine alone. A value that was not measured (`MISSING`) is never asked for and says nothing (docs/decisions.md,
-F8).
+A field has the values of its patients, the questions about them, and facts about the table. A variant of the model
+("reading" in names of this module) is evaluated by the compiled engine. A value that was not measured (`MISSING`) is
+never chosen and has no effect (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from afa.cohort.cells import read_cells
 from afa.cohort.table_cohort import encode_cohort, field_cohort, find_table, load_field, read_table_labels
-from afa.engine.course import ENTITIES, MISSING
 from afa.engine.follow import choose, follow
 from afa.engine.layout import Models
+from afa.engine.run import ENTITIES, MISSING
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError
 from afa.evaluate.accuracy import accuracies, auroc, ranking
@@ -41,10 +41,16 @@ NOBODY = "none of them"
 
 @dataclass(frozen=True)
 class FieldTask:
-    """A question to the patients: C hypotheses, and of each patient which one holds, (P,), -1 where that is unknown.
+    """A question about each patient, with C hypotheses.
 
-    entity : whether this one holds, yes or no. Without one, which of all entities does. main : what the field asks,
-    beside which other readings, the null and classifiers stand.
+    Attributes
+    ----------
+    name : name of the question
+    hypotheses : names of the C hypotheses
+    answers : (P,) int64, index of the hypothesis that holds; -1 if unknown
+    entity : the entity of a yes-or-no question; None for the question which entity holds
+    main : True for the main question of the field, for which the variants, the null and the classifiers are also run
+
     """
 
     name: str
@@ -60,10 +66,18 @@ class FieldTask:
 
 @dataclass(frozen=True, eq=False)
 class Entrant:
-    """A field whose table is there: its patients' values (P, M) in {-1, 0, +1} or `MISSING`, and what is asked.
+    """A field with its table: the patients' values and the questions.
 
-    bundle, directions : with how often each value occurs, and of directions alone.
-    rows : (P,) the number of each patient's row of the table among the distinct ones.
+    Attributes
+    ----------
+    name : name of the field
+    patients : P names
+    values : (P, M) int8, -1, 0, +1 or `MISSING`
+    bundle, directions : the bundle with probabilities, and the bundle of directions alone
+    tasks : the questions
+    confounded : features that reveal a label by the way patients were found
+    rows : (P,) int64, number of each patient's row among the distinct rows of the table
+
     """
 
     name: str
@@ -80,7 +94,7 @@ class Entrant:
         return self.bundle.features
 
     def some(self, n: int) -> Entrant:
-        """The same with at most n of its patients, drawn by their names alone."""
+        """Return the field with at most n patients, sampled by their names alone."""
         if n >= len(self.patients):
             return self
         drawn = np.sort(random_order(self.patients, patient="", seed=0, experiment="league")[:n])
@@ -94,11 +108,11 @@ class Entrant:
 
 
 def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entrant | str:
-    """A field with its table, or a line that says why that is not there.
+    """Return a field with its table, or a sentence on why the table is missing.
 
     Raises
     ------
-    CohortError, ConfigError : what is wrong with files that are there.
+    CohortError, ConfigError : an existing file is invalid.
 
     """
     root, config = Path(folder), field_cohort(folder)
@@ -133,7 +147,7 @@ def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entran
 
 
 def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[FieldTask]:
-    """Each entity as a question; before them, where one holds, which does, of patients with one label, or none."""
+    """Yield the questions: each entity, and which entity holds if patients have exactly one, or at most one, entity."""
     for column, entity in enumerate(entities):
         answers = np.where(np.isnan(labels[:, column]), -1, 1 - np.nan_to_num(labels[:, column])).astype(np.int64)
         if {0, 1} <= set(answers.tolist()):
@@ -149,14 +163,17 @@ def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterato
 
 
 def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return each metric of a task, (R, T).
+    """Return each metric of a question, (R, T).
 
-    `balanced_accuracy` is of decisions at equal prior probabilities. `first_place` is the share of patients whose true
-    hypothesis has the most evidence, ties shared; `by_class` is the mean of that share over the hypotheses.
+    `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
+    hypothesis has the most evidence, with ties shared; `by_class` is the mean of that share over the hypotheses.
 
+    Parameters
+    ----------
     answers : (P,) int64
     evidence : (P, T, C) float64, log-evidence in nats
     weights : (R, P) float64
+
     """
     columns: dict[str, list[Floats]] = {metric: [] for metric in task.metrics}
     for t in range(evidence.shape[1]):
@@ -179,7 +196,7 @@ def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, we
 
 
 def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
-    """(R, T) of the first metric of a task: as `statistics`, which takes longer."""
+    """Return the first metric of a question, (R, T), equal to that of `statistics` but faster."""
     if task.entity is None:
         return statistics(task, answers, evidence, weights)[task.metrics[0]]
     odds = (evidence[:, :, 0] - evidence[:, :, 1]).round(9)
@@ -187,9 +204,9 @@ def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights:
 
 
 def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
-    """A row a task: patients, how many of them are `followed`, distinct rows, what is missing, the answers, the traps.
+    """Return one row for each question: numbers of patients, of `followed` patients and of distinct rows, and more.
 
-    `missingness_auroc` is what the number of measured values alone tells of the label, in whichever direction.
+    `missingness_auroc` is the AUROC of the number of measured values for the label, at least 1/2.
     """
     measured = (entrant.values != MISSING).sum(axis=1).astype(np.float64)
     rows = []
@@ -219,20 +236,25 @@ def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
 
 Values = NDArray[np.int8]
 Orders = NDArray[np.int64]
-RULES = ("boundary", "greedy", "priority_all")
-"""The rules by which one of many is looked for; the first is the planner's order. With two hypotheses all are one."""
+RULES = ("information", "boundary", "greedy", "priority_all")
+"""Rules that find the hypothesis that holds; the first is the planner's. With two hypotheses all choose the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class HypothesisModel:
-    """What a bundle says of C hypotheses, as a bundle to the engine; exactly one of them holds."""
+    """A model of C hypotheses, exactly one of which holds, in the form that the engine takes."""
 
     models: Bundle | Models
 
     def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
-        """(P, T, C) log-evidence after `rounds` (T,) of the order that a rule makes of each patient, values (P, M).
+        """Return the log-evidence after `rounds`, (P, T, C) nats, in the order that a rule chooses for each patient.
 
-        fixed : whether the rule looks at its candidates once, before anything is known: one order for all patients.
+        Parameters
+        ----------
+        values : (P, M) int8
+        rounds : (T,) numbers of observed features
+        fixed : True if the rule scores candidates once, without observations, which gives one order for all patients
+
         """
         most, at = values.shape[1], _from_start(rounds)
         partly = [t for t in at if t < most]
@@ -247,23 +269,23 @@ class HypothesisModel:
             rescoring=(0,) if fixed else None,
             rounds=partly,
         ).elbo
-        if most in at:  # whatever the order
+        if most in at:  # at full observation the order does not matter
             everything = measured_first(np.tile(np.arange(most), (len(values), 1)), values)
             last = follow(self.models, values, everything, ENTITIES, rounds=[0, most]).elbo
             elbo = np.concatenate([elbo, last[:, 1:]], axis=1)
         return self._evidence(elbo, rounds)
 
     def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
-        """(P, M) the order that a rule makes of each patient, or its first features; -1 after all that was measured."""
+        """Return each patient's order under a rule, (P, M) or up to `most` features; -1 after all measured ones."""
         rescoring = (0,) if fixed else None
         return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
 
     def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
-        """(P, T, C) log-evidence after `rounds` (T,) of given orders (P, M)."""
+        """Return the log-evidence after `rounds`, (P, T, C) nats, in given orders, (P, M)."""
         return self._evidence(follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds)).elbo, rounds)
 
     def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
-        """(P, T, C) log-odds that start at the prior, whatever the normalisers are (docs/decisions.md, S7 and F3)."""
+        """Return log-odds that start at the prior, (P, T, C), for any normalisers (docs/decisions.md, S7 and F3)."""
         known = np.asarray(self.models.priors) + elbo - elbo[:, :1]
         shown = _from_start(rounds)
         return np.asarray(known[:, [shown.index(t) for t in rounds]])
@@ -271,23 +293,28 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """A reading without couplings, believed by how much the findings of a hypothesis repeat each other (F16).
+    """A variant without couplings whose log-odds are shrunk by how much observations repeat each other (F16).
 
-    asked : the reading whose order of features is taken. repeats : of each hypothesis but the last one of `models`,
-    against which the others are held, the features it speaks of and how much they repeat each other. That last one is
-    left out of the evidence where `asked` does not have it.
+    The last hypothesis of `models` is the reference of the log-odds. The reference is dropped from the evidence if
+    `asked` lacks that hypothesis.
+
+    Attributes
+    ----------
+    asked : the variant that determines the order of features
+    repeats : for each hypothesis except the last, the features it covers and how much they repeat each other
+
     """
 
     asked: HypothesisModel
     repeats: tuple[tuple[Orders, Repeats], ...]
 
     def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
-        """(P, T, C) believed log-odds after `rounds` (T,) of the order of `asked`."""
+        """Return the shrunk log-odds after `rounds`, (P, T, C), in the order of `asked`."""
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
-        """(P, T, C) believed log-odds after `rounds` (T,) of given orders (P, M)."""
+        """Return the shrunk log-odds after `rounds`, (P, T, C), in given orders, (P, M)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
@@ -306,22 +333,22 @@ def _from_start(rounds: Sequence[int]) -> list[int]:
 
 
 def completed(orders: Orders, n_features: int) -> Orders:
-    """(P, M) orders that go on, where they end, with the other features as they stand."""
+    """Return orders, (P, M), in which each incomplete order continues with the remaining features by index."""
     place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
     np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
     return place[:, :n_features].argsort(axis=1, kind="stable")
 
 
 HEADLINE = "how often"
-"""The whole bundle, beside which the null and the classifiers stand."""
+"""Name of the whole bundle, the variant that is compared with the null and the classifiers."""
 UNCOUPLED, EFFECTIVE = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
-STATED = (HEADLINE, UNCOUPLED, EFFECTIVE)
-"""What states probabilities: the whole bundle; without its couplings, which is naive Bayes; and that believed by how
-much findings repeat each other, in the same order."""
+WITH_PROBABILITIES = (HEADLINE, UNCOUPLED, EFFECTIVE)
+"""Variants with probabilities: the whole bundle; the bundle without couplings, which is naive Bayes; and the one with
+shrunk log-odds, in the same order of features."""
 
 
 def readings(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Mask, Values]]:
-    """Each reading of the bundle, the patients that it is asked about, and all patients' values."""
+    """Return each variant by name, with the patients in question, (P,) bool, and all patients' values, (P, M)."""
     bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
     own = whole(bundle, task)
     found = {HEADLINE: (own, asked, values)}
@@ -341,7 +368,7 @@ def readings(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisMod
         found["directions"] = (with_and_without(entrant.directions, entity, "differential"), asked, values)
         shared = with_and_without(entrant.directions, entity, "shared")
         found["directions, shared couplings"] = (shared, asked, values)
-    else:  # the paper's models have no hypothesis `none`
+    else:  # the paper's models lack the hypothesis `none`
         found["directions"] = (
             HypothesisModel(entrant.directions),
             asked & (task.answers < len(bundle.entities)),
@@ -351,16 +378,19 @@ def readings(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisMod
 
 
 def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
-    """Return the reading of all that a bundle says of a task: its probabilities and its couplings."""
+    """Return the variant with all probabilities and couplings of a bundle for a question."""
     if task.entity is not None:
         return with_and_without(bundle, task.entity, "explicit")
     return which(bundle, NOBODY if NOBODY in task.hypotheses else None)
 
 
 def labels_for(bundle: Bundle, task: FieldTask, answers: Answers) -> Floats:
-    """Return the labels (n, N) of patients as `afa.evaluate.update` takes them: 1, 0, or NaN where not asked.
+    """Return the labels of patients for `afa.evaluate.update`, (n, N): 1, 0, or NaN for other entities.
 
-    answers : (n,) hypotheses of the task.
+    Parameters
+    ----------
+    answers : (n,) int64, hypotheses of the question
+
     """
     if task.entity is None:
         return np.asarray(answers[:, None] == np.arange(len(bundle.entities)), dtype=np.float64)
@@ -370,12 +400,12 @@ def labels_for(bundle: Bundle, task: FieldTask, answers: Answers) -> Floats:
 
 
 def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> HypothesisModel:
-    """Whether an entity holds."""
+    """Return the model of the question whether an entity holds."""
     return HypothesisModel(classes_of(bundle, entity, closure, STRENGTH))
 
 
 def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
-    """Which entity holds, by how often each value occurs; `nobody` names one more hypothesis, the background."""
+    """Return the model of the question which entity holds; `nobody` names an extra hypothesis, the background."""
     found, names = hypotheses_of(bundle), list(bundle.entities)
     chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
     if nobody is not None:
@@ -391,14 +421,14 @@ def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
 
 
 def uncoupled(reading: HypothesisModel) -> HypothesisModel:
-    """A reading of probabilities without its couplings: naive Bayes (docs/decisions.md, F4)."""
+    """Return the variant without couplings, which is naive Bayes (docs/decisions.md, F4)."""
     return _with(reading, lambda model: (np.exp(model.terms), 0 * model.couplings))
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
-    """The reading `asked` of a bundle without its couplings, which discount what is believed instead (F16).
+    """Return a variant without couplings, where the couplings of the bundle shrink the log-odds instead (F16).
 
-    A member of an exclusive group counts there as a finding by itself, which repeats no other.
+    A member of an exclusive group counts as a separate observation that repeats no other.
     """
     apart = bundle if bundle.rates is None else replace(bundle, rates=replace(bundle.rates, exclusive=()))
     known = sides_for(apart, "one", exactly=False, entity=entity, discounted=True)
@@ -408,26 +438,27 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 
 
 def plainly_coupled(reading: HypothesisModel) -> HypothesisModel:
-    """A reading of probabilities whose couplings are about 0, not about the means (docs/decisions.md, F2a).
+    """Return the variant with couplings about 0 instead of about the means (docs/decisions.md, F2a).
 
-    That is the reading with couplings about the means that they lead to: f(s) + s psi mu are the terms of P there.
+    The result is computed as couplings about the means mu of `_moved`, whose probabilities have the log-weights f(s) +
+    s psi mu.
     """
     return _with(reading, lambda model: (_moved(model), model.couplings))
 
 
 def _moved(model: PairwiseMRF) -> Floats:
-    """(M, 3) the marginals, by mean-field and before any observation, that couplings about 0 make of P."""
+    """Return the mean-field marginals of a model with couplings about 0, without observations, (M, 3)."""
     means = np.asarray(model.centre)
     while True:
         weights = np.exp(model.terms + (model.couplings @ means)[:, None] * VALUES)
         moved: Floats = weights / weights.sum(axis=1, keepdims=True)
         before, means = means, moved @ VALUES
-        if np.abs(means - before).max(initial=0.0) < 1e-13:  # couplings are so weak that this contracts (F2d)
+        if np.abs(means - before).max(initial=0.0) < 1e-13:  # couplings are weak enough for a contraction (F2d)
             return moved
 
 
 def _with(reading: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
-    """The reading with other probabilities and couplings of each model."""
+    """Return the variant with other probabilities and couplings in each model."""
     if isinstance(reading.models, Bundle):
         raise TypeError("a reading of directions")
     models = [
@@ -439,9 +470,15 @@ def _with(reading: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Float
 def trained(
     method: Method, values: Values, answers: Answers, features: Sequence[str], seed: np.random.Generator
 ) -> Trained:
-    """Classifiers of patients (n, M) whose hypothesis is `answers` (n,), every one of which has a patient.
+    """Return the classifiers trained on patients; every hypothesis must have a patient.
 
     A missing value is hidden in every copy of a patient.
+
+    Parameters
+    ----------
+    values : (n, M) int8
+    answers : (n,) int64, hypothesis of each patient
+
     """
     classes = int(answers.max()) + 1
     asked = (0,) if classes == 2 else range(classes)

@@ -1,8 +1,8 @@
-"""Acquisition step by step, for some patients: what the explorer page shows of every rule of the allocation grid.
+"""The data and the page of the explorer: acquisition step by step, for some patients under every rule of the grid.
 
-The choices are those of the table `choices`; rankings, gains and certainty are computed again along them. The page is
-one HTML file with its data, its styles, its scripts and a plotting library, and nothing fetched: what is large travels
-packed, as base64 of gzip; names travel as JSON and are put on the page as text.
+The choices are those of the table `choices`; rankings, gains and certificates are recomputed along them. The page is
+one HTML file that includes its data, styles, scripts and a plotting library, and loads nothing. Large data are stored
+as base64 of gzip; names are stored as JSON and shown as text.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.engine.follow import choose, follow
 from afa.engine.layout import pack
 from afa.engine.ranks import name_places
+from afa.engine.run import CERTAIN, CHOICE, MISSING, MOMENTS, RANKS, SCORES
 from afa.errors import ConfigError, Fault
 from afa.evaluate.cells import TARGET
 from afa.evaluate.simulate.walks import SimulationSetting, Way, planned, planner_of, ranked, rounds_until, steps
@@ -46,20 +46,28 @@ OURS = Way(FRONTIER, "", BACKGROUND)
 
 Orders = NDArray[np.int64]
 Run = tuple[Way, int]
-"""One way to choose features, and the seed that tells random orders apart."""
+"""A way to choose features, and the seed of random orders."""
 READ = RANKS | CERTAIN | CHOICE | MOMENTS
 DIGITS = 3
 EXPLAINED = 20
-"""First choices of the run that the page opens with, of which it says why."""
+"""Number of first choices for which the page gives reasons, in the run that it shows first."""
 
 
 class Walked(NamedTuple):
-    """One run of B patients, by t from 0 to M, S scores.
+    """One run of B patients, by t from 0 to M, with S scores.
 
-    order : (B, M) features as observed, -1 where nothing was left to ask for. worth, fallback : (B, M) of each choice.
-    resolved : (B, M + 1) number of duels. certified : (B, M + 1). place : (B, M + 1, S, N), as of `Followed`.
-    margin : (B, M + 1) the guiding score of the last entity inside the top against the first outside. probability :
-    (B, M + 1) that the top is right, of a run with a background.
+    Attributes
+    ----------
+    order : (B, M) int64, features as observed; -1 after the last one
+    worth : (B, M) float64, gain of each choice, nats
+    fallback : (B, M) bool, True if no candidate had a positive gain
+    resolved : (B, M + 1) int64, number of resolved duels
+    certified : (B, M + 1) bool, True if the top k is certified
+    place : (B, M + 1, S, N) int16, rank of each entity, as in `WalkResults`
+    margin : (B, M + 1) float64, the first score of the last entity inside the top k against the first outside
+
+    probability : (B, M + 1) float64, probability that the top k is right; None for a run without a background
+
     """
 
     order: NDArray[np.int64]
@@ -74,19 +82,22 @@ class Walked(NamedTuple):
 
 @dataclass(frozen=True)
 class Explored:
-    """What the page is made of, in the types of JSON.
+    """The contents of the page, as types of JSON.
 
-    summary : names and settings. Entities come by ascending name, so that an entity's number settles ties of name;
-    features in bundle order, `cells` the ways to choose, `patients` with their labels by entity: 1, 0 or None;
-    `typical`, the patient whose top settles at the median t, on whom the page opens.
+    Attributes
+    ----------
+    summary : names and settings. Entities are sorted by name, so that the index of an entity breaks ties; features are
+        in the order of the bundle; `cells` are the ways to choose features; `patients` have their labels by entity (1,
+        0 or None); `typical` is the patient shown first, whose top k settles at the median t
+    steps : one entry for each patient. `values` are the values by feature, (M,). `why` has the result of `reasons_of`
+        for the run that the page shows first. `runs` has one entry for each cell, with: `order`, the features as
+        observed; `worth`, the gain of each when chosen, to 3 digits, in nats (of `frontier` a weight without a unit);
+        `fallback`, the t chosen by decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the
+        first certified t, or None; `guide`, the index of the guiding score; `margin`, the margin of `Walked` by t, to 3
+        digits; `probability` that the top k is right, by t, or None; `settled`, for each score the t from which the top
+        k is that of full observation; and `places`, for each score the rank of each entity by t, with equal ranks for
+        ties
 
-    steps : one per patient: `values`, (M,) by feature; `why` of the cell that is `shown`: see `reasons_of`; and `runs`,
-    one a cell: `order`, the features as observed; `worth` of each when it was chosen, to 3 digits, in nats (of
-    `frontier` a weight without a unit); `fallback`, the t that decisions.md A7 chose; `resolved`, the duels that are by
-    each t; `certified`, the first t, or None; `guide`, the number of the score that guides; `margin`, by t, to 3
-    digits, that score of the last entity inside the top against the first outside; `probability`, by t, or None; and by
-    score `settled`, the t from which the set of the k best is that of full observation, and `places`, at each t those
-    of the entities in the ranking; ties have one place.
     """
 
     summary: dict[str, Any]
@@ -96,15 +107,19 @@ class Explored:
 def explore(
     bundle: Bundle, cohort: Cohort, choices: pd.DataFrame, setting: SimulationSetting, *, most: int
 ) -> Explored:
-    """Steps of at most `most` patients under each rule of the table `choices` of the allocation stage, and under ours.
+    """Return the steps of at most `most` patients under each rule of the table `choices`, and under `OURS`.
 
-    Patients are taken evenly, in the order of the cohort. The schedule shown is `every`, or the table's first where it
-    has no other. Of ours (`OURS`) the background is all other patients of the cohort, without labels. setting : k,
-    solver and threads of that stage; it knows no costs.
+    Patients are evenly spaced in the order of the cohort. The schedule is `every`, or the first of the table. The
+    background of `OURS` is all other patients of the cohort, without labels.
+
+    Parameters
+    ----------
+    choices : table `choices` of the allocation stage
+    setting : k, solver and threads of that stage. Costs are not supported.
 
     Raises
     ------
-    ConfigError : the table is empty, not complete, or of another bundle, cohort or k.
+    ConfigError : the table is empty, incomplete, or belongs to another bundle, cohort or k.
 
     """
     _check(len(choices) > 0, "table choices", "no row", "the choices of one rule or more", "run the allocation stage")
@@ -155,14 +170,14 @@ def words_of(planners: Sequence[TopKPlanner]) -> str:
 
 
 def evenly(n: int, most: int) -> list[int]:
-    """At most `most` of n places, the first and the last among them."""
+    """Return at most `most` evenly spaced indices below n, including the first and the last."""
     return list(range(n)) if n <= most else [i * (n - 1) // max(most - 1, 1) for i in range(most)]
 
 
 def by_engine(
     bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: SimulationSetting
 ) -> Walked:
-    """B patients, values (B, M), as the rule of a way chooses; or along orders (B, M)."""
+    """Return a run of B patients, values (B, M), under a rule, or along `orders`, (B, M), if given."""
     options: dict[str, Any] = {"gain": way.gain or None, "target": TARGET.get(way.gain), "ranks": RANKED}
     options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}
     if orders is None:
@@ -181,7 +196,7 @@ def by_engine(
     lead = 0.5 * (own + (expected(outside, inside) - expected(inside, outside)))  # eq:mu-D
     return Walked(
         found.order,
-        found.worth,
+        found.chosen_gain,
         found.fallback,
         found.resolved.sum(axis=2),
         found.certified,
@@ -213,13 +228,20 @@ def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], score
         probability = planner.top_probability() if believes else 0.0
         return worth, asked is not None and unweighed, view.resolved.sum(), view.certified, place, margin, probability
 
-    told, worth, fallback, *by_round, probability = planned(planners, values, read)
-    walked = Walked(told[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
+    observed_first, worth, fallback, *by_round, probability = planned(planners, values, read)
+    walked = Walked(observed_first[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
     return walked._replace(probability=probability) if believes else walked
 
 
 def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
-    """The last entity inside the top and the first outside, each (...,), of places (..., N); `names` settle ties."""
+    """Return the last entity inside the top k and the first outside, (...) each.
+
+    Parameters
+    ----------
+    place : (..., N) int16, ranks of the entities
+    names : (N,) int64, position of each entity by name, which breaks ties
+
+    """
     order = np.argsort(place.astype(np.int64) * len(names) + names, axis=-1)
     return order[..., k - 1], order[..., k]
 
@@ -233,10 +255,14 @@ def explored_of(
     measured: NDArray[np.int8],
     named: Mapping[str, Any],
 ) -> Explored:
-    """Some patients of a cohort, by their rows, along some runs; `named` is what the summary says of these.
+    """Return the page's contents for some patients of a cohort, by their rows, and some runs.
 
-    planners : one for each patient, not asked yet, that goes the way of the run that is shown first. measured : (B, M)
-    their values, `MISSING` where there is none.
+    Parameters
+    ----------
+    planners : one planner without observations for each patient, with the options of the run that is shown first
+    measured : (B, M) int8, values of the patients, `MISSING` where not measured
+    named : entries of the summary about the runs
+
     """
     by_name = sorted(range(len(bundle.entities)), key=bundle.entities.__getitem__)
     entities, k, found = [bundle.entities[v] for v in by_name], planners[0].k, list[dict[str, Any]]()
@@ -284,7 +310,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the place of the median, the lower one of two; the first of equal numbers.
+    """Return the index of the (lower) median; of equal numbers the first.
 
     >>> middle([214, 9, 40])
     2
@@ -293,10 +319,15 @@ def middle(numbers: Sequence[int]) -> int:
 
 
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
-    """Why a planner makes each of its first choices for one patient, values (M,), in the types of JSON.
+    """Return the reasons for a planner's first choices for one patient, as types of JSON.
 
-    `reason`, in words; `others`, what the rule would have taken instead, best first; `then`: each value that the
-    feature can take, and the k best entities after it, by their numbers on the page.
+    Each entry has `reason`, in words, and `others`, the next best choices of the rule. For each possible value of the
+    feature, `then` has the k best entities after this value, by their numbers on the page.
+
+    Parameters
+    ----------
+    values : (M,) int8, values of the patient
+
     """
     number = {planner.bundle.entities[v]: i for i, v in enumerate(by_name)}
     place = {name: j for j, name in enumerate(planner.bundle.features)}
@@ -313,7 +344,7 @@ def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence
 
 
 def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
-    """One patient's run, up to the last feature that was observed."""
+    """Return one patient's run up to the last observed feature, as types of JSON."""
     taken = int((walked.order[path] >= 0).sum())
     places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]
     orders = np.argsort(places, axis=2, kind="stable")
@@ -337,7 +368,7 @@ def _rounded(values: Floats) -> list[float]:
 
 
 def settled_from(orders: NDArray[np.int64], k: int) -> int:
-    """The t from which the set of the k best stays that of the last round; `orders` (T, N) of entities, best first."""
+    """Return the t from which the set of the k best stays the same; `orders`, (T, N), are entities, best first."""
     inside = np.sort(orders[:, :k], axis=1)
     return int(rounds_until((inside != inside[-1]).any(axis=1)[None])[0])
 
@@ -348,13 +379,13 @@ def _check(holds: bool, where: str, found: str, expected: str, step: str) -> Non
 
 
 def write_explorer(explored: Explored, path: str | Path) -> None:
-    """Write the page; it appears when it is complete."""
+    """Write the page; an error leaves no partial file."""
     write_text(path, explorer_page(explored))
 
 
 def explorer_page(explored: Explored) -> str:
-    """The page as HTML, the same bytes for the same steps."""
-    import bokeh  # noqa: PLC0415 (an extra brings it and what pages are made with; the steps need neither)
+    """Return the page as HTML; equal contents give equal bytes."""
+    import bokeh  # noqa: PLC0415 (optional dependency, needed for the page alone)
     from bokeh.resources import Resources  # noqa: PLC0415
 
     from afa.evaluate.page_parts import packed, page  # noqa: PLC0415

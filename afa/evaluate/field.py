@@ -1,7 +1,7 @@
-"""Fields: a table of patients with its dictionary, its entities, what models answered about both, and labels.
+"""Fields: a table of patients with a dictionary, entities, the answers of language models, and labels.
 
-A folder as people collect it is read whole, checked whole, and written in the form that the workflow takes. The
-answers are kept as they were given; only the cut points are pooled, since a table is encoded by one set of them.
+`import_field` reads and checks a folder as collected by its authors, and writes the form that the workflow takes. The
+answers are saved as given; only the cut points are pooled, because a table needs one set of cut points.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import gzip
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from afa.cohort.encode_table import read_and_encode
 from afa.cohort.table_cohort import LABELS_FILE, SOURCE_FILE, load_field, read_table_labels
 from afa.elicit.consensus import SHARES, answers_in_doubt, cuts_apart, pool_answers, pool_cuts
 from afa.errors import AfaError, CohortError, ConfigError, Fault
-from afa.io.csvfile import few, name_column, number_column, quoted, read_table
+from afa.io.csvfile import CsvTable, few, name_column, number_column, quoted, read_header, read_table
 from afa.io.files import atomic_folder, read_text, read_unpacked, sha256_of, write_csv
 from afa.model.bundle import Bundle, load_bundle, write_bundle
+from afa.model.bundle.format import display_rows
 from afa.model.bundle.rates import SCOPES
-from afa.model.features import FEATURE_COLUMNS, Features, features_of, read_features
+from afa.model.features import DISPLAY_COLUMNS, FEATURE_COLUMNS, Features, features_of, read_features
 from afa.model.study import (
     DICTIONARY_FILE,
     ENTITIES_FILE,
@@ -49,40 +51,41 @@ KEYS = ("voter", "entity", "feature", "feature_a", "feature_b")
 TEXTS = (*KEYS, "scope", "reason")
 COLUMNS = {"cuts": ("feature", "low", "high"), "unary": UNARY_COLUMNS, "pairs": PAIR_COLUMNS}
 WRITTEN = {"name", "title", "holds", "voters", "table", "provenance"}
-"""What of a study an imported field says."""
+"""Keys of `study.yaml` that an imported field has."""
 PARTS = {STUDY_FILE, FEATURES_FILE, ENTITIES_FILE, GROUPS_FILE, TABLE_FILE, LABELS_FILE, SOURCE_FILE}
 PARTS |= {f"{RECORD_FOLDER}/{name}.csv" for name in COLUMNS}
 PLACES = 6
 """Decimals of a potential."""
 TELLING = 0.6
-"""Area under the curve of the number of missing values above which missingness tells a label."""
+"""AUROC of the number of missing values above which a remark says that missingness reveals a label."""
 
 
 def import_field(
     folder: str | Path, out: str | Path, *, holds: Holds = "several", address: str | None = None
 ) -> list[str]:
-    """Make a field of a folder with `dictionary.csv`, `entities.csv`, `elicited/` and `values.csv[.gz]`.
+    """Import a folder with `dictionary.csv`, `entities.csv`, `elicited/` and `values.csv[.gz]` as a field.
 
     Parameters
     ----------
     folder
-        `elicited/` holds `cuts_<voter>.csv`, `unary_<voter>.csv` and `pairs.csv` or `pairs_<voter>.csv`; beside it
-        may stand `labels.csv`, `groups.csv` and `SOURCE.md`. Features of the kind `categorical-as-binary` that come
-        from one measurement are the values of one variable: at most one of them is +1.
+        `elicited/` has `cuts_<voter>.csv`, `unary_<voter>.csv` and `pairs.csv` or `pairs_<voter>.csv`. The files
+        `labels.csv`, `groups.csv` and `SOURCE.md` are optional. A column `display`, `label` or `name` of the dictionary
+        and of the entities has the names shown to people. Features of the kind `categorical-as-binary` from one
+        measurement are the values of one variable: at most one of them is +1.
     out
-        The field's folder, whose name is the field's; it appears whole or not at all.
+        Folder of the new field, named like the field; an error leaves no partial folder.
     holds
-        How many entities a patient has, by the question that is asked.
+        How many entities a patient has, according to the question.
     address
-        Where the original of the table is; with it neither table nor labels are carried, and known by their digests.
+        Where to download the original table. If given, table and labels are not copied, and their digests are saved.
 
     Returns
     -------
-    list of str : what a reader should know of the values, also at the end of the field's `SOURCE.md`
+    list of str : remarks on the values for readers, also added to the field's `SOURCE.md`
 
     Raises
     ------
-    CohortError, ConfigError : what is wrong with the folder, each fault of a file at once.
+    CohortError, ConfigError : the folder is invalid; the message lists all errors of a file.
 
     """
     source, target = Path(folder), Path(out)
@@ -90,6 +93,7 @@ def import_field(
         expected = "lower-case letters, digits, - and _"
         raise ConfigError(Fault("the name of a field", quoted(target.name), expected, "choose another folder"))
     dictionary, entities, groups, record, values = _read(source)
+    shown = _display_names(source, DICTIONARY_FILE, list(entities["entity"]), dictionary.names)
     cuts = pool_cuts(record["cuts"], dictionary.names, dictionary.kinds)
     features = features_of(dictionary.to_frame().assign(low=cuts["low"].to_numpy(), high=cuts["high"].to_numpy()))
     encoded = read_and_encode(values, features, Coding("cohort"), dictionary=DICTIONARY_FILE)
@@ -123,7 +127,7 @@ def import_field(
             holds=holds,
             voters=voters,
             table=table,
-            provenance={  # what is known and unknown of the answers; nothing is filled in
+            provenance={  # facts that are known about the answers
                 "model": "unknown",
                 "prompts": "unknown",
                 "date": "unknown",
@@ -136,8 +140,8 @@ def import_field(
         document = study.model_dump(mode="json", include=WRITTEN, exclude_none=True)
         dump = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
         (made / STUDY_FILE).write_text(dump, encoding="utf-8")
-        write_csv(features.to_frame(), made / FEATURES_FILE, float_format="%.12g")
-        write_csv(entities, made / ENTITIES_FILE)
+        write_csv(_shown(features.to_frame(), "feature", shown), made / FEATURES_FILE, float_format="%.12g")
+        write_csv(_shown(entities, "entity", shown), made / ENTITIES_FILE)
         if groups is not None:
             write_csv(groups, made / GROUPS_FILE)
         if table.carried and labels is not None:
@@ -152,7 +156,7 @@ def import_field(
 
 
 def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """The answers of a field as they were given, by the names of `COLUMNS`, each with a column `voter`."""
+    """Return the answers of a field as given, by the names in `COLUMNS`, each table with a column `voter`."""
     faults: list[Fault] = []
     record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
     CohortError.raise_for(faults)
@@ -160,15 +164,16 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
-    """Write the bundle that the answers of a field make: a potential is the mean of direction times confidence.
+    """Write and return the bundle made from a field's answers; a potential is the mean of direction times confidence.
 
-    A potential of 0 is left out, as a direction that nobody gives. Features and entities are all those of the field.
-    With `how_often` the bundle says what else is known: pooled probabilities, cut points, scopes, groups, how many
-    hold. The members of an exclusive group are then one variable, which has no couplings (docs/decisions.md, F13).
+    A potential of 0 is skipped, like a direction that no voter gave. The bundle has all features and entities of the
+    field. With `how_often` the bundle also has pooled probabilities, cut points, scopes, groups, and the number of
+    entities that hold. The members of an exclusive group are then one variable, which has no couplings
+    (docs/decisions.md, F13).
 
     Raises
     ------
-    CohortError, ConfigError : what is wrong with the field; no answer has a direction.
+    CohortError, ConfigError : the field is invalid, or no answer has a direction.
 
     """
     root = Path(folder)
@@ -176,6 +181,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     faults: list[Fault] = []
     features, entities = read_features(root / FEATURES_FILE), read_entities(root / ENTITIES_FILE, faults)
     ConfigError.raise_for(faults)
+    shown = _display_names(root, FEATURES_FILE, list(entities["phenotype"]), features.names)
     record = read_record(root)
     unary, pairs = record["unary"], record["pairs"]
     pooled = pool_answers(unary, features)
@@ -212,6 +218,7 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
         features=list(features.names),
         unary=leaning.round(PLACES),
         pairwise=coupled.round(PLACES),
+        display_names=shown,
         **known,
         provenance={
             **study.provenance,
@@ -223,16 +230,54 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
     return load_bundle(out)
 
 
+def _display_names(root: Path, of_features: str, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
+    """What people are shown for entities and features, by name: a column of `DISPLAY_COLUMNS` in either file.
+
+    Raises
+    ------
+    CohortError : two such columns in a file, a text that is the name of another or stands twice.
+
+    """
+    faults, found = list[Fault](), dict[str, str]()
+    for path, key in ((root / of_features, "feature"), (root / ENTITIES_FILE, "entity")):
+        header = read_header(path)
+        columns = [name for name in DISPLAY_COLUMNS if name in header]
+        if len(columns) > 1:
+            faults.append(Fault(str(path), f"the columns {' and '.join(columns)}", "one of them", "remove the others"))
+        for column in columns[:1]:
+            table = read_table(path, required=(key, column), optional=[name for name in header if name])
+            given = ~table.empty(column)
+            texts = {name: list(compress(table.columns[name], given)) for name in (key, column)}
+            table = CsvTable(table.lines[given], texts, table.faults)
+            named = display_rows(table, entities, features, name=key, display=column)
+            twice = [row for row, text in enumerate(texts[column]) if text in found.values()]
+            table.wrong(twice, column, f"another text than in {of_features}", "choose another text")
+            found |= named
+            faults += table.faults.listed()
+    CohortError.raise_for(faults)
+    return found
+
+
+def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> pd.DataFrame:
+    """The table with a column `display` after the names, where any of these has a display name."""
+    if not (texts := table[key].map(display_names)).notna().any():
+        return table
+    table = table.copy()
+    table.insert(1, DISPLAY_COLUMNS[0], texts.fillna(""))
+    return table
+
+
 def _groups(path: Path) -> pd.DataFrame:
-    """A field's groups in the form of a bundle: the members of an exclusive group have its name in both columns."""
+    """Return a field's groups as in a bundle, where an exclusive group is named like its measurement."""
     groups = pd.read_csv(path, dtype=str)
     return groups.assign(exclusive=groups["measurement"].where(groups["exclusive"] == "1", ""))
 
 
 def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
-    """Dictionary, entities, groups, answers by the names of `COLUMNS`, and where the values are; all faults at once.
+    """Return dictionary, entities, groups, answers by the names in `COLUMNS`, and the path of the values.
 
-    Values and labels are read later, since they need the cut points.
+    Raise one error that lists every error of these files. Values and labels are read later, because they need the cut
+    points.
     """
     faults: list[Fault] = []
     dictionary: Features | None = None
@@ -278,7 +323,7 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
 
 
 def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
-    """The measurement of each feature; `exclusive` where all features of it are values of one variable."""
+    """Return the measurement of each feature; `exclusive` is 1 if all its features are values of one variable."""
     table = read_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, brief=True)
     places = name_column(table, "feature", _places(features), f"of {DICTIONARY_FILE}")
     table.once(places, "each feature once", "feature")
@@ -293,9 +338,12 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
 def _answers(
     path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
-    """A file of answers of a kind, each checked; the voter is a column, or stands behind the kind in the file's name.
+    """Return the checked answers in a file, with the voter from a column or from the file name.
 
-    known : by column the names that may stand in it, and where those are from; a file of a record has any names.
+    Parameters
+    ----------
+    known : column -> (known names, the file that lists them); for a saved record any name is valid
+
     """
     columns = COLUMNS[kind] if known else ("voter", *COLUMNS[kind])
     table = read_table(path, required=columns, whole_rows=True, brief=True)
@@ -326,8 +374,8 @@ def _answers(
 
 
 def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -> list[str]:
-    """Rows that are alike, patients without a label, and missing values that tell a label."""
-    lines = read_unpacked(path).decode("utf-8-sig").splitlines()[1:]  # as `read_and_encode` has read it by now
+    """Return remarks on identical rows, patients without a label, and missing values that reveal a label."""
+    lines = read_unpacked(path).decode("utf-8-sig").splitlines()[1:]  # UTF-8, as `read_and_encode` has checked
     rows = [line.partition(",")[2] for line in lines if line.strip()]
     remarks = []
     if twice := len(rows) - len(set(rows)):
@@ -342,13 +390,13 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
         if len(ill) and len(well) and missing.any():
             area = float(stats.mannwhitneyu(ill, well).statistic) / (len(ill) * len(well))
             if max(area, 1 - area) >= TELLING:
-                told = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
-                remarks.append(f"{told}: no method should learn from what is missing")
+                sentence = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
+                remarks.append(f"{sentence}: no method should learn from what is missing")
     return remarks
 
 
 def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
-    """(patients, entities) The labels of a field, which has a column for each entity."""
+    """Return the labels of a field, (patients, entities); raise an error if an entity has no column."""
     columns = read_names(path)[1:]
     if sorted(columns) != sorted(entities):
         found, expected = f"the columns {', '.join(columns)}", f"the entities {', '.join(entities)}"

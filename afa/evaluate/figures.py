@@ -1,6 +1,6 @@
-"""Figures of notebooks, reports and `afa simulate`, of one style, legible in grey to all eyes.
+"""Figures of notebooks, reports and `afa simulate`: one style, readable in grey and with colour blindness.
 
-The same bytes each time. What shows the allocation grid has rules in their styles.
+Equal data give equal bytes. Figures of the allocation grid use one style for each rule.
 """
 
 from __future__ import annotations
@@ -22,20 +22,17 @@ from matplotlib.ticker import FixedLocator
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
-from afa.evaluate.method_names import in_words
+from afa.evaluate.method_names import PRIORITY, RANDOM, in_words
 from afa.io.files import atomic_file
 
-PRIORITY, RANDOM = "priority_clusters", "random"
-"""The paper's own rule, and the one that it is compared with."""
-
-# Okabe and Ito's palette, told apart in grey by line style and marker as well.
+# Palette of Okabe and Ito; line styles and markers distinguish the lines in grey.
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "linearity": {"color": "#0072B2", "linestyle": "-", "marker": "o"},
     "wald": {"color": "#D55E00", "linestyle": "--", "marker": "s"},
     "kl": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
     "kl_nonzero": {"color": "#000000", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "v"},
     "two_elbo": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
-    # Its sign is that of `linearity`, so that where both are shown one line stands for both.
+    # `stack_a` has the sign of `linearity`; where both are shown, one line represents both.
     "stack_a": {"color": "#0072B2", "linestyle": "-", "marker": "P"},
 }
 INFERENCE_STYLE: Mapping[str, dict[str, Any]] = {
@@ -53,7 +50,7 @@ RULE_STYLE: Mapping[str, dict[str, Any]] = {
     "boundary": {"color": "#CC79A7", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "X"},
 }
 OWN_STYLE: Mapping[str, Any] = {"color": "#5B2C83", "linestyle": (0, (9, 3)), "marker": "*"}
-"""Of a rule named `module:Class`."""
+"""Style of a user-defined rule, named `module:Class`."""
 
 PLACES = re.compile(r' (?:d|x|y)="[^"]*"')
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
@@ -73,7 +70,7 @@ PLAIN: Mapping[str, dict[str, Any]] = {
     "random": {"color": "#000000", "linestyle": (0, (1, 1))},
     "constant": {"color": "#777777", "linestyle": (0, (6, 3))},
 }
-"""Ways that choose nothing for the patient, beside the coloured ones."""
+"""Styles of baselines that do not choose features for the patient, shown beside the coloured lines."""
 
 STYLE: Any = {
     "svg.hashsalt": "afa",
@@ -98,17 +95,21 @@ STYLE: Any = {
 
 
 class NotebookFigure(Figure):
-    """A figure that a notebook shows at the end of a cell, whatever has been imported there.
+    """A figure that a notebook shows at the end of a cell, whatever Matplotlib backend is active.
 
-    saved : as it was written; laid out once more it would differ by hundredths.
+    Attributes
+    ----------
+    saved : the SVG text as written; another layout would change it by hundredths of a point
+
     """
 
     saved = ""
 
     def svg(self) -> str:
-        """The figure as SVG, the same bytes each time.
+        """Return the figure as SVG; equal figures give equal bytes.
 
-        Places have two decimals, a hundredth of a point, and a path is one line: half as much in a notebook.
+        Coordinates have two decimals, a hundredth of a point, and each path is on one line, which halves the size of a
+        notebook.
         """
         drawn = StringIO()
         self.savefig(drawn, format="svg", metadata={"Date": None})
@@ -116,7 +117,7 @@ class NotebookFigure(Figure):
         return svg[svg.index("<svg") :]
 
     def draw(self, renderer: RendererBase) -> None:
-        """Draw the figure, with the names of scores and rules in words wherever they stand."""
+        """Draw the figure after replacing names of scores and rules by words."""
         texts = [*self.texts, *(text for legend in self.legends for text in legend.get_texts())]
         for axes in self.axes:
             if (title := in_words(axes.get_title(loc="left"))) != axes.get_title(loc="left"):
@@ -125,7 +126,7 @@ class NotebookFigure(Figure):
             texts += [*axes.texts, *(legend.get_texts() if legend else ())]
             for axis in (axes.xaxis, axes.yaxis):
                 texts.append(axis.label)
-                if isinstance(axis.get_major_locator(), FixedLocator):  # other ticks have numbers
+                if isinstance(axis.get_major_locator(), FixedLocator):  # other ticks are numbers
                     labels = [label.get_text() for label in axis.get_ticklabels()]
                     if (words := list(map(in_words, labels))) != labels:
                         axis.set_ticklabels(words)
@@ -142,27 +143,32 @@ def _rounded(number: re.Match[str]) -> str:
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[NotebookFigure, list[Axes]]:
-    """A figure of the common style with its axes, row by row; sizes in inches."""
+    """Return a figure in the common style and its axes, row by row; sizes in inches."""
     mpl.rcParams.update(STYLE)
     figure = NotebookFigure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def cohort_words(patients: Cohort) -> str:
-    """The cohort by name, origin and size. That it is simulated, or that nobody recorded what it is, is always said."""
+    """Return the cohort's name, origin and size in words; simulated and unrecorded origins are always named."""
     said = {"simulated": " (simulated)", None: " (origin not recorded)"}
     return f"cohort {patients.name}{said.get(patients.provenance.get('origin'), '')}, {len(patients.patients)} patients"
 
 
 def name_figure(figure: Figure, words: str, patients: Cohort) -> None:
-    """What the figure shows, and whose: each figure of a run says its cohort, also when it is cut out of the report."""
+    """Set the title of a figure to `words` and the cohort, so that a figure copied from the report names its cohort."""
     figure.suptitle(f"{words}: {cohort_words(patients)}", x=0.01, ha="left")
 
 
 def name_panel(axes: Axes, words: str, **counts: int) -> None:
-    """Title a panel by what it shows, and in a second line by what that rests on: `n = 167 patients, 45,616 decisions`.
+    """Set the title of a panel, and in a second line the counts behind it: `n = 167 patients, 45,616 decisions`.
 
-    One of several panels has a letter, row by row. counts : numbers by what is counted, in the plural, `_` for a blank.
+    A panel of a figure with several panels also gets a letter, row by row.
+
+    Parameters
+    ----------
+    counts : plural noun -> number; `_` in a noun stands for a blank
+
     """
     rests_on = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
     place = axes.get_subplotspec()
@@ -172,7 +178,7 @@ def name_panel(axes: Axes, words: str, **counts: int) -> None:
 
 
 def without_data(axes: Axes, words: str) -> None:
-    """A panel that has nothing to show says why, and has no scale to be read."""
+    """Write the reason for missing data into an empty panel, and remove its ticks."""
     axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
     axes.set(xticks=[], yticks=[])
 
@@ -180,7 +186,7 @@ def without_data(axes: Axes, words: str) -> None:
 def draw_accuracy(
     axes: Axes, rows: pd.DataFrame, *, label: str | None = None, style: Mapping[str, Any] | None = None
 ) -> None:
-    """One method's values against t with their interval; `rows` are lines of the summary of one method."""
+    """Draw the values of one method against t with their intervals; `rows` are the method's lines of the summary."""
     if rows.empty:
         return
     rows = rows.sort_values("t")
@@ -191,9 +197,12 @@ def draw_accuracy(
 
 
 def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, Any], label: str | None = None) -> None:
-    """What the paper prints for one row of a table, as hollow markers; nothing for a field of its own.
+    """Draw the paper's printed values for one row of a table as hollow markers, if it has any.
 
-    cells : of `afa.paper.report.paper_tables.paper_table`; the paper's full observation stands at ours.
+    Parameters
+    ----------
+    cells : as from `afa.paper.report.paper_tables.paper_table`; the paper's full observation is drawn at ours
+
     """
     points = cells.dropna(subset=["paper", "t"])
     if points.empty:
@@ -204,10 +213,10 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
 
 
 def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure:
-    """Return the figure, for a notebook to show; with a path, also write it in the form of the path's ending.
+    """Return the figure, for a notebook to show; if a path is given, also write it in the format of the path's suffix.
 
-    A path without ending, as the workflow gives, writes PDF and SVG beside each other. Vector forms have the same
-    bytes each time.
+    A path without suffix, as used by the workflow, writes both PDF and SVG. Vector formats have equal bytes for equal
+    figures.
     """
     if path:
         written = [Path(path)] if Path(path).suffix else [Path(f"{path}.{form}") for form in ("svg", "pdf")]
@@ -227,7 +236,7 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 
 
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
-    """Each way with its intervals: a panel a metric, and where costs differ another by what was spent."""
+    """Return a figure of curves with intervals: one panel for each metric, and a second one by cost if costs differ."""
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
     figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)
@@ -257,12 +266,12 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 
 
 def rule_name(rule: str) -> str:
-    """Return the name of a rule in a figure: the paper's own rule says so, and a user-defined rule is its class."""
+    """Return the name of a rule for a figure; the paper's rule is marked, and a user-defined rule shows its class."""
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 
 
 def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequence[str] = (RANDOM, PRIORITY)) -> None:
-    """The value of each rule against t, from t = 0; with the interval over patients for the rules in `banded`."""
+    """Draw the value of each rule against t, from t = 0; rules in `banded` also get the interval over patients."""
     for place, (rule, part) in enumerate(parts.items()):
         style, rows = rule_style(rule), part.sort_values("t")
         if rule in banded:
@@ -273,7 +282,7 @@ def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequenc
             **style,
             linewidth=1.9 if rule == PRIORITY else 1.2,
             markersize=3.5,
-            # Shares of the axes' diagonal: markers of lines that run together do not cover each other.
+            # Positions are shares of the axes' diagonal, so that markers of overlapping lines do not cover each other.
             markevery=(0.02 * place, 0.18) if rows["value"].notna().any() else None,
             label=rule_name(rule),
         )
@@ -281,7 +290,7 @@ def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequenc
 
 
 def shared_legend(figure: Figure, *, columns: int) -> None:
-    """One legend below all axes, each label once."""
+    """Draw one legend below all axes, with each label once."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -290,7 +299,7 @@ def shared_legend(figure: Figure, *, columns: int) -> None:
 
 
 def fit(axes: Axes, *numbers: pd.Series) -> None:
-    """Limits of the vertical axis that hold all numbers; columns without any do not count. Words say that all are."""
+    """Set limits of the vertical axis that include all numbers; if there are none, write so into the panel."""
     every = pd.concat([pd.Series(column, dtype=float) for column in numbers]).dropna()
     if every.empty:
         without_data(axes, "no such case")

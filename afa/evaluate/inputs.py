@@ -1,4 +1,4 @@
-"""What an experiment starts from: a bundle and a cohort on the same features, and which patients are its share."""
+"""Read and check the inputs of an experiment: bundle and cohort on the same features, shards, and options."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from afa.scores.preference import tie_of
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 Reference = Literal["controls", "ranges", "cohort"]
-"""What values are encoded against; the first two are of a run's own cohort."""
+"""Reference of the encoding; `controls` and `ranges` belong to the run's own cohort."""
 
 
 def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
-    """Bundle and cohort; features that the cohort had to drop leave the bundle too (decisions.md D3).
+    """Return bundle and cohort; features dropped from the cohort are also dropped from the bundle (decisions.md D3).
 
     Raises
     ------
-    CohortError : the cohort has a feature that the bundle lacks, or lacks one without saying that it was dropped.
+    CohortError : the cohort has a feature that the bundle lacks, or lacks a feature without listing it as dropped.
 
     """
     bundle, cohort = load_bundle(bundle_folder), load_cohort(cohort_folder)
@@ -52,11 +52,11 @@ def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohor
 
 
 def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """The paper's tables as transcribed, by file name without its ending.
+    """Return the paper's tables as transcribed, file name without suffix -> table.
 
     Raises
     ------
-    ConfigError : the folder holds no table.
+    ConfigError : the folder has no table.
 
     """
     tables = {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
@@ -66,14 +66,14 @@ def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def check_duels(bundle: Bundle, folder: Path) -> None:
-    """A `BundleError` where a bundle has one entity only, and so no duel."""
+    """Raise a `BundleError` if a bundle has only one entity, and so no duel."""
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the binary task alone: snakemake binary"
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
 
 
 def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
-    """A `CohortError` where probabilities are of values that are encoded otherwise (docs/decisions.md, F10a)."""
+    """Raise a `CohortError` if the bundle's probabilities belong to another encoding (docs/decisions.md, F10a)."""
     asked = None if bundle.rates is None else bundle.rates.encoding
     is_of = (cohort.provenance.get("encoding") or {}).get("reference")
     if asked is not None and is_of is not None and asked != is_of:
@@ -82,18 +82,18 @@ def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
 
 
 def explicit_references(bundle: Bundle) -> list[Reference]:
-    """The references of which the bundle states probabilities: as it says, else any (docs/decisions.md, F10a)."""
-    if bundle.rates is None or (bundle.ternary and not bundle.says_how_often):
+    """Return the references for which the bundle's probabilities hold; by default all (docs/decisions.md, F10a)."""
+    if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
     known: list[Reference] = ["controls", "ranges", "cohort"]
     return [reference for reference in known if bundle.rates.encoding in (None, reference)]
 
 
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
-    """The closures of binary tasks that are shown: a run's own first.
+    """Return the closures to show for binary tasks, the run's own first.
 
-    Where the bundle says how often of values as the cohort's, also every other that it has; the paper's are of three
-    values.
+    If the bundle's probabilities fit the cohort's encoding, all other closures are added. The paper's closures require
+    features with three values.
     """
     reference = (cohort.provenance.get("encoding") or {}).get("reference")
     known = explicit_references(bundle)
@@ -103,7 +103,7 @@ def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closur
 
 
 def check_possible(bundle: Bundle, cohort: Cohort, measured: NDArray[np.bool_] | None = None) -> None:
-    """A `CohortError` that names the first value, of those that were measured, that its feature cannot take (F1)."""
+    """Raise a `CohortError` that names the first measured value impossible for its feature (docs/decisions.md, F1)."""
     wrong = ~np.take_along_axis(bundle.possible[None], cohort.values[:, :, None].astype(np.intp) + 1, axis=2)[:, :, 0]
     if measured is not None:
         wrong &= measured
@@ -116,13 +116,13 @@ def check_possible(bundle: Bundle, cohort: Cohort, measured: NDArray[np.bool_] |
 
 
 def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
-    """(P, N) labels in bundle order, 0 or 1, NaN where missing."""
+    """Return the labels in the order of the bundle, (P, N) float64, 0 or 1, NaN where missing."""
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
-    """(P, Q) D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, in nats; 0 where it is rounding."""
+    """Return D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, (P, Q) nats; 0 within rounding error."""
     energy, (first, second) = bundle.energies(values), np.triu_indices(len(bundle.entities), 1)
     difference: Floats = energy[:, first] - energy[:, second]
     difference[np.abs(difference) <= tie_of([bundle.mrf(entity) for entity in bundle.entities])] = 0.0
@@ -130,9 +130,15 @@ def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
 
 
 def drawn_patients(mrf: PairwiseMRF, labels: NDArray[np.int8], *names: object) -> NDArray[np.int8]:
-    """(n, M) profiles, each from p_1 or p_0 by its label in (n,) (eq:half-potential); `names` make the seed.
+    """Return profiles sampled from p_1 or p_0 according to their labels, (n, M) int8 (eq:half-potential).
 
-    An `InferenceError` tells of a model too dense to draw from.
+    Raise an `InferenceError` for a model too dense for exact sampling.
+
+    Parameters
+    ----------
+    labels : (n,) int8, class of each profile
+    names : seed of the sample
+
     """
     values = np.empty((len(labels), mrf.n_features), dtype=np.int8)
     for label, model in zip((1, 0), half_potentials(mrf), strict=True):
@@ -143,18 +149,18 @@ def drawn_patients(mrf: PairwiseMRF, labels: NDArray[np.int8], *names: object) -
 
 
 def each_in_threads(make: Callable[[Item], Made], items: Iterable[Item], threads: int | None) -> list[Made]:
-    """What `make` gives for each item, in their order, in at most `threads` threads; all cores where None."""
+    """Return `make(item)` for each item, in order, computed in at most `threads` threads; all cores if None."""
     with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(make, items))
 
 
 def note(text: str) -> None:
-    """A line for the log of a job."""
+    """Print a line for the log of a job."""
     typer.echo(text)
 
 
 def top_k_size(bundle: Bundle, k: int) -> int:
-    """The size of the top set: k, or one less than the entities where there are no more of them, which is noted."""
+    """Return the size of the top set: k, or N - 1 with a note if the bundle has only N <= k entities."""
     size = min(k, len(bundle.entities) - 1)
     if size < k:
         note(f"k = {size}, since the bundle has {len(bundle.entities)} entities")
@@ -162,7 +168,7 @@ def top_k_size(bundle: Bundle, k: int) -> int:
 
 
 def shard_of(n: int, shard: str) -> range:
-    """The indices below n of part I of N, from a text `I/N` or `I-of-N`; parts differ in size by at most one."""
+    """Return the indices below n in part I of N, from a text `I/N` or `I-of-N`; part sizes differ by at most one."""
     left, _, right = shard.replace("-of-", "/").partition("/")
     if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
         raise ConfigError(Fault("--shard", repr(shard), "I/N with 1 <= I <= N", "pass for example --shard 1/4"))
@@ -171,12 +177,12 @@ def shard_of(n: int, shard: str) -> range:
 
 
 def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
-    """The rounds that exist with so many features, with 0 and the last, in order."""
+    """Return the rounds up to `n_features`, including 0 and `n_features`, in order."""
     return sorted({0, *(t for t in rounds if t < n_features), n_features})
 
 
 def amounts(option: str, text: str) -> list[float]:
-    """Numbers of 0 or more from a comma-separated text, at least one and none twice."""
+    """Return one or more distinct numbers, 0 or more each, from a comma-separated text."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
@@ -188,7 +194,7 @@ def amounts(option: str, text: str) -> list[float]:
 
 
 def words(option: str, text: str, known: Sequence[str]) -> list[str]:
-    """Words from a comma-separated text, each one of `known`, at least one and none twice."""
+    """Return one or more distinct words, all in `known`, from a comma-separated text."""
     parts = [part.strip() for part in text.split(",")]
     if not set(parts) <= set(known) or len(set(parts)) < len(parts):
         raise ConfigError(
@@ -199,15 +205,20 @@ def words(option: str, text: str, known: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
-    """(M,) the gene whose values each gene is given; the same for every task and setting; not to be changed.
+    """Return the gene whose values each gene gets in a permutation, (M,) int64, the same for every task and setting.
 
-    kinds : (M,) of `Bundle.kinds` where features do not all take the same values: shuffled are those of one kind.
+    The array is cached and must not be changed.
+
+    Parameters
+    ----------
+    kinds : (M,) from `Bundle.kinds`, if features differ in their possible values; genes are permuted within each kind
+
     """
     return shuffled_alike(np.array(kinds or (0,) * n_features), generator_of("labels", "shuffled genes", permutation))
 
 
 def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
-    """(M,) features in another order, each in the place of one of its kind (M,)."""
+    """Permute features within each kind: return (M,) int64 for kinds (M,)."""
     places = np.arange(len(kinds))
     for kind in np.unique(kinds):
         alike = np.flatnonzero(kinds == kind)

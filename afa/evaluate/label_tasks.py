@@ -1,6 +1,6 @@
-"""Labels as binary tasks under several encodings of one cohort and several closures, and how patients go through them.
+"""Labels as binary tasks, for several encodings of one cohort and several closures, and the patients' scores.
 
-t is counted over the entity's support, in per cent of it. Labels are read by the metrics alone.
+t counts observed features of the entity's support, in per cent. Only metrics read the labels.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Values = NDArray[np.int8]
 GREEDY = "greedy"
 RANDOM = "random"
 HIDDEN = 2
-"""Stands for a value that has not been observed."""
+"""Code of a value that has not been observed."""
 DIGITS = 9
-"""Scores in nats that agree to so many decimals are one score: what parts them is the order of their sums."""
+"""Decimals to which scores, in nats, must agree to be equal; smaller differences come from the order of sums."""
 
 
 @dataclass(frozen=True)
 class LabelSetting:
-    """One encoding of a cohort and one closure; `variant` is empty for the settings fixed beforehand."""
+    """One encoding of a cohort with one closure; `variant` is empty for the settings that were fixed in advance."""
 
     reference: Reference
     coupling: Closure
@@ -53,11 +53,11 @@ class LabelSetting:
 
     @property
     def closure(self) -> dict[str, Any]:
-        """What `afa.model.closure` asks for."""
+        """Return the arguments for `afa.model.closure`."""
         return {"coupling": self.coupling, "strength": self.strength}
 
     def at_full_observation(self, bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
-        """S of every entity and patient, in nats."""
+        """Return S of every entity and patient at full observation, nats."""
         table, scores = (
             rows_of(entity=bundle.entities, patient=cohort.patients),
             bundle.energies(cohort.values, self.coupling),
@@ -73,10 +73,15 @@ def settings_of(
     *,
     closed: bool = True,
 ) -> list[LabelSetting]:
-    """Every reference with every coupling; first of each list what was fixed beforehand, then the grid around it.
+    """Return the combinations of reference and coupling: first those fixed in advance, then the grid around these.
 
-    explicit : the references under which probabilities of the bundle hold. closed : whether the bundle has the paper's
-    closures, whose features have three values.
+    The first element of each list was fixed in advance.
+
+    Parameters
+    ----------
+    explicit : the references for which the bundle's probabilities hold
+    closed : True if the bundle has the paper's closures, which need features with three values
+
     """
     found = []
     for coupling in COUPLINGS if closed else ():
@@ -96,7 +101,7 @@ def settings_of(
 
 @dataclass(frozen=True)
 class LabelTask:
-    """One label under one setting: its patients' values (P, M), and which of them have it (P,)."""
+    """One label under one setting, with the patients' values, (P, M), and labels, (P,) bool."""
 
     setting: LabelSetting
     bundle: Bundle
@@ -107,13 +112,13 @@ class LabelTask:
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
-        """A task for each entity of the healthy, of whom nobody has a label."""
+        """Return one task for each entity on the healthy controls, who have no label."""
         names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
         ill = np.zeros(len(names), dtype=bool)
         return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
 
     def row(self, shift: float) -> dict[str, object]:
-        """The row in the table `tasks`."""
+        """Return the row of the task in the table `tasks`."""
         mrf, setting, shared = self.bundle.mrf(self.entity), self.setting, self.setting.coupling == "shared"
         return {
             **setting.keys,
@@ -135,11 +140,11 @@ class LabelTask:
         return self.bundle.support(self.entity)
 
     def counts(self, percents: Sequence[int]) -> list[int]:
-        """Features observed at each share of the support, rounded up."""
+        """Return the number of observed features at each share of the support, rounded up."""
         return [-(-percent * len(self.support) // 100) for percent in percents]
 
     def seen(self, percents: Sequence[int], seed: int) -> NDArray[np.bool_]:
-        """(P, T, S) which features of the support a random order has shown at each share."""
+        """Return the features of the support that a random order has observed at each share, (P, T, S) bool."""
         rank = places(self.bundle.features, self.patients, seed)[:, self.support]
         place = rank.argsort(axis=1).argsort(axis=1)
         return np.asarray(place[:, None, :] < np.array(self.counts(percents))[:, None])
@@ -148,9 +153,12 @@ class LabelTask:
 def tasks_of(
     bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[LabelSetting]
 ) -> tuple[list[LabelTask], list[str]]:
-    """The tasks of all settings, labels within; and the labels left out, of which one class has no patient.
+    """Return the tasks of all settings, grouped by label, and the labels excluded because a class has no patient.
 
-    cohorts : one cohort by threshold, None for the run's own, which is encoded against controls or by ranges.
+    Parameters
+    ----------
+    cohorts : threshold -> cohort; None -> the run's own cohort, encoded against controls or by ranges
+
     """
     tasks, left_out = [], []
     labels = next(iter(cohorts.values())).labels
@@ -170,10 +178,10 @@ def tasks_of(
 def by_model(
     tasks: Sequence[LabelTask], follow: Callable[[Sequence[LabelTask]], list[pd.DataFrame]], threads: int | None
 ) -> list[pd.DataFrame]:
-    """A table of each task, in their order.
+    """Return a table for each task, in order.
 
-    Tasks that one model scores, one label and one closure under several encodings, are followed together: they meet in
-    many states.
+    Tasks with one label and one closure under several encodings have the same model and are followed together, because
+    they share many states.
     """
     models: dict[tuple[Any, ...], list[int]] = {}
     for i, task in enumerate(tasks):
@@ -192,39 +200,48 @@ def by_model(
 def in_random_order(
     task: LabelTask, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """(V P, len(percents) + 2) F_1 - F_0 at 0, `percents` and 100 of a random order of the support; and its shift.
+    """Return F_1 - F_0 at 0, `percents` and 100 % of a random order of the support, (V P, T + 2), and its shift.
 
-    values : (V P, M), V times the patients of the task, each time with other values. A state that several of them
-    reach is solved once.
+    A state shared by several patients is solved once.
+
+    Parameters
+    ----------
+    values : (V P, M) int8, V variants of the patients' values
+
     """
     support, seen = task.support, task.seen([*percents, 100], seed)
     seen = np.tile(seen, (len(values) // len(seen), 1, 1))
     known = np.where(seen, values[:, None, support], HIDDEN).reshape(-1, len(support))
     whole = np.ascontiguousarray(known).view(np.dtype((np.void, len(support))))[:, 0]
     _, first, state_of = np.unique(whole, return_index=True, return_inverse=True)
-    told = np.full((len(first), values.shape[1]), HIDDEN, dtype=np.int8)
-    told[:, support] = known[first]
-    observed = told != HIDDEN
-    told[~observed] = 0
+    values_seen = np.full((len(first), values.shape[1]), HIDDEN, dtype=np.int8)
+    values_seen[:, support] = known[first]
+    observed = values_seen != HIDDEN
+    values_seen[~observed] = 0
     options: dict[str, Any] = {**task.setting.closure, "solver": solver, "threads": 1}
-    solved = elbo_differences(task.bundle, task.entity, observed, told, **options)
+    solved = elbo_differences(task.bundle, task.entity, observed, values_seen, **options)
     raw = np.column_stack([np.full(len(values), solved.start), solved.raw[state_of].reshape(len(values), -1)])
     return settled(raw), float(settled(np.array(solved.shift)))
 
 
 @lru_cache(maxsize=64)
 def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> NDArray[np.int64]:
-    """(P, M) place of each feature in each patient's random order; not to be changed."""
+    """Return the position of each feature in each patient's random order, (P, M); the array must not be changed."""
     return np.argsort(random_orders(features, patients, [seed])[:, 0], axis=1)
 
 
 def as_greedy_chooses(
     task: LabelTask, values: Values, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
-    """The same where the rule `greedy` chooses each patient's features by conditional mutual information.
+    """Return the scores of `in_random_order` if `greedy` chooses each patient's features by mutual information.
 
-    values : (V P, M); those of equal values so far are followed together. Without `to_the_end` no patient is followed
-    further than `percents` ask, and the last column is NaN.
+    Patients with equal values so far are followed together. Without `to_the_end`, patients are followed only as far as
+    `percents` require, and the last column is NaN.
+
+    Parameters
+    ----------
+    values : (V P, M) int8
+
     """
     laid_out = task_of(task.bundle, task.entity, solver=solver, **task.setting.closure)
     counts = task.counts([0, *percents, 100])
@@ -238,7 +255,7 @@ def as_greedy_chooses(
 def followed(
     tasks: Sequence[LabelTask], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
 ) -> list[pd.DataFrame]:
-    """The rows of tasks of one model, task by task."""
+    """Return the rows of tasks with one model, one table for each task."""
     fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
     runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
     tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
@@ -266,12 +283,12 @@ def followed(
 
 
 def settled(scores: Floats) -> Floats:
-    """Scores without the rounding in which sums of the same numbers in another order differ."""
+    """Return scores rounded so that sums of the same numbers in another order are equal."""
     return np.round(scores, DIGITS) + 0.0
 
 
 def _shuffled(task: LabelTask, permutation: int) -> NDArray[np.int64]:
-    """`shuffled_genes` of a task's bundle."""
+    """Return `shuffled_genes` for a task's bundle."""
     bundle = task.bundle
     kinds = () if bundle.ternary else tuple(bundle.kinds.tolist())
     return shuffled_genes(len(bundle.features), permutation, kinds)
@@ -286,19 +303,20 @@ def label_null(
     solver: Solver | None,
     threads: int | None,
 ) -> list[pd.DataFrame]:
-    """Metrics of shuffled bundles, by (reference, coupling, entity, allocation, t, permutation); a table of each task.
+    """Return metrics of shuffled bundles by reference, coupling, entity, allocation, t and permutation, for each task.
 
-    A shuffled bundle has every potential of the real one, with its sign and in its place in the graph, at another gene
-    of the same panel. What it still tells of a label is what any list of this size and these signs tells: a claim has
-    to be better than that. Giving each gene the values of another is the same, and is what is done.
+    A shuffled bundle has every potential of the original, with its sign and its place in the graph, on another gene of
+    the same panel. Any list of the same size and signs reaches the accuracy of shuffled bundles, so that an elicited
+    bundle must exceed this accuracy. The code exchanges the values of genes instead, which is equivalent.
 
-    At each of the percents `permutations` bundles, followed along the random order of the first seed and as greedy CMI
-    chooses; at full observation, where order does not matter, `whole_permutations` of them. `balanced_accuracy` is of
-    the raw score, `balanced_accuracy_calibrated` of the score less its value at no observation.
+    At each of the percents there are `permutations` bundles, followed in the random order of the first seed and in the
+    order of greedy CMI. At full observation, where order does not matter, there are `whole_permutations`.
+    `balanced_accuracy` is the accuracy of the raw score; `balanced_accuracy_calibrated` is the accuracy of the score
+    less its value without observations.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
-        # all are followed together, because they meet in many states; what they start from shuffling does not change
+        # Shuffled bundles are followed together: they share many states, and shuffling keeps the initial state.
         shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]
@@ -319,7 +337,7 @@ def label_null(
 
 
 def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
-    """At full observation the score is an energy, whose features are looked up where the shuffled ones are."""
+    """Return the metrics at full observation, where the score is an energy of the shuffled values."""
     support, score = task.support, _score_of(task)
     values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
     scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]
@@ -328,7 +346,7 @@ def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
 
 
 def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
-    """S of values (P, n) of the support."""
+    """Return the function from values of the support, (P, n), to S, (P,)."""
     support = task.support
     if task.setting.coupling == "explicit":
         bundle, entity = task.bundle, task.entity
@@ -340,7 +358,7 @@ def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
 
 
 def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
-    """One row for each permutation and t of `scores` (P, permutations, T)."""
+    """Return one row for each permutation and t of `scores`, (P, permutations, T)."""
     flat = scores.reshape(len(scores), -1)
     table = {
         "reference": task.setting.reference,
@@ -355,7 +373,7 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
 
 
 def _balanced(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
-    """(T,) mean over classes of the share of right signs of scores (P, T); 0 is half right."""
+    """Return the mean over classes of the share of right signs of scores, (P, T) -> (T,); 0 is half right."""
     signs = np.sign(scores)
     share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))
     return share

@@ -1,8 +1,7 @@
-"""Long tables: made row by row from axes, read as arrays, and written as a folder of Parquet files with checksums.
+"""Long tables: create rows from axes, read rows as arrays, and write folders of Parquet files with checksums.
 
-A table that fills an array has one row for every place, or an error names the first place that has not one. The steps
-of binary tasks are spread out over rounds: what each task says after t observations, for every t. The same numbers are
-written as the same bytes.
+A complete table has exactly one row for every place of an array; an error names the first place without. The steps of
+binary tasks, which are stored where the score changes, are expanded to every t. Equal tables give equal bytes.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from afa.io.files import atomic_folder
 
 T = TypeVar("T")
 MANY = 20_000
-"""Different numbers in a column, beyond which a list of them does not pay where they are a third of all."""
+"""Number of distinct values above which a column is stored without a dictionary if they are a third of all values."""
 
 
 def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] | None = None) -> pd.DataFrame:
-    """One table of the parts that have a row; with these columns in order, where given, even if no part has a row."""
+    """Return one table of the parts with rows; with `columns`, it has these columns in order, even without rows."""
     filled = [part for part in parts if len(part)]
     whole = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
     return whole if columns is None else whole.reindex(columns=list(columns))
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others: Sequence[str] = ()) -> None:
-    """Write each table as `<name>.parquet`; the folder appears when all are complete.
+    """Write each table as `<name>.parquet` in a folder; an error leaves no partial folder.
 
-    It takes the place of no other files than these and `others`.
+    An existing folder is replaced only if it has no other files than these and `others`.
     """
     with atomic_folder(folder, [*_files(tables), *others]) as temporary:
         for name, table in tables.items():
@@ -48,10 +47,10 @@ def _files(tables: Iterable[str]) -> list[str]:
 
 
 def write_parquet(table: pd.DataFrame | pa.Table, path: Path) -> None:
-    """Write a table without its index; every page of the file has a checksum.
+    """Write a table without its index, with a checksum for every page of the file.
 
-    Numbers that hardly repeat, and those of single precision, are stored byte by byte, which packs better than a list
-    of those that there are.
+    Single-precision numbers, and columns with few repetitions, are stored as split bytes, which compress better than a
+    dictionary.
     """
     whole = pa.Table.from_pandas(table, preserve_index=False) if isinstance(table, pd.DataFrame) else table
     split = [name for name in whole.column_names if _hardly_repeats(whole[name])]
@@ -73,16 +72,16 @@ def _hardly_repeats(column: pa.ChunkedArray) -> bool:
 
 
 def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
-    """One table of a stage's folder; `part` is `columns` and `filters` as pandas has them.
+    """Return one table of a stage's folder; `part` are the arguments `columns` and `filters` of pandas.
 
-    Numbers stored in single precision are read in double. Raises `ConfigError` where it is damaged or not there.
+    Single-precision numbers are converted to double precision. Raise a `ConfigError` if the file is damaged or missing.
     """
     table = _read(Path(folder), name, pd.read_parquet, **part)
     return table.astype(dict.fromkeys(table.select_dtypes("float32").columns, "float64"))
 
 
 class StageTables(Mapping[str, pd.DataFrame]):
-    """The tables of a stage's folder by name, each read when it is asked for."""
+    """The tables of a stage's folder by name, read at access."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -98,10 +97,10 @@ class StageTables(Mapping[str, pd.DataFrame]):
 
 
 def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
-    """Join the same-named tables of all shards, in the order given; the result does not depend on their number.
+    """Join the same-named tables of all shards, in the given order; the result is independent of their number.
 
-    Shards are parts of the patients or of the entities, in order; a table that names patients is sorted by them.
-    Raises `ConfigError` where a shard lacks a table that another has, or where there is none at all.
+    Shards are consecutive parts of the patients or of the entities; a table with patients is sorted by patient. Raise a
+    `ConfigError` if a shard lacks a table that another has, or if no shard has a table.
     """
     names = sorted({path.stem for shard in shards for path in shard.glob("*.parquet")})
     if not names:
@@ -117,7 +116,7 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
 
 
 def _read_coded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
-    """A table whose words are numbers into a list of them, for many rows share few, and its schema as stored."""
+    """Return a table with dictionary-encoded texts, which many rows share, and its schema as stored."""
     schema = pq.read_schema(path)
     words = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
     return pq.read_table(path, read_dictionary=words, **options), schema
@@ -136,7 +135,7 @@ def _read(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
 
 
 def _by_patient(table: pa.Table) -> pa.Table:
-    """Rows by ascending patient, else as they are."""
+    """Return the rows sorted by patient; the order is otherwise unchanged."""
     if "patient" not in table.column_names:
         return table
     patients = table["patient"].combine_chunks().dictionary_encode()
@@ -149,7 +148,7 @@ AGAIN = "run the stage again"
 
 
 def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
-    """One row for every combination of what is on these axes, the last varying fastest.
+    """Return a table with one row for every combination of values on these axes, the last varying fastest.
 
     >>> rows_of(patient=["p", "q"], t=[0, 5]).to_numpy().tolist()
     [['p', 0], ['p', 5], ['q', 0], ['q', 5]]
@@ -160,7 +159,7 @@ def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
-    """The same, and last every pair of entities, in bundle order, as `entity_a` and `entity_b`."""
+    """Return the table of `rows_of` with every pair of entities, in bundle order, as `entity_a` and `entity_b`."""
     names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
     table = rows_of(**axes, pair=range(len(a)))
     pair = table.pop("pair").to_numpy()
@@ -168,13 +167,13 @@ def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.DataFrame:
-    """One table of all parts by patient, in this order, so that tables of parts of the patients join to the whole."""
+    """Return the joined parts in the order of `patients`, so that parts of the patients give the whole table."""
     whole = pd.concat(parts, ignore_index=True)
     return whole.iloc[np.argsort(axis_among(whole["patient"], patients).codes, kind="stable")].reset_index(drop=True)
 
 
 class Axis(NamedTuple):
-    """Where each row of a table stands along one key, and what the places are called; -1 is no place."""
+    """The place of each row of a table along one key, -1 for none, and the labels of the places."""
 
     codes: NDArray[np.int64]
     labels: Sequence[Any]
@@ -182,7 +181,7 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class Complete:
-    """A table whose rows fill an array with these axes, each place once; `place` (rows,) is where each row stands."""
+    """A table whose rows fill an array with these axes, one row for each place; `place`, (rows,), has the positions."""
 
     name: str
     table: pd.DataFrame
@@ -191,7 +190,7 @@ class Complete:
 
     @classmethod
     def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
-        """A `ConfigError` names the first row that has no place, or the first place without exactly one row."""
+        """Return the table; raise a `ConfigError` that names the first row without a place or place without one row."""
         for key, axis in axes.items():
             if (axis.codes < 0).any():
                 where = f"{name}, row {int(np.flatnonzero(axis.codes < 0)[0])}"
@@ -208,7 +207,7 @@ class Complete:
         return tuple(len(axis.labels) for axis in self.axes.values())
 
     def column(self, name: str, *, may_miss: bool = False) -> Singles:
-        """The values of a column by place, in single precision; NaN where missing, which is an error unless it may."""
+        """Return a column by place, in single precision; raise an error for a missing value, or NaN with `may_miss`."""
         values = np.empty(len(self.place), dtype=np.float32)
         values[self.place] = self.table[name].to_numpy(dtype=np.float32, na_value=np.nan)
         values = values.reshape(self.shape)
@@ -219,7 +218,7 @@ class Complete:
     def refuse(
         self, broken: NDArray[np.bool_], found: str, expected: str, step: str, error: type[AfaError] = ConfigError
     ) -> None:
-        """Raise an error that names the first place where a mask of this shape holds, if any."""
+        """Raise an error that names the first place where the mask `broken` is True, if any."""
         if broken.any():
             codes = np.unravel_index(int(broken.argmax()), self.shape)
             labels = (axis.labels[int(code)] for axis, code in zip(self.axes.values(), codes, strict=True))
@@ -229,21 +228,21 @@ class Complete:
 
 
 def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
-    """Places of a column's values, as texts, among known labels."""
+    """Return the places of a column's values, compared as texts, among `labels`."""
     each, names = pd.factorize(column)
     places = pd.Index(labels).get_indexer(names.astype(str))
     return Axis(np.array([*places, -1], dtype=np.int64)[each], labels)
 
 
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
-    """Places of the combinations of some columns, in order of first appearance; labels are tuples."""
+    """Return the places of combinations of some columns, in order of first appearance; labels are tuples."""
     place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
     labels = table[list(columns)].dropna().drop_duplicates()
     return Axis(np.asarray(place, dtype=np.int64), list(labels.itertuples(index=False, name=None)))
 
 
 def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Each combination of some columns with its rows, in order of first appearance; a missing value is one too.
+    """Yield each combination of some columns with its rows, by first appearance; missing values count as values.
 
     >>> table = pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]})
     >>> [(key, len(rows)) for key, rows in groups(table, "name", "seed")]
@@ -256,10 +255,16 @@ def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[t
 
 @dataclass(frozen=True)
 class Cube:
-    """The steps of one kind of order, P patients x E entities x R runs, spread over rounds on demand.
+    """The steps of one kind of order, for P patients, E entities and R runs, which methods expand to all rounds.
 
-    t : rounds of the steps, one series (patient, entity, run) after the other. first : where each series begins.
-    last_round : M. columns : the other columns of the table, in the same order of rows.
+    Attributes
+    ----------
+    shape : (P, E, R)
+    t : rounds of the steps, one series (patient, entity, run) after the other
+    first : index of the first step of each series
+    last_round : M
+    columns : the other columns of the table, in the same order of rows
+
     """
 
     shape: tuple[int, int, int]
@@ -270,7 +275,7 @@ class Cube:
 
     @classmethod
     def of(cls, steps: pd.DataFrame, patients: list[str], entities: list[str], last_round: int) -> Cube:
-        """`steps` of one kind of order; every patient must have every entity, with the same number of runs."""
+        """Return the cube of `steps` of one kind of order; each patient needs each entity with equally many runs."""
         patient, entity = axis_among(steps["patient"], patients).codes, axis_among(steps["entity"], entities).codes
         seed = steps["seed"].fillna(-1).to_numpy(np.int64)
         ordered = steps.iloc[np.lexsort((steps["step"], seed, entity, patient))]
@@ -285,15 +290,15 @@ class Cube:
         )
 
     def by_round(self, values: NDArray[Any]) -> NDArray[Any]:
-        """(P, E, R, M + 1) what holds after t observations, from values by step."""
+        """Return the values after t observations, (P, E, R, M + 1), from values by step."""
         following = np.append(self.t[1:], 0)
         following[np.append(self.first[1:], len(self.t)) - 1] = self.last_round + 1
         return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
 
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
-        """(P, E, R, s + 1) what holds after so many features of the support, s the largest of all entities.
+        """Return the values after each number of observed support features, (P, E, R, s + 1), s the largest support.
 
-        An entity of a smaller support stays as it is once all of it is observed.
+        The values of an entity with a smaller support stay constant after its last feature.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())
@@ -302,6 +307,6 @@ class Cube:
         return np.repeat(values, repeats).reshape(*self.shape, most)
 
     def signs(self, method: str) -> NDArray[np.int8]:
-        """The sign of one score, by step."""
+        """Return the sign of one score, by step."""
         signs: NDArray[np.int8] = np.sign(self.columns[method]).astype(np.int8)
         return signs

@@ -1,10 +1,12 @@
-"""Names of scores, gains, rules and brackets as figures and captions write them; tables keep the names of the code."""
+"""Names of scores, gains, rules and brackets in figures and captions; tables use the names of the code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+PRIORITY, RANDOM = "priority_clusters", "random"
+"""The paper's own rule, and the one that it is compared with."""
 NAMES: Mapping[str, str] = {
     "wald": "Wald",
     "kl": "KL",
@@ -26,7 +28,7 @@ _KNOWN = re.compile(rf"(?<![\w.`])(?:{'|'.join(sorted(NAMES, key=len, reverse=Tr
 
 
 def in_words(text: str) -> str:
-    """Return the text with names of the code written as words; what stands in backticks is left alone.
+    """Return the text with names of the code replaced by words, except in backticks.
 
     >>> in_words("linearity less kl_nonzero, gain `cmi`")
     'linearity less KL without zero votes, gain `cmi`'

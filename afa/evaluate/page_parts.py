@@ -1,4 +1,4 @@
-"""What pages are put together from: templates, contents packed into text, and the project's own texts as HTML."""
+"""Parts of pages: templates, compressed contents as text, and the project's documents as HTML."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LINK = re.compile(r'<a href="(?!#|https?:)([^"]*)">(.*?)</a>', flags=re.DOTALL)
 
 
 def page(name: str, **values: Any) -> str:
-    """A page or text made of the template of that name."""
+    """Return a page or text rendered from the template `name`."""
     return PAGES.get_template(name).render(values) + "\n"
 
 
 def packed(content: bytes) -> str:
-    """Base64 of gzip, the same text for the same bytes; a page unpacks it when a reader asks for it."""
+    """Return base64 of gzip, the same text for the same bytes; the page decompresses it when needed."""
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
 
 
 def document(path: Path) -> str:
-    """A page of `docs` as HTML: its title left out, its items (`E7`, `M1`) linkable, and no link to another file."""
+    """Return a page of `docs` as HTML without its title and links; its items (`E7`, `M1`) have anchors."""
     title, _, text = path.read_text(encoding="utf-8").partition("\n")
     if not title.startswith("# "):
         text = f"{title}\n{text}"
@@ -42,7 +42,7 @@ TENTH = 0.1
 
 
 def linked(text: str, known: frozenset[str]) -> Markup:
-    """Text, escaped, with a link at every item that is `known`; `t = 50` and `5 %` stay on one line.
+    """Return the escaped text with a link at every item in `known`; `t = 50` and `5 %` stay on one line.
 
     >>> linked("a < b (E1, E99)", frozenset({"E1"}))
     Markup('a &lt; b (<a href="#E1">E1</a>, E99)')
@@ -55,12 +55,12 @@ def linked(text: str, known: frozenset[str]) -> Markup:
 
 
 def items(html: str) -> frozenset[str]:
-    """Items of a document that can be linked to."""
+    """Return the items of a document that have anchors."""
     return frozenset(re.findall(r'<p id="([A-Z]\d+)">', html))
 
 
 def hundredth(value: float) -> str:
-    """Two decimals; nothing for a missing number."""
+    """Return a number with two decimals; empty for a missing number."""
     return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 
@@ -74,7 +74,7 @@ def tenths(value: float) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Return three digits, or all of a large whole number; empty for nothing. Zero has no sign.
+    """Return a number with three digits, or as a whole number from 100; empty for a missing number. Zero has no sign.
 
     >>> digits(0.86412), digits(1234.0), digits(-0.0)
     ('0.864', '1234', '0')

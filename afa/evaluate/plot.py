@@ -1,4 +1,4 @@
-"""Figures of a planner and of a simulation; they need matplotlib, which the extra `notebooks` brings."""
+"""Figures of a planner and of a simulation; they need matplotlib, from the extra `notebooks`."""
 
 from __future__ import annotations
 
@@ -17,49 +17,57 @@ except ModuleNotFoundError as error:
 from afa.evaluate.figures import curves_figure, new_figure
 from afa.evaluate.simulation_page import Simulated
 from afa.planner import Planner
-from afa.planner.posterior import posterior_is_of, posterior_of
+from afa.planner.posterior import posterior_is_of
 
 COLOUR = "#0072B2"
 
 
 def posterior(planner: Planner, *, most: int = 12) -> Figure:
-    """The posterior of the present state, one bar an entity, the most probable first.
+    """Return a figure of the current posterior, one bar for each entity, the most probable first.
 
     >>> from afa.planner import TopKPlanner
     >>> figure = posterior(TopKPlanner("tests/data/bundle_tiny"))
     >>> [round(float(bar.get_width()), 2) for bar in figure.axes[0].patches]
     [0.1, 0.45, 0.45]
     """
-    shares = sorted(posterior_of(planner).items(), key=lambda pair: -pair[1])[:most]
+    shares = sorted(planner.probabilities().items(), key=lambda pair: -pair[1])[:most]
     figure, (axes,) = new_figure(6.0, 0.8 + 0.3 * len(shares))
-    axes.barh([name for name, _ in shares][::-1], [share for _, share in shares][::-1], color=COLOUR)
+    names = [planner.asked_of.shown(name) for name, _ in shares]
+    axes.barh(names[::-1], [share for _, share in shares][::-1], color=COLOUR)
     axes.set(xlim=(0, 1), xlabel=f"posterior probability, {posterior_is_of(planner)}")
     return figure
 
 
 def order(planner: Planner, *, most: int = 6) -> Figure:
-    """How the posterior moved: one line an entity, one step a value, in the order in which the values came.
+    """Return a figure of the posterior over time, one line for each entity, one step for each value as observed.
 
-    most : entities at most, those of largest posterior now.
+    Parameters
+    ----------
+    most : largest number of entities; those with the largest current posterior are shown
 
+    Examples
+    --------
     >>> from afa.planner import TopKPlanner
     >>> planner = TopKPlanner("tests/data/bundle_tiny")
     >>> planner.observe("CXCL8", 1)
     >>> [label.get_text() for label in order(planner).axes[0].get_xticklabels()]
     ['start', 'CXCL8 = +1']
+
     """
     again = planner.copy()
     while again.actions:
         again.undo()
-    seen, labels = [posterior_of(again)], ["start"]
+    seen, labels = [again.probabilities()], ["start"]
     for feature, value in planner.observed.items():
         again.observe(feature, value, cost=0.0)
-        seen.append(posterior_of(again))
-        labels.append(f"{feature} = {value:+d}" if value else f"{feature} = 0")
+        seen.append(again.probabilities())
+        name = planner.asked_of.shown(feature)
+        labels.append(f"{name} = {value:+d}" if value else f"{name} = 0")
     shown = sorted(seen[-1], key=lambda name: -seen[-1][name])[:most]
     figure, (axes,) = new_figure(max(5.0, 1.5 + 0.45 * len(labels)), 4.0)
     for name in shown:
-        axes.plot(np.arange(len(labels)), [state[name] for state in seen], marker="o", markersize=3, label=name)
+        line = [state[name] for state in seen]
+        axes.plot(np.arange(len(labels)), line, marker="o", markersize=3, label=planner.asked_of.shown(name))
     axes.set_xticks(np.arange(len(labels)), labels, rotation=45, ha="right")
     axes.set(ylim=(-0.02, 1.02), ylabel=f"posterior probability, {posterior_is_of(planner)}")
     axes.legend(frameon=False)
@@ -67,8 +75,11 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
 
 
 def curves(simulated: Simulated) -> Figure:
-    """The curves of `afa.simulate`, one panel a metric, one line a rule.
+    """Return a figure of the curves of `afa.simulate`, one panel for each metric and one line for each rule.
 
-    simulated : what `afa.simulate` answered with.
+    Parameters
+    ----------
+    simulated : the result of `afa.simulate`
+
     """
     return curves_figure(simulated.curves, simulated.title)

@@ -10,16 +10,16 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
-from afa.engine.course import ENTITIES, MISSING
 from afa.engine.follow import follow
 from afa.engine.layout import Models
+from afa.engine.run import ENTITIES, MISSING
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError, Fault
 from afa.evaluate.entrants import which
 from afa.evaluate.inputs import check_possible
-from afa.evaluate.simulate.walks import told
+from afa.evaluate.simulate.walks import informed
 from afa.inference.meanfield import Solver
 from afa.io.csvfile import separator_of
 from afa.io.files import atomic_file, write_csv
@@ -43,28 +43,29 @@ def predict_proba(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> pd.DataFrame:
-    """Return the probability of each entity for each patient, given all that the table has of the patient.
+    """Return the probability of each entity for each patient, given all measured values of the patient.
 
-    The numbers are those of `TopKPlanner.posterior`, or where the bundle has one entity of `BinaryPlanner.probability`.
+    The probabilities are those of `TopKPlanner.posterior`, or of `BinaryPlanner.probability` for a bundle with one
+    entity.
 
     Parameters
     ----------
     bundle : the entities and their models, or the folder of a bundle.
-    X : (P, columns) the code -1, 0, +1 of what was measured, as `afa.encode` returns it; missing where nothing was.
-        The index names the patients; other columns than features are left out, a feature without a column is missing.
-    coupling, holds : as of `TopKPlanner`. Of a bundle of directions alone, exactly one entity is taken to hold.
-    inference : `mean_field`, which is off where features are coupled; or `exact`, patient by patient, which is slow and
-        refused where models are too dense.
+    X : (P, columns) the codes -1, 0, +1, as returned by `afa.encode`; missing where not measured. The index names the
+        patients. Columns that are not features are ignored; a feature without a column counts as missing.
+    coupling, holds : as in `TopKPlanner`. For a bundle of directions alone, exactly one entity holds.
+    inference : `mean_field`, which is inaccurate for coupled features; or `exact`, which is slow, patient by patient,
+        and raises an error for dense models.
     solver : settings of the mean-field iteration.
-    threads : change no number.
+    threads : number of threads; the results do not depend on it.
 
     Returns
     -------
-    DataFrame : (P, N), a column an entity, in the order of the table and of the bundle
+    DataFrame : (P, N), one column for each entity, in the order of the table and of the bundle
 
     Raises
     ------
-    CohortError : no feature has a value, a name stands twice, or a value is not of the code or cannot occur.
+    CohortError : no feature has a value, a name occurs twice, or a value is no code or cannot occur.
 
     Examples
     --------
@@ -81,6 +82,7 @@ def predict_proba(
     if not isinstance(X, pd.DataFrame):
         step = "give pandas.DataFrame(values, index=patients, columns=features)"
         raise CohortError(Fault("table X", type(X).__name__, "a DataFrame", step))
+    check_alike(X.columns, model.features, model, "table X")
     there = [name for name in model.features if name in X.columns]
     if not there:
         step = "name the columns as the bundle's features"
@@ -105,11 +107,11 @@ def predict_proba(
 
 
 def _by_planner(bundle: Bundle, values: NDArray[np.int8], *, holds: Holds | None, **options: Any) -> Floats:
-    """(P, N) The posteriors of values (P, M), patient by patient."""
+    """Return the posteriors of `values`, (P, M), patient by patient, (P, N)."""
     if len(bundle.entities) == 1:
-        one = [told(BinaryPlanner(bundle, entity=bundle.entities[0], **options), row) for row in values]
+        one = [informed(BinaryPlanner(bundle, entity=bundle.entities[0], **options), row) for row in values]
         return np.array([[planner.probability()] for planner in one])
-    many = [told(TopKPlanner(bundle, k=1, holds=holds, **options), row) for row in values]
+    many = [informed(TopKPlanner(bundle, k=1, holds=holds, **options), row) for row in values]
     return np.stack([planner.posterior() for planner in many])
 
 
@@ -122,7 +124,7 @@ def _compiled(
     solver: Solver | None,
     threads: int | None,
 ) -> Floats:
-    """(P, N) The posteriors of values (P, M), all patients at once."""
+    """Return the posteriors of `values`, (P, M), for all patients at once, (P, N)."""
     _planner_takes(bundle, coupling, holds, solver)
     gauge, holds = gauge_of(bundle, coupling), holds or bundle.holds
 
@@ -143,7 +145,7 @@ def _compiled(
 
 
 def _planner_takes(bundle: Bundle, coupling: Closure | None, holds: Holds | None, solver: Solver | None) -> None:
-    """Raise the `PlannerError` of options that no planner of the bundle takes."""
+    """Raise the `PlannerError` that a planner of the bundle would raise for these options."""
     options: dict[str, Any] = {"coupling": coupling, "solver": solver}
     if len(bundle.entities) == 1:
         BinaryPlanner(bundle, entity=bundle.entities[0], **options)
@@ -152,7 +154,7 @@ def _planner_takes(bundle: Bundle, coupling: Closure | None, holds: Holds | None
 
 
 def write_probabilities(found: pd.DataFrame, path: Path) -> None:
-    """Write what `predict_proba` returned as CSV, TSV or Parquet; a file with other columns is not replaced."""
+    """Write the result of `predict_proba` as CSV, TSV or Parquet; an existing file with other columns is an error."""
     table = found.rename_axis(PATIENT).reset_index()
     if path.suffix == ".parquet":
         with atomic_file(path) as temporary:

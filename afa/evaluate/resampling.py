@@ -1,4 +1,4 @@
-"""Intervals by resampling patients, the unit that a new cohort would draw again; rounds and correlations, for them."""
+"""Bootstrap intervals over patients, the sampling unit of a cohort, for shares, rounds and correlations."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from afa.model.orders import generator_of
 
 
 def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
-    """Percentile interval of resampled statistics, (R, C) -> low and high (C,); NaN where all resamples are."""
+    """Return low and high percentiles of resampled statistics, (R, C) -> (C,) each; NaN if all resamples are NaN."""
     tail = 100 * (1 - confidence) / 2
     low, high = percentiles(statistics, [tail, 100 - tail])
     return low, high
 
 
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
-    """`value`, `low`, `high` of statistics (1 + R, C), the first row the values, the others their resamples."""
+    """Return `value`, `low`, `high` of statistics, (1 + R, C): the values in the first row, then their resamples."""
     low, high = interval(every[1:], confidence=confidence)
     return pd.DataFrame({"value": every[0], "low": low, "high": high})
 
 
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
-    """A row for the mean over entities, whose `entity` is missing, then one for each; `n` is their cases.
+    """Return a row for the mean over entities, with `entity` missing, then a row for each entity; `n` counts cases.
 
-    values : by entity, (1 + R,) a statistic and its resamples.
+    Parameters
+    ----------
+    values : entity -> (1 + R,) float64, a statistic and its resamples
+    cases : entity -> number of cases
+
     """
     every = np.column_stack([np.mean(list(values.values()), axis=0), *values.values()])
     n = [sum(cases.values()), *(cases[name] for name in values)]
@@ -38,9 +42,10 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 
 
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
-    """Percentiles of the known values of each column, (R, C) -> (L, C); NaN where there is none.
+    """Return percentiles of each column without NaN, (R, C) -> (L, C); NaN for a column of NaN.
 
-    Interpolated as by `np.percentile`, which takes three times as long, and far longer where a value is missing.
+    The interpolation is the same as in `np.percentile`, which takes three times as long, and longer with missing
+    values.
     """
     ranked = np.array(statistics.T, order="C")
     ranked.sort(axis=1)  # puts NaN last
@@ -54,7 +59,7 @@ def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
 
 
 def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
-    """(R, P) how often each patient is drawn in each resample; whole numbers, so that weighted sums are exact."""
+    """Return how often each resample contains each patient, (R, P) float64; whole numbers make weighted sums exact."""
     drawn = generator_of("bootstrap", purpose)
     return drawn.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples).astype(np.float64)
 
@@ -63,10 +68,15 @@ QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 
 
 def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
-    """The rounds by which `QUARTILES` of the cases are there: `table_of_rounds`, with `quantity` and `n`.
+    """Return the rounds by which each share in `QUARTILES` of the cases is reached, with `quantity` and `n`.
 
-    reached, among : (P, M + 1) each patient's cases that are there by then, and all of them. weights : (1 + R, P), the
-    first row plain.
+    The other columns are the columns of `table_of_rounds`.
+
+    Parameters
+    ----------
+    reached, among : (P, M + 1) float64, each patient's cases reached by a round, and all cases
+    weights : (1 + R, P) float64, the first row all ones
+
     """
     by_then, cases = weights @ reached, weights @ among
     first = np.stack([first_where(by_then >= share * cases) for share in QUARTILES.values()], axis=1)
@@ -75,9 +85,9 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """`value`, `low`, `high` of rounds (1 + R, C), the first row plain; missing where beyond the last round.
+    """Return `value`, `low`, `high` of rounds, (1 + R, C), unweighted in the first row; missing beyond the last round.
 
-    The interval widens to whole rounds: between two of them a statistic cannot lie.
+    The ends of the interval are rounded outwards to whole rounds, the only possible values.
     """
     plain, drawn = statistics[0], statistics[1:]
     low, high = np.full(plain.shape, np.nan), np.full(plain.shape, np.nan)
@@ -91,7 +101,7 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
 
 def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floats]:
-    """Wilson's interval of the shares right / n, low and high; a count that holds halves is taken as it is.
+    """Return low and high ends of Wilson's interval of the shares right / n; counts need not be whole numbers.
 
     >>> low, high = wilson(np.array([10.0]), np.array([10.0]), confidence=0.95)
     >>> low.round(4).tolist(), high.tolist()
@@ -105,18 +115,18 @@ def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floa
 
 
 def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(R,) the first column where each row holds; the number of columns where none does."""
+    """Return the first column where each row is True, (R,); the number of columns if there is none."""
     first: NDArray[np.int64] = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1])
     return first
 
 
 NO_SPREAD = 1e-12
-"""A sum of squares about the mean below this share of that about a fixed origin is rounding: nothing varies."""
+"""A sum of squares below this share of the sum about the origin counts as 0: the data do not vary."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over a patient's runs of two scalars x and y, from a fixed origin: each (P, C), C cells apart."""
+    """Sums of two scalars x and y over a patient's runs, relative to a fixed origin: (P, C) each, for C cells."""
 
     n: Floats
     x: Floats
@@ -127,14 +137,14 @@ class Moments:
 
     @classmethod
     def of(cls, x: Floats, y: Floats) -> Moments:
-        """Of scalars (P, runs, C); the origin is the first tuple's value, so that what never varies is exactly 0."""
+        """Return the sums for scalars, (P, runs, C); with the first run as origin, constant data give exactly 0."""
         x, y = x - x[0, 0], y - y[0, 0]
         n = np.full((len(x), x.shape[2]), float(x.shape[1]))
         return cls(n, x.sum(axis=1), y.sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1))
 
     def correlation(self, weights: Floats) -> Floats:
-        """(R, C) Pearson's r under weights (R, P) of the patients; NaN where x or y does not vary."""
-        # einsum, not a matrix product: its sums do not depend on the number of threads
+        """Return Pearson's r, (R, C), under weights of the patients, (R, P); NaN if x or y does not vary."""
+        # einsum is used because sums of a matrix product depend on the number of threads
         n, x, y, xx, yy, xy = (
             np.einsum("rp,pc->rc", weights, part) for part in (self.n, self.x, self.y, self.xx, self.yy, self.xy)
         )
@@ -144,5 +154,5 @@ class Moments:
         return np.where(varies, np.clip((n * xy - x * y) / scale, -1.0, 1.0), np.nan)
 
     def only(self, weights: Floats) -> Floats:
-        """(R,) the correlation of the first cell."""
+        """Return the correlation of the first cell, (R,)."""
         return self.correlation(weights)[:, 0]

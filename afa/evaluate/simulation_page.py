@@ -1,6 +1,6 @@
-"""What acquisition would need: `afa.simulate`, of patients in a table in memory, and what the command leaves behind.
+"""`afa.simulate` for a table in memory, and the output of the command of the same name.
 
-That is tables, figure, explorer page, card; and its short table for the terminal.
+The command writes tables, a figure, an explorer page and a card, and prints a short table.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import yaml
 from numpy.typing import NDArray
 
 import afa
-from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.errors import CohortError, Fault
 from afa.evaluate.explorer import (
     RANKED,
@@ -67,9 +67,13 @@ def explore_simulation(
     most: int,
     measured: NDArray[np.bool_],
 ) -> Explored:
-    """Steps of at most `most` patients, evenly by name, along every run, a way and a seed, for the explorer page.
+    """Return steps of at most `most` patients, evenly spaced by name, along every run, for the explorer page.
 
-    setting, measured : as of `afa.evaluate.simulate.simulate`.
+    Parameters
+    ----------
+    runs : pairs of a way and a seed
+    setting, measured : as in `afa.evaluate.simulate.simulate`
+
     """
     setting = replace(setting, coupling=gauge_of(bundle, setting.coupling))
     rows = evenly(len(cohort.patients), most)
@@ -103,10 +107,14 @@ def write_simulation(
     explored: Callable[[], Explored] | None = None,
     brought: pd.DataFrame | None = None,
 ) -> None:
-    """Write the tables, the card, a figure and the page of what `explored` gives; all appear when all are complete.
+    """Write the tables, the card, a figure and the page made from `explored()`; an error leaves no partial folder.
 
-    The figure and the page are left out where a package that they need is missing; `say` gets a line about it.
-    brought : what an update by the labels would have brought (`update_brings`), for the table update.csv.
+    The figure or the page is skipped, and `say` is called with a message, if its package is missing.
+
+    Parameters
+    ----------
+    brought : result of `update_brings`, for the table update.csv
+
     """
     cohort, asked = card["cohort"], card["setting"]
     of = f"is it {asked['entity']}?" if asked["entity"] else f"top {asked['k']}"
@@ -116,7 +124,7 @@ def write_simulation(
         for name, table in tables.items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
         try:
-            import bokeh  # noqa: F401, PLC0415 (the page is made with it; an extra brings it, as matplotlib)
+            import bokeh  # noqa: F401, PLC0415 (needed for the page; optional, like matplotlib)
 
             from afa.evaluate.figures import curves_figure, save_figure  # noqa: PLC0415
         except ModuleNotFoundError as error:
@@ -137,7 +145,7 @@ def write_simulation(
 
 
 def needed_text(needed: pd.DataFrame) -> str:
-    """`features_needed` as people read it, criterion by criterion."""
+    """Return `features_needed` as text, sorted by criterion."""
     shown = pd.concat([rows for _, rows in needed.groupby(["criterion", "counted"], sort=False)])
     until: pd.Series[str] = shown["criterion"].map(CRITERIA) + np.where(shown["counted"] == "cost", ", cost", "")
     never = shown["never"].map("{:.0%}".format, na_action="ignore")
@@ -148,7 +156,7 @@ def needed_text(needed: pd.DataFrame) -> str:
 
 
 def labels_text(curves: pd.DataFrame) -> str:
-    """What labels say of the answers after some numbers of features, as people read it; empty without labels."""
+    """Return the metrics by label after some numbers of features as text; empty without labels."""
     found = [name for name in LABELLED if (curves["metric"] == name).any()]
     if not found:
         return ""
@@ -169,7 +177,7 @@ def labels_text(curves: pd.DataFrame) -> str:
 
 
 def cost_text(curves: pd.DataFrame) -> str:
-    """Which of the tables to read where costs differ; empty where they do not."""
+    """Return advice on which tables to read if costs differ, else an empty text."""
     if not (curves["counted"] == COST).any():
         return ""
     return (
@@ -180,13 +188,19 @@ def cost_text(curves: pd.DataFrame) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Simulated:
-    """What came of a simulation.
+    """The result of a simulation.
 
-    curves : the share of patients that is right by the number of features observed, with intervals; by rule. Where
-        costs differ also by what was spent: the column `counted` says `features` or `cost`, and `t` how many or much.
-    features_needed : quantiles of how many were needed, by rule and criterion. patients : whom it was about.
-    left_out : patients of whom nothing was measured, by name. gaps : the share of values that were not measured; they
-    are never asked for, and what is right is what all that was measured says. title : what was asked.
+    Attributes
+    ----------
+    curves : share of right patients by number of observed features and rule, with intervals. If costs differ, also by
+        cost: the column `counted` is `features` or `cost`, and `t` is the number or the cost
+    features_needed : quantiles of the number of needed features, by rule and criterion
+    patients : names of the patients
+    left_out : names of the patients without any measured value
+    gaps : share of values that were not measured. Unmeasured values are never chosen, and the right answer is that of
+        all measured values
+    title : the question in words
+
     """
 
     curves: pd.DataFrame
@@ -206,8 +220,8 @@ class Simulated:
         return self.features_needed.to_html(index=False)
 
     def plot(self) -> figure.Figure:
-        """The curves as a figure, one panel a metric; it needs the extra `notebooks`."""
-        from afa.evaluate.figures import curves_figure  # noqa: PLC0415 (matplotlib comes with an extra)
+        """Return the curves as a figure, one panel for each metric; needs the extra `notebooks`."""
+        from afa.evaluate.figures import curves_figure  # noqa: PLC0415 (matplotlib is an optional dependency)
 
         return curves_figure(self.curves, self.title)
 
@@ -231,23 +245,28 @@ def simulate(
     confidence: float = 0.95,
     threads: int = 1,
 ) -> Simulated:
-    """Follow the patients of a table under each rule until all is known: how many features would have been needed?
+    """Return how many features each patient of a table would have needed under each rule.
+
+    Each patient is followed until all measured values have been observed.
 
     Parameters
     ----------
     bundle : the entities and their models, or the folder of a bundle.
-    X : patients down and features across, -1, 0, +1 or missing, as whole numbers or not. Columns that the bundle does
-        not know are ignored, features that no patient has leave the bundle, patients who have none are left out and
-        named. What else is missing is never asked for.
-    y : labels, patients down and entities across, 1, 0 or missing; scores are compared with them too.
-    rules : allocation rules by name, or `module:Class`; four of them unless given.
-    k, entity : the size of the top set, or the one entity that is asked for.
-    coupling, holds, tau : as of the planners. gain, score, costs : as of `afa simulate`.
-    seeds : of orders drawn at random. resamples, confidence : of the intervals. threads : they change no number.
+    X : patients as rows and features as columns, -1, 0, +1 or missing, as integers or floats. Unknown columns are
+        ignored, features without any value are dropped from the bundle, and patients without any value are skipped and
+        listed. Missing values are never chosen.
+    y : labels, patients as rows and entities as columns, 1, 0 or missing; scores are also compared with them.
+    rules : names of allocation rules, or `module:Class`; by default four rules.
+    k, entity : the size of the top set, or the entity of a binary question.
+    coupling, holds, tau : as in the planners.
+    gain, score, costs : as in `afa simulate`.
+    seeds : seeds of random orders.
+    resamples, confidence : number of resamples and coverage of the intervals.
+    threads : number of threads; the results do not depend on it.
 
     Raises
     ------
-    CohortError : no patient has a value, a name stands twice, or values are not ternary; their cells are named.
+    CohortError : no patient has a value, a name occurs twice, or values are not ternary; the message names the cells.
 
     Examples
     --------
@@ -267,6 +286,9 @@ def simulate(
         if not isinstance(table, pd.DataFrame):
             step = "give pandas.DataFrame(values, columns=names)"
             raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
+    check_alike(X.columns, model.features, model, "table X")
+    if y is not None:
+        check_alike(y.columns, model.entities, model, "table y")
     measured = X.reindex(columns=[name for name in model.features if name in X.columns and X[name].notna().any()])
     if measured.columns.empty:
         step = "name the columns as the bundle's features"

@@ -1,4 +1,4 @@
-"""The numbers of a run, one to a line: `curves/<stage>.parquet` has all of them, `summary.csv` what `shown` chooses."""
+"""The numbers of a run, one for each line: all are in `curves/<stage>.parquet`, a selection in `summary.csv`."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ METRICS = [
     *("contraction", "iterations", "nats", "cost", "rank", "p_value"),
 ]
 Labelled = tuple[pd.DataFrame, Mapping[str, object]]
-"""Rows of a summary, and the columns that are the same on all of them."""
+"""Rows of a summary, and the columns with the same value in all of them."""
 KEYS = COLUMNS[: COLUMNS.index("value")]
 DETAILS = ["quantity", "stratum", "variant", "level"]
-"""Columns that say how a row differs from the headline of its cell; there they are empty."""
+"""Columns that distinguish a row from the main row of its cell, where they are empty."""
 ROUNDS = (0, 2, 5, 10, 20, 25, 30, 50, 100, 150)
-"""Numbers of observed features that the paper prints: `summary.csv` has curves there, and at full observation."""
+"""Numbers of observed features printed in the paper; `summary.csv` has curves there and at full observation."""
 GRID = ("allocation_sign", "allocation_p_at_k", "certified_round", "acquisition_saved", "bracket_rate")
 RULES_COMPARED = 150
 """The round at which the paper compares one allocation rule with another (tab:m2_alloc)."""
 
 
 def in_order(tables: Iterable[str]) -> list[str]:
-    """Names of tables in the order of `summary.csv`: those of `TABLES` first, then any other by name."""
+    """Return names of tables in the order of `summary.csv`: those in `TABLES` first, then others by name."""
     return sorted(tables, key=lambda name: (TABLES.index(name) if name in TABLES else len(TABLES), name))
 
 
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
-    """One table of the rows of all parts, with the labels of each part on all of its rows.
+    """Return one table of the rows of all parts, with the labels of each part on all of its rows.
 
-    A column may be of some tables and in the labels of others. Labels are put on all rows at once: one part after the
-    other took most of the time of a summary.
+    A column can come from the tables or from the labels. All rows are labelled at once, because labelling part by part
+    took most of the time of a summary.
     """
     tables, labels = zip(*parts, strict=True)
     whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
@@ -65,25 +65,28 @@ def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
 
 
 def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
-    """Rows `count` by quantity: how many, and of how many."""
+    """Return a row with the metric `count` for each quantity: the count as `value` and the total as `n`."""
     rows = [{"quantity": name, "value": float(count), "n": int(n)} for name, (count, n) in counts.items()]
     return pd.DataFrame(rows).assign(metric="count")
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
-    """Those without a quantity, stratum, variant or level."""
+    """Return the rows without a quantity, stratum, variant and level."""
     return rows[rows[DETAILS].isna().all(axis=1)]
 
 
 def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
-    """Rows of one table in the summary's form: columns that do not apply are empty.
+    """Return rows of one table in the form of the summary, where columns that do not apply are empty.
 
-    rows : one table, or several that follow each other. same : columns that are the same on all rows.
+    Parameters
+    ----------
+    rows : one table, or several to concatenate
+    same : columns with the same value in all rows
 
     Raises
     ------
-    ValueError : an unknown metric or column, a cell of more than one word, or two rows with the same key: a
-        fault of the caller.
+    ValueError : an unknown metric or column, a cell of more than one word, or two rows with the same key; all are
+        errors of the calling code.
 
     """
     rows = (rows if isinstance(rows, pd.DataFrame) else pd.concat(rows, ignore_index=True)).assign(**same)
@@ -101,9 +104,9 @@ def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same
 
 
 def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
-    """Write all rows, sorted by table in the fixed order and then as given: Parquet where the path ends so, else CSV.
+    """Write all rows, sorted by table in the fixed order: as Parquet if the path has that suffix, else as CSV.
 
-    In CSV numbers have 10 significant digits.
+    Numbers in CSV have 10 significant digits.
     """
     whole = pd.concat([table for table in tables if len(table)], ignore_index=True)
     order = {name: i for i, name in enumerate(in_order(whole["table"].unique()))}
@@ -116,11 +119,11 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:
-    """Rows that `write_summary` wrote; empty cells are missing values, whatever the column.
+    """Return rows that `write_summary` wrote; empty cells of any column are missing values.
 
     Raises
     ------
-    ConfigError : the file is missing or damaged, or its columns are not those of a summary.
+    ConfigError : the file is missing or damaged, or has other columns than a summary.
 
     """
     path = Path(path)
@@ -137,11 +140,11 @@ def read_summary(path: str | Path) -> pd.DataFrame:
 
 
 def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
-    """Write what the tables of a report show of several summaries as one: see `shown`.
+    """Write the rows of several summaries that the report's tables show (`shown`) as one file.
 
     Raises
     ------
-    ConfigError : as of `read_summary`.
+    ConfigError : as in `read_summary`.
 
     """
     rows = pd.concat([read_summary(part) for part in parts], ignore_index=True)
@@ -149,11 +152,12 @@ def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """What `summary.csv` has of the rows of all stages; the rest is in their curves.
+    """Return the rows of all stages that `summary.csv` has; the other rows are in the curves of their stage.
 
-    Rows without a t, and at the rounds of `ROUNDS` and full observation those of all entities together. Of the
-    allocation grid those under the paper's schedule, read out by the score that guides, and constant answers; one rule
-    less another (but random) only at `RULES_COMPARED` and, of chaotic and other patients, at all these rounds.
+    Rows without t are included, and rows over all entities at the rounds of `ROUNDS` and at full observation. Of the
+    allocation grid, `summary.csv` has the paper's schedule, read out by the guiding score, and constant answers.
+    Differences between two rules, except from random, are included only at `RULES_COMPARED`; differences between
+    chaotic and other patients at all included rounds.
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}

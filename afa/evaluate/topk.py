@@ -1,4 +1,4 @@
-"""What counts as a right top k: among the k best at full observation, and by the labels (decisions.md S10)."""
+"""Definitions of a right top k: the k best at full observation, and the entities with a label (decisions.md S10)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ from afa.engine.rounds import Outcomes
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What counts as a right top k, of P patients.
+    """The right top k of P patients.
 
-    sure, tied, slots : (P, N), (P, N), (P,): entities among the k best at full observation, those that tie for the last
-    places, and how many of these there are. labels : (P, N) float, 0, 1 or NaN.
+    Attributes
+    ----------
+    k, k_clinical : sizes of the top set, for all entities and for labelled ones
+    sure, tied : (P, N) bool, entities certainly among the k best at full observation, and entities tied for the last
+        places
+    slots : (P,) int64, number of places for the tied entities
+    labels : (P, N) float64, 0, 1 or NaN
+
     """
 
     k: int
@@ -34,7 +40,7 @@ class Targets:
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
     def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, NDArray[np.float64]]:
-        """The three precisions of rankings (P, R, N), each (P, R)."""
+        """Return the three precisions of rankings, (P, R, N), by name, (P, R) each."""
         n = len(place)
         positive, labelled = self.labels == 1, ~np.isnan(self.labels)
         n_positive = positive.sum(axis=1)
@@ -47,9 +53,9 @@ class Targets:
 
 
 def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
-    """What a clinical target rests on, and of how many; labels (P, N), NaN where missing.
+    """Return counts on the labels behind a clinical target, each with its total; labels are (P, N), NaN where missing.
 
-    Fewer than 2k labelled entities are not comparable with the paper.
+    With fewer than 2k labelled entities, results are not comparable with the paper.
     """
     patients, entities = labels.shape
     labelled = int((~np.isnan(labels)).any(axis=0).sum())
@@ -62,5 +68,5 @@ def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[s
 
 
 def clinical_k(labels: NDArray[np.float64], k: int) -> int:
-    """Size k' = min(k, floor(L / 2)) of the top set where labels (P, N) are of L of the entities (decisions.md S10)."""
+    """Return the size k' = min(k, floor(L / 2)) of the top set if `labels`, (P, N), cover L entities (S10)."""
     return min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)

@@ -1,35 +1,35 @@
-r"""A bundle after some labelled patients: what was elicited is the prior, the patients are the data.
+r"""Update a bundle with labelled patients: the elicited probabilities are the prior, the patients are the data.
 
-Of every entity and feature a bundle has two distributions, of the feature's values with the entity and without it. Each
-elicited distribution p with a strength s is a Dirichlet prior of s p cases. With n_x labelled patients who have value
-x, N together, its posterior mean is
+For every entity and feature, a bundle has two distributions of the feature's values: with the entity and without it. An
+elicited distribution p with strength s is a Dirichlet prior that counts as s cases, s p_x of them with value x. With
+n_x labelled patients who have value x, N in total, its posterior mean and marginal likelihood are
 
 \[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
    \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
 
-Each distribution has its own strength, from the grid `STRENGTHS`. How common each strength is, `weights`, is one
-distribution for the whole bundle; EM fits it to the marginal likelihood of all labelled patients. The posterior mean of
-a distribution is then the mean of the above over its strength, given its own patients. No held-out label is looked at.
+Each distribution has its own strength, from the grid `STRENGTHS`. The probability of each strength, `weights`, is one
+distribution for the whole bundle, which EM fits to the marginal likelihood of all labelled patients. The posterior mean
+of a distribution is then averaged over its strength, given its patients. Held-out labels are not used.
 
-Where several entities may hold, each is told from its absence by the ratio of p with to p without. There are two such
-steps then. What p with and p without have wrong in common, the level of a feature in these patients, is learned first,
-from the patients with and without together: both are multiplied by the ratio of the posterior to the prior of their
-mixture, and normalised, so that the odds ratio of any two values, with against without, stays. Then each is updated by
-its own patients. In one step the more numerous class would reach the true level first, and the odds ratios would be
-wrong until the other class follows. If only one class has labelled patients with a value of a feature, the level of
-that feature stays as elicited. Where one entity
-holds, entities are told from each other by p with alone (docs/decisions.md, F6), and there is one step.
+If several entities may hold, an entity is distinguished from its absence by the ratio of p with to p without, and the
+update has two steps. The first step learns the error that both distributions share, the level of a feature in these
+patients, from all patients, with and without the entity. Both distributions are multiplied by the ratio of posterior to
+prior of their mixture and normalised, which preserves the odds ratio of any two values. The second step updates each
+distribution with its own patients. In a single step the larger class would reach the true level first, and the odds
+ratios would be wrong until the other class followed. If only one class has labelled patients with a value of a feature,
+the level of that feature stays as elicited. If exactly one entity holds, only p with distinguishes entities from each
+other (docs/decisions.md, F6), and the update has one step.
 
-The features of an exclusive group are one variable: which member is +1, or none. Where a bundle says `one or none`, the
-patients whose labels are all 0 are patients without any entity: they update the background in the same way. Couplings,
-priors and potentials stay. Elicited priors for linear models in the same spirit: Capstick et al., AutoElicit
-(arXiv:2411.17284).
+The features of an exclusive group are one variable, with a state for each member at +1 and one for no member. In a
+bundle with `one or none`, patients whose labels are all 0 are patients without any entity and update the background in
+the same way. Couplings, priors and potentials stay the same. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit
+priors of linear models in a similar way.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,28 +39,28 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import gammaln, softmax
 
-from afa.cohort.cells import cells_of_frame, numbers_of
+from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.errors import BundleError, CohortError, Fault
 from afa.io.csvfile import few
 from afa.model.bundle import Bundle
-from afa.model.bundle.rates import Indices, Rates, Stated, group_states, three_values
+from afa.model.bundle.rates import Indices, ProbabilityRows, Rates, group_states, three_values
 from afa.model.features import Features, features_of
 from afa.model.mrf import Floats
 from afa.planner.options import bundle_given
 
 STRENGTHS: Floats = np.exp2(np.arange(11.0))
-"""Cases that an elicited distribution can be worth: 1, 2, 4, ..., 1024."""
+"""Possible strengths of an elicited distribution, in cases: 1, 2, 4, ..., 1024."""
 WITHIN = 0.01
-"""EM ends when the marginal log-likelihood is at most this far below its maximum, in nats."""
+"""EM stops when the marginal log-likelihood is at most this far below its maximum, in nats."""
 MOST_ROUNDS = 100_000
 NO_ENTITY = "none of them"
-"""The class of patients without any entity, where a bundle says `one or none`."""
+"""Name of the class of patients without any entity, for a bundle with `one or none`."""
 SIDES = ("with", "without")
 LISTED = 10
-"""Probabilities that moved most, as a bundle's provenance lists them."""
+"""Number of most changed probabilities listed in the bundle's provenance."""
 DECIMALS = 4
 LEAST_SHARE = 0.01
-"""Strengths that are less common are not named in words."""
+"""Smallest probability of a strength that is named in words."""
 
 
 def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -> Floats:
@@ -73,7 +73,7 @@ def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -
     counts : (..., S) float64
         Labelled patients in each state; 0 for a state that cannot occur.
     strengths : (G,) float64
-        Cases that the elicited distribution is worth.
+        Strengths of the elicited distribution, in cases.
 
     """
     cases = prior[..., None, :] * strengths[:, None]
@@ -84,10 +84,11 @@ def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -
 
 
 def fitted_weights(log_likelihood: Floats) -> Floats:
-    """Return how common each strength is, (G,), which maximises the marginal likelihood of all distributions, by EM.
+    """Return the probability of each strength, (G,), of maximal marginal likelihood over all distributions, by EM.
 
-    EM starts from equal weights and ends within `WITHIN` nats of the maximum: with d the mean over distributions of
-    the likelihood of a strength relative to that of the mixture, no weights do better by more than R (max d - 1).
+    EM starts from equal weights and stops within `WITHIN` nats of the maximum. Let d be the mean over distributions of
+    the likelihood of a strength relative to that of the mixture; no weights improve the log-likelihood by more than R
+    (max d - 1).
 
     Parameters
     ----------
@@ -114,11 +115,11 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
     Parameters
     ----------
     prior, counts : (..., S) float64
-        As of `log_marginal`.
+        As in `log_marginal`.
     of_strength : (..., G) float64
         Probability of each strength, given the patients of the distribution.
     strengths : (G,) float64
-        Cases that the elicited distribution is worth.
+        Strengths of the elicited distribution, in cases.
 
     """
     total = strengths + counts.sum(axis=-1, keepdims=True)
@@ -129,20 +130,20 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """The distributions of a bundle before and after some labelled patients.
+    """The distributions of a bundle before and after an update by labelled patients.
 
-    Of C classes: each entity with, then each entity without, then, where a bundle says `one or none`, no entity at all.
+    The C classes are: each entity with, then each entity without, then, for a bundle with `one or none`, no entity.
 
     Parameters
     ----------
     elicited, updated : (C, M, 3) float64
         Probabilities of -1, 0, +1 before and after.
     counts : (C, M, 3) int64
-        Labelled patients of the class by value; those of a member of an exclusive group have all members measured.
+        Labelled patients of the class by value; for a member of an exclusive group, those with all members measured.
     strength : (C, M) float64
-        Geometric mean of the strength of each elicited distribution, given its patients; NaN without a patient.
+        Geometric mean of the strength of each elicited distribution, given its patients; NaN without patients.
     weights, level_weights : (G,) float64
-        How common each of `STRENGTHS` is, of the distributions and of the levels.
+        Probability of each of `STRENGTHS`, for the distributions and for the levels.
 
     """
 
@@ -155,27 +156,27 @@ class Update:
 
     @property
     def patients(self) -> Indices:
-        """(C, M) labelled patients behind each distribution."""
+        """Return the number of labelled patients behind each distribution, (C, M) int64."""
         return np.asarray(self.counts.sum(axis=2))
 
 
 def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, strengths: Floats = STRENGTHS) -> Update:
-    """Return the distributions of a bundle before and after some labelled patients.
+    """Return the distributions of a bundle before and after an update by labelled patients.
 
     Parameters
     ----------
     bundle : Bundle
-        What was elicited; it states probabilities.
+        The elicited bundle; it must have probabilities.
     values : (P, M) array_like
         -1, 0 or +1 of each patient; NaN, or another number, where a feature was not measured.
     labels : (P, N) array_like
-        1 or 0 of each patient and entity; NaN where that is not known.
+        1 or 0 for each patient and entity; NaN where unknown.
     strengths : (G,) float64
         The grid of strengths.
 
     Raises
     ------
-    BundleError : the bundle states no probabilities.
+    BundleError : the bundle has no probabilities.
 
     """
     check_probabilities(bundle)
@@ -196,17 +197,20 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
     for variable, of_strength in zip(variables, of_strengths, strict=True):
         at, some = variable.features, np.asarray(variable.counts.any(axis=-1))
         means = posterior_means(variable.prior, variable.counts, of_strength, strengths)
-        worth = np.exp(of_strength @ np.log(strengths))
+        mean_strength = np.exp(of_strength @ np.log(strengths))
         updated[:, at] = np.where(some[..., None], variable.by_feature(means), elicited[:, at])
-        strength[:, at] = np.where(some, worth, np.nan)
+        strength[:, at] = np.where(some, mean_strength, np.nan)
         counts[:, at] = variable.by_feature(variable.counts)
     return Update(elicited, updated, np.rint(counts).astype(np.int64), strength, weights, level_weights)
 
 
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
-    """How common each strength is, (G,), and of each part the probability of each strength, (..., G).
+    """Return the probability of each strength, (G,), and for each part its probability given the patients, (..., G).
 
-    parts : priors and counts, (..., S) each; all share the weights.
+    Parameters
+    ----------
+    parts : pairs of priors and counts, (..., S) each; all parts share the probabilities of strengths
+
     """
     marginals = [log_marginal(prior, counts, strengths) for prior, counts in parts]
     seen = [np.asarray(counts.any(axis=-1)) for _, counts in parts]
@@ -217,7 +221,7 @@ def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[
 
 
 def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
-    """The variables with the level of each that the patients with and without an entity have in common; its weights."""
+    """Return the variables with the level learned from patients with and without an entity, and the weights (G,)."""
     one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
     parts = []
     for each in variables:
@@ -241,9 +245,13 @@ def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Float
 
 @dataclass(frozen=True, eq=False)
 class _Variables:
-    """Variables with S states each, of C classes: features that are variables by themselves, or one exclusive group.
+    """Variables with S states each, for C classes: single features, or one exclusive group.
 
-    features : (F,) indices. prior, counts : (C, K, S), where K is F, or 1 for a group, whose last state is no member.
+    Attributes
+    ----------
+    features : (F,) int64, indices
+    prior, counts : (C, K, S) float64. For single features K is F. For a group K is 1, and the last state is no member
+
     """
 
     features: Indices
@@ -252,7 +260,7 @@ class _Variables:
     is_group: bool = False
 
     def by_feature(self, states: Floats) -> Floats:
-        """(C, F, 3) what (C, K, S) says of -1, 0 and +1 of each feature."""
+        """Return the probabilities of -1, 0 and +1 of each feature, (C, F, 3), from `states`, (C, K, S)."""
         if not self.is_group:
             return states
         high = states[:, 0, :-1]
@@ -260,16 +268,21 @@ class _Variables:
 
 
 def _alone(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
-    """The features outside exclusive groups; elicited, counts : (C, M, 3)."""
+    """Return the features outside exclusive groups; `elicited` and `counts` are (C, M, 3)."""
     grouped = [j for _, members in bundle.exclusive for j in members]
     at = np.setdiff1d(np.arange(len(bundle.features)), grouped).astype(np.int64)
     return _Variables(at, elicited[:, at], counts[:, at])
 
 
 def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) -> Iterator[_Variables]:
-    """Each exclusive group, by the patients who have all its members measured.
+    """Yield each exclusive group, counted over the patients with all its members measured.
 
-    elicited : (C, M, 3). of_class : (C, P) 1 where a patient is of the class. values : (P, M).
+    Parameters
+    ----------
+    elicited : (C, M, 3) float64
+    of_class : (C, P) float64, 1 where a patient belongs to the class
+    values : (P, M) float64
+
     """
     for _, members in bundle.exclusive:
         at = np.array(members, dtype=np.int64)
@@ -283,33 +296,34 @@ def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) 
 
 
 def check_probabilities(bundle: Bundle) -> None:
-    """Refuse a bundle of directions alone, with a `BundleError` that says what it needs."""
-    if not bundle.says_how_often:
+    """Raise a `BundleError` for a bundle of directions alone."""
+    if not bundle.has_probabilities:
         found, expected = "directions alone, which labelled patients cannot update", "probabilities of the values"
         step = "add p_low_with, p_high_with, p_low_without and p_high_without to unary.csv (docs/bundle.md)"
         raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
 
 
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
-    """Return the bundle with the updated distributions, and how many labelled patients are behind each.
+    """Return the bundle with the updated distributions and the number of labelled patients behind each.
 
-    Couplings, priors and potentials stay; the direction of a row without a potential is that of its probabilities. A
-    pair that the bundle was silent on gets a row with the potential 0 once a patient says something of it. Where an
-    update changes a background that other entities take theirs from, these keep theirs, in rows of their own.
+    Couplings, priors and potentials stay the same; the direction of a row without a potential follows from its
+    probabilities. An entity and feature without a row gets one, with potential 0, if a labelled patient has a value. If
+    the update changes a background that other entities use, each of these entities gets rows with the previous
+    background.
 
     Parameters
     ----------
     bundle : Bundle
-        What was elicited.
+        The elicited bundle.
     update : Update
-        Its distributions before and after, by `update_of`.
+        Result of `update_of`.
     provenance : mapping
-        What to say of the update in the new bundle's provenance, as one more of its `updates`.
+        Entry about the update for the new bundle's provenance, appended to its `updates`.
 
     """
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
-    old = rates.stated
+    old = rates.probability_rows
     patients = update.patients
     shares, counts = np.full((n, m, 2, 3), np.nan), np.zeros((n, m, 2), dtype=np.int64)
     directed, written = np.ones((n, m), dtype=np.bool_), np.zeros((n, m), dtype=np.bool_)
@@ -323,32 +337,39 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
     shares[seen] = np.stack([update.updated[:n], update.updated[n : 2 * n]], axis=2)[seen]
     counts += np.stack([with_rows, without_rows], axis=2)
     written |= seen
-    made = replace(rates, table=table, stated=_rows(written, shares, directed, counts))
+    made = replace(rates, table=table, probability_rows=_rows(written, shares, directed, counts))
     moved = (np.abs(made.background - rates.background) > 0).any(axis=1)
     rests = ~seen & moved & np.isnan(shares[..., 0]).any(axis=2)
     shares[rests] = np.stack([update.elicited[:n], update.elicited[n : 2 * n]], axis=2)[rests]
-    made = replace(made, stated=_rows(written | rests, shares, directed, counts))
-    unary, bare = bundle.unary.copy(), ~made.stated.directed
-    unary[made.stated.entity[bare], made.stated.feature[bare]] = made.directions()[bare]
+    made = replace(made, probability_rows=_rows(written | rests, shares, directed, counts))
+    unary, bare = bundle.unary.copy(), ~made.probability_rows.directed
+    unary[made.probability_rows.entity[bare], made.probability_rows.feature[bare]] = made.directions()[bare]
     said = dict(bundle.provenance)
     if provenance is not None:
         said["updates"] = [*said.get("updates", []), dict(provenance)]
     return replace(bundle, unary=unary, rates=made, provenance=said)
 
 
-def _rows(written: npt.NDArray[np.bool_], shares: Floats, directed: npt.NDArray[np.bool_], counts: Indices) -> Stated:
-    """The rows of unary.csv that state probabilities.
+def _rows(
+    written: npt.NDArray[np.bool_], shares: Floats, directed: npt.NDArray[np.bool_], counts: Indices
+) -> ProbabilityRows:
+    """Return the rows of unary.csv that have probabilities.
 
-    written, directed : (N, M). shares : (N, M, 2, 3). counts : (N, M, 2).
+    Parameters
+    ----------
+    written, directed : (N, M) bool, True for entries with a row, and with a potential
+    shares : (N, M, 2, 3) float64, probabilities with and without the entity
+    counts : (N, M, 2) int64, labelled patients
+
     """
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
-    each = np.maximum(three_values(low, high), 0.0)  # as they are read again from unary.csv
-    return Stated(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
+    each = np.maximum(three_values(low, high), 0.0)  # as unary.csv would be read
+    return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 
 def _background(bundle: Bundle, update: Update) -> Features | None:
-    """The features of the bundle with the background that patients without any entity update, if there are any."""
+    """Return the bundle's features with the background updated by patients without any entity, if there are any."""
     table = None if bundle.rates is None else bundle.rates.table
     n = len(bundle.entities)
     if len(update.updated) == 2 * n or not (seen := update.patients[-1] > 0).any():
@@ -361,11 +382,11 @@ def _background(bundle: Bundle, update: Update) -> Features | None:
 
 
 def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
-    """Return the probabilities of low and high values with their numbers before and after, largest change first.
+    """Return the probabilities of low and high values before and after an update, the largest change first.
 
     Columns: entity, `class` (with or without), feature, value (low or high), elicited, updated, count (labelled
     patients with the value) and patients (labelled patients behind the probability). Rows without a patient are
-    skipped. The probability of a usual value is what is left.
+    skipped. The probability of a usual value is the remainder to 1.
     """
     names = [(entity, side) for side in SIDES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))
@@ -387,9 +408,12 @@ def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
 
 
 def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str, Any]:
-    """Return what the provenance of an updated bundle says of the update.
+    """Return the entry about the update for the provenance of an updated bundle.
 
-    labels : (P, N) 1, 0 or NaN, as given to `update_of`.
+    Parameters
+    ----------
+    labels : (P, N) float64, 1, 0 or NaN, as passed to `update_of`
+
     """
     y = np.asarray(labels, dtype=np.float64)
     table = moved_most(bundle, update).head(LISTED).round(DECIMALS)
@@ -413,7 +437,7 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
 
 
 def _common(weights: Floats) -> dict[str, float]:
-    """The strengths that are not rare, with how common they are."""
+    """Return strength -> probability for strengths that are not rare."""
     found = {f"{s:g}": round(float(w), DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
     return {strength: weight for strength, weight in found.items() if weight > 0}
 
@@ -422,50 +446,54 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def update_text(said: Mapping[str, Any]) -> str:
-    """Return in words what `report_of` holds: how many patients, how strong the elicited numbers are, what moved most.
+def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
+    """Return the entry of `report_of` in words: numbers of patients, strengths, and the largest changes.
+
+    shown : what people are shown for a name, such as `Bundle.shown`
 
     >>> print(update_text({"patients": 3, "labelled": {"flu": {"with": 1, "without": 2}}, "strengths": {"8": 1.0},
     ...                    "moved_most": []}))
     updated by 3 labelled patients: flu 1 with, 2 without
     patients that an elicited probability is worth: 8
     """
-    each = few([f"{name} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
+    each = few([f"{shown(name)} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
     common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}
-    worth = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
+    strengths = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
     lines = [
         f"updated by {said['patients']} labelled patients: {each}",
-        f"patients that an elicited probability is worth: {worth if len(common) > 1 else ''.join(common)}",
+        f"patients that an elicited probability is worth: {strengths if len(common) > 1 else ''.join(common)}",
     ]
     if said["moved_most"]:
         table = pd.DataFrame(said["moved_most"]).fillna("")
+        names = [column for column in ("entity", "feature") if column in table]
+        table[names] = table[names].map(shown)
         lines += ["probabilities that moved most:", table.to_string(index=False, float_format="{:.2f}".format)]
     return "\n".join(lines)
 
 
 def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
-    """Return the bundle after some labelled patients: its probabilities are the prior, the patients are the data.
+    """Return the bundle updated with labelled patients: its probabilities are the prior, the patients are the data.
 
     Parameters
     ----------
     bundle : Bundle or path
-        A bundle that states probabilities, or its folder.
+        A bundle with probabilities, or its folder.
     X : (P, features) DataFrame
-        Patients down and features across, -1, 0, +1 or missing. Columns that the bundle does not know are ignored;
-        features without a column keep their elicited numbers, and so do features that were not measured.
+        Patients as rows and features as columns, -1, 0, +1 or missing. Unknown columns are ignored; features without a
+        column or without a measured value keep their elicited probabilities.
     y : (P, entities) DataFrame
-        Labels, patients down and entities across, 1, 0 or missing. An entity without a column keeps its numbers.
-        Patients are matched by the index; who is not in both tables is skipped.
+        Labels, patients as rows and entities as columns, 1, 0 or missing. An entity without a column keeps its
+        probabilities. Patients are matched by the index; a patient in only one of the tables is skipped.
     couplings : bool
-        Whether the elicited couplings stay. No patient updates them; docs/few_labels.md says what they cost.
+        True to keep the elicited couplings, which patients do not update; docs/few_labels.md has their effect.
 
     Returns
     -------
-    Bundle : with `n_with` and `n_without` behind each probability, and what moved most in its provenance
+    Bundle : with `n_with` and `n_without` behind each probability, and the largest changes in its provenance
 
     Raises
     ------
-    BundleError : the bundle states directions alone.
+    BundleError : the bundle has directions alone.
     CohortError : values are not ternary or cannot occur, labels are not 0 or 1, or no patient is labelled.
 
     Examples
@@ -486,13 +514,15 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, cou
         if not isinstance(table, pd.DataFrame):
             step = f"give pandas.DataFrame(values, columns={what})"
             raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
+    check_alike(X.columns, model.features, model, "table X")
+    check_alike(y.columns, model.entities, model, "table y")
     values = _numbers(X, "table X", model.features, (-1.0, 0.0, 1.0), "encode the values: afa.encode(X, features)")
     labels = _numbers(y, "table y", model.entities, (0.0, 1.0), "code the labels as 0 and 1, a column for each entity")
     return update_by(model, values, labels, couplings=couplings)
 
 
 def _numbers(table: pd.DataFrame, where: str, columns: Sequence[str], only: Sequence[float], step: str) -> pd.DataFrame:
-    """The numbers of the known columns of a table; faults name its cells."""
+    """Return the numbers in the known columns of a table; errors name the cells."""
     cells = cells_of_frame(table, where, rows=[f"patient {name}" for name in table.index])
     known = [name for name in columns if name in cells.columns]
     if not known:
@@ -504,9 +534,13 @@ def _numbers(table: pd.DataFrame, where: str, columns: Sequence[str], only: Sequ
 
 
 def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
-    """Return the bundle after the patients of two checked tables of numbers, with what was done in its provenance.
+    """Return the bundle updated with two checked tables of numbers, and a record of the update in its provenance.
 
-    X, y : as of `update`, with NaN where nothing is known. couplings : whether they stay.
+    Parameters
+    ----------
+    X, y : as in `update`, with NaN for missing values
+    couplings : True to keep the couplings
+
     """
     labelled = set(y.index)
     patients = [name for name in X.index if name in labelled]
@@ -523,7 +557,7 @@ def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bo
 
 
 def _check_values(bundle: Bundle, patients: Sequence[str], values: Floats) -> None:
-    """Refuse values that cannot occur, and patients with two members of an exclusive group; values : (P, M)."""
+    """Raise an error for impossible values, and for patients with two members of an exclusive group at +1; (P, M)."""
     faults = list[Fault]()
     for place, value in enumerate((-1, 0, 1)):
         for j in np.flatnonzero(((values == value) & ~bundle.possible[:, place]).any(axis=0)):
@@ -547,7 +581,7 @@ def without_couplings(bundle: Bundle) -> Bundle:
 
 
 def without_knowledge(bundle: Bundle) -> Bundle:
-    """Return the same model with nothing elicited: every possible value as probable as any other, and no coupling."""
+    """Return the same model without elicited knowledge: all possible values equally probable, and no couplings."""
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
     share = np.zeros((m, 3))
@@ -557,6 +591,8 @@ def without_knowledge(bundle: Bundle) -> Bundle:
         share[list(members)] = [0.0, 1.0 - high, high]
     every = np.tile(share[None, :, None], (n, 1, 2, 1))
     table = None if rates.table is None else replace(rates.table, p_low=share[:, 0], p_high=share[:, 2])
-    stated = _rows(np.ones((n, m), np.bool_), every, np.ones((n, m), np.bool_), np.zeros((n, m, 2), dtype=np.int64))
-    made = replace(rates, table=table, stated=stated)
+    probability_rows = _rows(
+        np.ones((n, m), np.bool_), every, np.ones((n, m), np.bool_), np.zeros((n, m, 2), dtype=np.int64)
+    )
+    made = replace(rates, table=table, probability_rows=probability_rows)
     return replace(without_couplings(bundle), unary=np.zeros((n, m)), rates=made)

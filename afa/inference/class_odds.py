@@ -17,14 +17,14 @@ from afa.model.closure import STRENGTH, Coupling, class_models
 from afa.model.mrf import Evidence, PairwiseMRF
 
 SMALL = 10_000_000
-"""Largest memory, in bytes of tables, for the exact kappa where mean-field can do without it."""
+"""Memory limit, in bytes of tables, of the exact kappa where mean-field is an acceptable substitute."""
 KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
 
 
 def kappa_of(bundle: Bundle, entity: str) -> float:
     """Return log Z_1 - log Z_0 of an entity's explicit models without observations, by exact inference, nats.
 
-    Mean-field takes 0 instead (docs/decisions.md, Base rates).
+    In mean-field this difference is taken as 0 (docs/decisions.md, Base rates).
 
     Raises
     ------

@@ -77,7 +77,7 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each feature v the features whose message enters the table of v: v is first in their separator."""
+        """Return the children of each feature v: features with v first in their separator, which send v a message."""
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:

@@ -78,7 +78,7 @@ def pair_moments(
     """Return exact first moments E[x_j], (M,), and pair moments E[x_j x_l], (n_free, n_free), given `evidence`.
 
     Pair moments are those of the features in `evidence.free`. First moments are 0 at observed features and outside the
-    support. Raises `InferenceError` as `exact`.
+    support. The memory limit and the errors are those of `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=True)
@@ -138,7 +138,7 @@ def map_state(
     """Return a completion of largest energy, (M,) int8, and its energy E(x) in nats; values outside the support are 0.
 
     Ties are broken the same way every time: each feature, as it is eliminated, takes the lowest of its best values.
-    Raises `InferenceError` as `exact`.
+    The memory limit and the errors are those of `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)
@@ -158,7 +158,7 @@ def sample(
 ) -> NDArray[np.int8]:
     """Return `n` independent exact samples of all features, (n, M) int8, with observed features at their values.
 
-    Raises `InferenceError` as `exact`.
+    The memory limit and the errors are those of `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)

@@ -42,6 +42,7 @@ LARGEST = 1e100
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that steer a terminal or reverse the direction of the surrounding text."""
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
+_THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _LONGEST_SHOWN = 60
 _MOST_COMPARED = 5_000  # names compared with a wrong one: more would take seconds for each wrong name
 
@@ -119,9 +120,12 @@ def first_of(faults: list[Fault], where: object, again: str = "try again") -> li
 class CsvTable:
     """The rows of a CSV file, by column.
 
+    Parameters
+    ----------
     lines : (n_rows,) int64, the 1-based line on which each row begins
     columns : the texts (n_rows,) of each column; all are empty if the file lacks an optional column
     faults : the faults found in the file so far
+
     """
 
     lines: NDArray[np.int64]
@@ -140,8 +144,11 @@ class CsvTable:
     ) -> None:
         """Note a fault for some rows of a column.
 
+        Parameters
+        ----------
         rows : (n,) indices of rows, or (n_rows,) bool
         found : the text found, for all rows or by the index of the row; by default the text of the cell
+
         """
         chosen = np.asarray(rows)
         for row in (np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen).tolist():
@@ -151,7 +158,10 @@ class CsvTable:
     def once(self, keys: ArrayLike, expected: str, column: str = "") -> None:
         """Note a fault for each row that repeats the key of an earlier row.
 
+        Parameters
+        ----------
         keys : (n_rows,) int64; rows with a negative key are not compared
+
         """
         earlier = earlier_row(np.asarray(keys, dtype=np.int64))
 
@@ -244,9 +254,12 @@ def table_of_frame(
 ) -> CsvTable:
     """Return a DataFrame as the `CsvTable` of the CSV file with its content; truth values become 0 and 1.
 
+    Parameters
+    ----------
     where : name of the table in faults
     names : (n_rows,) name of each row in faults
     brief : as in `RowFaults`
+
     """
     header, faults = list(map(str, frame.columns)), RowFaults(where, brief, names)
     rows = len(frame) if _header_is_usable(header, required, optional, faults, ",") else 0
@@ -291,8 +304,11 @@ def name_column(
 
     A name must not be empty, longer than `LONGEST_NAME`, surrounded by spaces or contain invisible characters.
 
+    Parameters
+    ----------
     known : index by name; a name that is not a key is a fault. Without `known` every valid name gets index 0
     known_from : where the known names are listed, for the text of a fault
+
     """
     texts, unknown = table.columns[column], 0
     steps: dict[str, tuple[str, str]] = {}
@@ -327,7 +343,10 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
     The result is -1 for the first row of each key and for rows with a negative key.
 
+    Parameters
+    ----------
     keys : (n_rows,) int64
+
     """
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     return np.where((first[group] == np.arange(len(keys))) | (keys < 0), -1, first[group]).astype(np.int64)
@@ -451,3 +470,18 @@ def number(text: str) -> float:
         return math.nan if "_" in text or not text.isascii() else float(text)
     except ValueError:
         return math.nan
+
+
+def numbers_with_commas(text: str) -> list[str]:
+    """Return the numbers that a text may begin with where commas stand before three digits each; none for other texts.
+
+    >>> numbers_with_commas("1,058 K"), numbers_with_commas("1,058.5"), numbers_with_commas("1,5")
+    (['1058', '1.058'], ['1058.5'], [])
+    """
+    found = _THOUSAND_OR_DECIMAL.match(text)
+    if found is None:
+        return []
+    either = [found[0].replace(",", "")]
+    if found[0].count(",") == 1 and "." not in found[0]:
+        either.append(found[0].replace(",", "."))
+    return either

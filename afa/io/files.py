@@ -1,7 +1,7 @@
-"""Reading whole files, and writing files and folders so that a killed run leaves nothing that looks complete.
+"""Read whole files, and write files and folders so that a killed run leaves nothing that looks complete.
 
-A temporary file lies beside its target as `.<stem>.afa-<8 characters><suffix>`. Its writer locks the file, and the
-kernel releases the lock when the process ends for any reason. The next writer of the same target can therefore
+A temporary file lies beside its target as `.<stem>.afa-<8 characters><suffix>`. The writer locks the temporary file,
+and the kernel releases the lock when the process ends for any reason. The next writer of the same target can therefore
 recognise and remove the temporary files of dead processes. A new folder replaces only an empty folder or an earlier
 result of the same kind.
 """
@@ -41,8 +41,8 @@ GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _BLOCK = 1 << 20
 
 _OURS = ".afa-"
-_RANDOM_PART = "[a-z0-9_]" * 8  # what `tempfile` puts between prefix and suffix
-_STAMP = ".snakemake_timestamp"  # what Snakemake leaves in a folder that a job has made
+_RANDOM_PART = "[a-z0-9_]" * 8  # the characters that `tempfile` puts between prefix and suffix
+_STAMP = ".snakemake_timestamp"  # files that Snakemake leaves in a folder that a job has made
 
 
 @contextmanager
@@ -52,7 +52,10 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
     The temporary name has the suffix of `path`, because some writers choose the format by suffix. If the disk is full,
     the `OSError` names `path`.
 
+    Parameters
+    ----------
     private : give a new file to its owner alone; an existing file keeps its owner and mode, and links are followed
+
     """
     target = Path(path).resolve() if private else Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,10 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
 
     The earlier folder at `path` is never left half removed. If the disk is full, the `OSError` names `path`.
 
+    Parameters
+    ----------
     ours, card : which folder may be replaced, as in `check_place`; by default only an empty folder
+
     """
     check_place(path, ours, card)
     target = Path(path).resolve() if Path(path).is_symlink() else Path(path)
@@ -86,7 +92,7 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
-                check_place(target, ours, card)  # again: writing the new folder may have taken hours
+                check_place(target, ours, card)  # check again, because writing the new folder may have taken hours
                 # Rename the earlier folder first: a kill while it is being removed would leave half of it at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
@@ -101,8 +107,11 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
 def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") -> None:
     """Raise a `ConfigError` unless `path` is free, an empty folder or an earlier result of the same kind.
 
+    Parameters
+    ----------
     ours : names or patterns of the files that an earlier result may have, as paths inside its folder
     card : the file that every earlier result has
+
     """
     folder, found = Path(path).resolve(), ""
     if Path.cwd().is_relative_to(folder):
@@ -123,6 +132,8 @@ def check_place(path: str | Path, ours: Collection[str] = (), card: str = "") ->
 def read_text(path: str | Path, largest: float = math.inf) -> str:
     """Return the text of a UTF-8 file, without a byte order mark and with line feeds as line ends.
 
+    Parameters
+    ----------
     largest : largest size in bytes, as in `read_whole`
 
     Raises
@@ -147,7 +158,10 @@ def write_text(path: str | Path, text: str) -> None:
 def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
     """Write a table without its index; a `ConfigError` if `path` is an existing file with other columns.
 
+    Parameters
+    ----------
     form : further arguments of `DataFrame.to_csv`
+
     """
     form |= {"index": False, "lineterminator": "\n"}
     head = table.head(0).to_csv(**form)
@@ -183,8 +197,11 @@ def sha256_of(path: str | Path) -> str:
 def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], step: str) -> Iterator[Fault]:
     """Yield a fault for each SHA-256 in a card that does not match the file beside the card.
 
+    Parameters
+    ----------
     digests : SHA-256 by name of file
     known : names of the files that may have a digest
+
     """
     for name, digest in digests.items():
         where, path = f"{card}, key digests.{name}", card.parent / str(name)
@@ -271,6 +288,8 @@ def _umask() -> int:
 def read_whole(path: Path, largest: float = math.inf) -> bytes:
     """Return the bytes of a regular file.
 
+    Parameters
+    ----------
     largest : largest size in bytes
 
     Raises
@@ -292,6 +311,8 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
 def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
     """Return the bytes of a regular file, unpacked if its name ends in `.gz`.
 
+    Parameters
+    ----------
     largest : largest size on disk in bytes
 
     Raises

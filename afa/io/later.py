@@ -1,4 +1,4 @@
-"""Modules that annotations name and that are imported when they are first used, because they are slow to import."""
+"""Modules named in annotations that are imported when first used, because importing them is slow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 class Later:
-    """A module by its name, such as `pandas`, which is imported when one of its attributes is first looked up.
+    """A module by name, such as `pandas`, imported at the first access to an attribute.
 
-    It stands where `if TYPE_CHECKING` has the import, so that `typing.get_type_hints` finds what an annotation names.
+    An instance replaces an import under `if TYPE_CHECKING`, so that `typing.get_type_hints` can resolve annotations.
 
     >>> Later("decimal").Decimal(1)
     Decimal('1')

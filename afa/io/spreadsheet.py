@@ -1,7 +1,8 @@
-"""Escaping of texts that spreadsheet programs would run as formulas.
+"""Escape texts that spreadsheet programs would run as formulas.
 
-Such a text gets an apostrophe in front, so that a spreadsheet shows it and does not run it. Numbers are unchanged, also
-numbers saved as text. Files of a bundle are not escaped, because names must match exactly there.
+A text that looks like a formula gets an apostrophe in front, so that a spreadsheet shows the text and does not run it.
+Numbers are unchanged, also numbers saved as text. Files of a bundle are not escaped, because their names must match
+exactly.
 """
 
 from __future__ import annotations

@@ -51,11 +51,14 @@ class Clock(Protocol):
 class Bounds:
     """Limits of the requests to one service.
 
+    Parameters
+    ----------
     retries : attempts after the first
     backoff : seconds before the second attempt, doubled before each further one
     timeout : longest silence, in seconds
     deadline : longest time for one reply, in seconds
     largest : largest reply, in bytes
+
     """
 
     retries: int = 4
@@ -72,12 +75,15 @@ USUAL = Bounds()
 class ReplyError(Exception):
     """A reply that is not usable.
 
+    Parameters
+    ----------
     found, expected, step : texts of the fault: what came, what should have come, what the user may do
     again : another attempt may succeed
     wait : seconds that the service asks to wait, None if it names none
     fatal : further questions will fail as well
     used : tokens of prompt and answer, None if the service did not count
     body : the text of the reply
+
     """
 
     found: str
@@ -102,6 +108,8 @@ class HttpReply:
 def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str], **sent: Any) -> HttpReply:
     """Make one call, within `bounds.deadline` seconds from its start to the end of the reply.
 
+    Parameters
+    ----------
     sent : `params` or `data`, as in `requests.request`
 
     Raises
@@ -280,7 +288,7 @@ class Web:
 def json_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a reply; a `ReplyError` that allows a retry if there is none."""
     try:
-        # Not strict: services return control characters of the question unescaped.
+        # The parser is not strict, because services return unescaped control characters of the question.
         document = json.loads(body, strict=False)
     except (ValueError, RecursionError):
         raise ReplyError(unreadable(body, "JSON"), "JSON", again=True) from None

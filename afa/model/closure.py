@@ -22,7 +22,7 @@ import numpy as np
 
 from afa.errors import Fault, PlannerError
 from afa.model.bundle import Bundle, PackedCouplings
-from afa.model.bundle.rates import CONDITION, NONE_STATED, SHARED
+from afa.model.bundle.rates import CONDITION, NO_ROWS, SHARED
 from afa.model.bundle.rates import STRENGTH as STRENGTH  # noqa: PLC0414 (re-exported)
 from afa.model.mrf import Evidence, PairwiseMRF
 
@@ -116,7 +116,7 @@ def closed_bundle(
         packed=couplings,
         priors=np.array([bundle.log_odds[v], -bundle.log_odds[v]]) / 2,
         shares=None,
-        rates=None if bundle.rates is None else replace(bundle.rates, stated=NONE_STATED),
+        rates=None if bundle.rates is None else replace(bundle.rates, probability_rows=NO_ROWS),
     )
 
 

@@ -24,6 +24,8 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 KINDS: tuple[Kind, ...] = ("continuous", "ordinal", "binary")
 FEATURE_COLUMNS = ("feature", "kind", "unit", "low", "high", "values", "missing", "p_low", "p_high", "definition")
+DISPLAY_COLUMNS = ("display", "label", "name")
+"""Columns of a dictionary, one of which may hold what people are shown for each row; encoding does not use them."""
 NO_UNIT = ("none", "no unit", "unitless", "dimensionless", "n/a", "-")
 """What the column `unit` says of a feature without one, beside an empty cell."""
 VALUES = (-1, 0, 1)
@@ -31,7 +33,7 @@ VALUES = (-1, 0, 1)
 
 
 def shown_unit(unit: str) -> str:
-    """Return the unit as it stands behind a number: empty where the text says that there is none.
+    """Return the unit to show after a number; empty if the text means no unit, such as "None".
 
     >>> shown_unit("bar"), shown_unit("None")
     ('bar', '')
@@ -58,7 +60,7 @@ class Span(NamedTuple):
 class Features:
     """The features of a table, checked when read; arrays are read-only and as long as `names`.
 
-    Fields are in the order of `FEATURE_COLUMNS`.
+    The fields are in the order of `FEATURE_COLUMNS`.
 
     Parameters
     ----------
@@ -129,6 +131,23 @@ class Features:
         pairs = zip(self.missing, self.codings, strict=True)
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
+    def meanings(self, name: str) -> tuple[str, str] | None:
+        """Return what 0 and 1 of a binary feature mean where its coding says that in words other than no and yes.
+
+        >>> import pandas as pd
+        >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})
+        >>> known = features_of(rows.assign(values=["0 good, 1 poor", "0 no, 1 yes"]))
+        >>> known.meanings("appetite"), known.meanings("pain")
+        (('good', 'poor'), None)
+
+        """
+        place = self.names.index(name)
+        found = filter(None, map(_CODE.fullmatch, _pieces(self.codings[place])))
+        said = {match[1]: match[2] for match in found}
+        if self.kinds[place] != "binary" or said.keys() != {"0", "1"} or (said["0"], said["1"]) in PLAIN:
+            return None
+        return said["0"], said["1"]
+
     def excludes(self, name: str, value: float) -> str:
         """Return the possible numbers of a feature in words if they exclude `value`, else an empty text.
 
@@ -174,7 +193,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     Parameters
     ----------
     path : a CSV file with the columns `feature` and `kind`, and any of `unit`, `low`, `high`, `values` (possible
-        numbers, in words), `missing`, `p_low`, `p_high` and `definition`
+        numbers, in words), `missing`, `p_low`, `p_high` and `definition`; a column of `DISPLAY_COLUMNS` is not read
     other_kinds : other words for a kind in this file
 
     Raises
@@ -182,7 +201,14 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
     CohortError : lists every error of the file by line and column
 
     """
-    table = read_table(path, required=FEATURE_COLUMNS[:2], optional=FEATURE_COLUMNS[2:], whole_rows=True, shown=True)
+    table = read_table(
+        path,
+        required=FEATURE_COLUMNS[:2],
+        optional=(*FEATURE_COLUMNS[2:], *DISPLAY_COLUMNS),
+        unread=DISPLAY_COLUMNS,
+        whole_rows=True,
+        shown=True,
+    )
     kinds = [(other_kinds or {}).get(kind, kind) for kind in table.columns["kind"]]
     return checked_features(replace(table, columns={**table.columns, "kind": kinds}))
 
@@ -198,7 +224,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
 
 
 def checked_features(table: CsvTable) -> Features:
-    """Return the features of a table of texts; raise a `CohortError` with all errors found, earlier ones included."""
+    """Return the features of a table of texts; raise a `CohortError` with all errors of the table."""
     faults = table.faults
     readable = not faults.listed()
     name_column(table, "feature")
@@ -220,6 +246,9 @@ def checked_features(table: CsvTable) -> Features:
     exchanged = sound & ~binary & (low > high)
     step = "exchange them, or correct the wrong one"
     table.wrong(exchanged, "low", "at most high", step, lambda row: f"{low[row]:g}, above high ({high[row]:g})")
+    turned = np.array([any(map(_TURNED.fullmatch, _pieces(coding))) for coding in table.columns["values"]], dtype=bool)
+    step = "exchange 0 and 1 in the table and here, or call the feature ordinal"
+    table.wrong(sound & binary & turned, "values", "0 for no and 1 for yes", step)
     p_low, p_high, _ = share_columns(table, ("p_low", "p_high"), _possible(binary, low, high), sound)
     CohortError.raise_for(faults.listed())
     texts = {name: tuple(table.columns[name]) for name in FEATURE_COLUMNS}
@@ -277,6 +306,12 @@ def share_columns(
 _N = r"([-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)"
 _UNKNOWN = r"(?:missing|unknown|not (?:measured|known|tested|done|available)|no (?:data|answer)|n/?a|refused)"
 _MISSING = re.compile(rf"{_N}\s*[=:]?\s*{_UNKNOWN}")
+_YES, _NO = "(?:yes|true|present|positive)", "(?:no|false|absent|negative)"
+_IS = r"\s*[=:]?\s*"
+_TURNED = re.compile(f"0{_IS}{_YES}|{_YES}{_IS}0|1{_IS}{_NO}|{_NO}{_IS}1")
+_CODE = re.compile(f"([01]){_IS}([^\\W\\d].*)")
+PLAIN = {("no", "yes"), ("false", "true"), ("absent", "present"), ("not present", "present"), ("negative", "positive")}
+"""Meanings of 0 and 1 that the words no and yes say as well."""
 _THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:,\d{3})+(?![\d.]*\d)")
 _SPELLINGS = {
     "−": "-",
@@ -313,7 +348,7 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
             codes += 1
         elif re.search(r"\d", piece):
             return None
-    if codes == len(listed) == 1:  # a single code gives the meaning of one number; others remain possible
+    if codes == len(listed) == 1:  # a single code gives the meaning of one number; other numbers remain possible
         listed = []
     if one_sided:  # "above 0, at most 14": both hold
         low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)

@@ -387,9 +387,14 @@ class Evidence:
 def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
     """Return the contributions of unobserved features and pairs to E_a(x) - E_b(x), nats.
 
-    The two models have the same observations. The first array is (M, 3), u_j(s), 0 where observed; the second is (n, 3,
-    3), w_jl(s, t) of the n unobserved pairs that either model couples. Both are NaN at values that cannot occur. In the
-    paper's models u_j(s) = delta_j s and w_jl(s, t) = delta_jl s t.
+    The two models have the same observations. In the paper's models u_j(s) = delta_j s and w_jl(s, t) = delta_jl s t.
+
+    Returns
+    -------
+    u : (M, 3) float64, u_j(s), 0 where observed, NaN at values that cannot occur
+    w : (n, 3, 3) float64, w_jl(s, t) of the n unobserved pairs that either model couples, NaN at values that cannot
+        occur
+
     """
     possible, free = a.mrf.possible, ~a.observed
     unary = np.where(possible, a.terms - np.where(possible, b.terms, 0.0), np.nan)

@@ -22,7 +22,7 @@ from pydantic import Field, field_validator, model_validator
 from afa.errors import AfaError, ElicitationError, Fault, check_number
 from afa.io.csvfile import name_column, quoted, read_table
 from afa.io.yamlfile import Strict, load_model
-from afa.model.features import Features, read_features
+from afa.model.features import DISPLAY_COLUMNS, Features, read_features
 
 STUDY_FILE, PHENOTYPES_FILE, KEYWORDS_FILE, ALIASES_FILE = "study.yaml", "phenotypes.csv", "keywords.csv", "aliases.csv"
 ENTITIES_FILE, FEATURES_FILE, DICTIONARY_FILE = "entities.csv", "features.csv", "dictionary.csv"
@@ -372,7 +372,8 @@ def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
     """
     own = path.name == PHENOTYPES_FILE
     key, columns = ("phenotype", ("group", "definition")) if own else ("entity", ("definition",))
-    table = read_table(path, required=(key, *columns))
+    shown = () if own else DISPLAY_COLUMNS
+    table = read_table(path, required=(key, *columns), optional=shown, unread=shown)
     sound = name_column(table, key) >= 0
     names = pd.Series(list(table.columns[key]), dtype=object)
     twice, step = names.duplicated().to_numpy(bool) & sound, "leave out slashes and dots at the start"

@@ -48,13 +48,16 @@ def versions() -> str:
 class Piece(NamedTuple):
     """A top-level statement of a source, or one name of a top-level import.
 
+    Parameters
+    ----------
     digest : digest of the statement's code
     binds : names of the module that the statement sets or changes; a statement that sets no name runs at every import
-    of the module
+        of the module
     uses : names of the module in the statement
-    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement; the first of the
-    two that is a module is the one imported
+    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement; the first of the two that is a
+        module is the one imported
     is_import : the statement is an import and nothing else
+
     """
 
     digest: str
@@ -96,8 +99,8 @@ class Code:
         """Return the digests of the code reached from `roots`, by name of module or function.
 
         A root is a module, `afa.cohort.encode`; a function, `afa.paper.experiments.sign:run`; or the path of a
-        notebook, `notebooks/chaos.ipynb`, for which the modules imported in its cells count: the notebook itself is an
-        input of its rule.
+        notebook, `notebooks/chaos.ipynb`. For a notebook, the modules imported in its cells count; the notebook itself
+        is an input of its rule.
 
         Raises
         ------
@@ -357,9 +360,9 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
     """Return the `id` of every constant in a statement that can only be text for people.
 
     Arguments of `Fault(...)` and of `help=` are such text: a string, the constant parts of an f-string, both branches
-    of a conditional, both parts of a sum. So is the value or default of a name that its function uses only in these
-    places, and the return value of `Fault.__str__`. The words of other exceptions count, because a model whose answer
-    is refused gets the words of a `ValueError`.
+    of a conditional, both parts of a sum. The value or default of a name that its function uses only in these places,
+    and the return value of `Fault.__str__`, are also such text. The texts of other exceptions are part of a digest,
+    because a model whose answer is refused receives the text of the `ValueError`.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -381,7 +384,7 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the strings and names that a text consists of."""
+    """Yield the strings and names in an expression for a text: in both branches, both parts of a sum, an f-string."""
     if isinstance(node, ast.IfExp):
         yield from chain(_leaves(node.body), _leaves(node.orelse))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -419,7 +422,10 @@ def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place:
 def _imports(node: ast.AST, package: str | None = None) -> list[tuple[str, str]]:
     """Return (`module.name`, `module`) for each name that a statement imports.
 
+    Parameters
+    ----------
     package : the package of the node's module, for relative imports
+
     """
     if isinstance(node, ast.Import):
         return [(each.name, each.name) for each in node.names]

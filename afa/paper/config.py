@@ -210,7 +210,10 @@ def cohort_file(settings: RunConfig, *folders: Path) -> Path:
 def carried_extract(settings: RunConfig, series: str, home: Path = Path()) -> Path | None:
     """Return the folder of the bundled extract from which a run reads a series; None if it reads a mirror or GEO.
 
+    Parameters
+    ----------
     home : the folder that contains the workflow
+
     """
     folder = home / EXTRACTS / series
     return folder if settings.source == "extract" and settings.geo_mirror is None and folder.is_dir() else None
@@ -223,7 +226,10 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
     `llm_choosing`, in which models chose their own features, is added. The bundled answers belong to the default values
     of all settings in their prompts; with other values neither is run.
 
+    Parameters
+    ----------
     home : the folder that contains the workflow
+
     """
     given, default = settings.baselines, RunConfig()
     same = all(getattr(settings, name) == getattr(default, name) for name in DEPENDED_ON)

@@ -35,13 +35,13 @@ def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
 def remove_shards(run: Path) -> None:
     """Remove the shards of stages whose joined tables exist, because no job needs these shards.
 
-    Snakemake removes shards after the job that joined them, except for empty folders. A kill in between leaves them
-    all.
+    Snakemake removes shards after the job that joined them, except for empty folders. If a run is killed in between,
+    all shards remain.
     """
     for shards in (run / "shards").glob("*"):
         if any((run / "tables" / shards.name).glob("*")):
             shutil.rmtree(shards)
-    with suppress(OSError):  # missing, or a stage has not yet joined its shards
+    with suppress(OSError):  # the folder is missing, or a stage has not yet joined its shards
         (run / "shards").rmdir()
 
 
@@ -115,10 +115,10 @@ def join_the_living(state: str | Path) -> str | None:
             alone = True
         except BlockingIOError:
             alone = False
-        kept = _remove_dead_lock(folder, file, alone=alone)
+        message = _remove_dead_lock(folder, file, alone=alone)
         # Exclusive locks are held only for the duration of the line above.
         fcntl.flock(file, fcntl.LOCK_SH)
-        return kept
+        return message
     return None
 
 

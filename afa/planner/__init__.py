@@ -1,4 +1,4 @@
-"""Planners: what to measure next for one patient, what the answer is so far, and how certain it is."""
+"""Planners: suggest the next measurement for one patient, and report the answer so far and its certainty."""
 
 from afa.planner.base import Planner
 from afa.planner.binary import BinaryPlanner

@@ -1,4 +1,4 @@
-"""What both planners share: one patient in the entities of a bundle, a rule that chooses, the answers so far."""
+"""The base class of both planners: the data of one patient, the allocation rule, and the answers so far."""
 
 from __future__ import annotations
 
@@ -34,7 +34,16 @@ from afa.planner.menu import (
 from afa.planner.options import ALL_DUELS_UP_TO, BACKGROUND, INFORMATION, NewPatient, Options
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
-from afa.planner.values import ReadValue, code_of, reading_of, unknown, with_number
+from afa.planner.values import (
+    ReadValue,
+    code_of,
+    reading_of,
+    same_unit,
+    scale_of,
+    unknown,
+    with_number,
+    written,
+)
 from afa.planner.why import (
     explained,
     in_words,
@@ -58,12 +67,17 @@ NAMED_FIRST = "to be measured first"
 
 
 class Planner(ABC):
-    """One patient of one bundle; `TopKPlanner` and `BinaryPlanner` say what the question is.
+    """The measurements of one patient on one bundle; `TopKPlanner` and `BinaryPlanner` define the question.
 
-    asked_of : the bundle that was given. bundle : the entities that the duels are of. options : those of both planners.
-    new_patient : makes a patient of whom nothing is known. settings : what was given, as plain values, from which
-    `afa.planner.session` makes the same planner again, those of the one question and of the gauge too; `allocation` is
-    None for a custom rule.
+    Parameters
+    ----------
+    asked_of : the bundle passed by the user
+    bundle : the entities that are compared in duels; for the binary question the two classes of one entity
+    options : the options common to both planners
+    new_patient : function that returns the state of a patient without observations
+    settings : plain values from which `afa.planner.session` makes an equal planner, including those of the question and
+        of the closure; `allocation` is None for a custom rule
+
     """
 
     def __init__(
@@ -81,7 +95,7 @@ class Planner(ABC):
         self._clustering = Clustering(replace(bundle, rates=None) if "tau" in settings else bundle)
         self._new_patient, self._state = new_patient, new_patient()
         self.background: Background | None = None
-        self._at_first: Belief | None = None  # the belief before anything is observed
+        self._at_first: Belief | None = None  # the belief without observations
         if options.believes:
             self._at_first = Belief(self._score_table(), Background.given(asked_of, options.background))
             self.background = self._at_first.background
@@ -90,7 +104,7 @@ class Planner(ABC):
         self.at_once = int(options.together)
         self._log = Log()
         self._asked: Suggestion | None = None
-        self._fresh = False  # whether `_asked` and `reason` are of the present state
+        self._fresh = False  # True if `_asked` and `reason` belong to the current state
         self._offered: Offer | None = None
 
     def __repr__(self) -> str:
@@ -99,44 +113,45 @@ class Planner(ABC):
 
     @property
     def observed(self) -> dict[str, int]:
-        """The values so far, in the order of their first observation."""
+        """Return the observed values by feature, in the order of their first observation."""
         return dict(self._log.observed)
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The numbers behind those of the values that were given as numbers, in the units of their features."""
+        """Return the numbers behind observed values that were given as numbers, in the units of their features."""
         return dict(self._log.numbers)
 
     @property
     def skipped(self) -> frozenset[str]:
-        """The features that cannot be measured."""
+        """Return the features that cannot be measured."""
         return frozenset(self._log.skipped)
 
     @property
     def spent(self) -> float:
-        """What the observations have cost so far."""
+        """Return the total cost of the observations so far."""
         return self._log.spent
 
     @property
     def panels(self) -> tuple[str, ...]:
-        """Names of the panels."""
+        """Return the names of the panels."""
         return tuple(self.settings["panels"])
 
     @property
     def priced(self) -> bool:
-        """Whether costs or panels enter the choice."""
+        """Return True if costs or panels affect the choice."""
         return not self._menu.plain
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """Every step so far, in order; undone ones are gone."""
+        """Return every step so far, in order, without the steps that were undone."""
         return tuple(self._log.actions)
 
     def suggest(self) -> Suggestion | None:
-        """What to measure next, or None where there is nothing or a stopping rule holds; `reason` says which, and why.
+        """Return the next item to measure, or None if nothing is left or a stopping rule holds; `reason` explains.
 
-        What the option `first` names comes first. Costs and panels change what the rule compares: the gain of an item,
-        summed over its open features, by unit of its cost. Free items come first as long as they have a gain.
+        Items named in the option `first` come first. With costs or panels, the rule compares items by their gain,
+        summed over the unobserved features of the item, per unit of cost. Free items with a positive gain come before
+        others.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -146,7 +161,7 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """What the rule would have suggested, best first, had it not been for `suggest`'s item; empty without one."""
+        """Return the next best suggestions after the one of `suggest`, best first; empty if there is no suggestion."""
         first = self.suggest()
         others: list[Suggestion] = []
         if first is None:
@@ -162,12 +177,12 @@ class Planner(ABC):
         return others
 
     def next_feature(self) -> str | None:
-        """Name of the feature to measure next, or None; `suggest` has the whole panel and its cost."""
+        """Return the name of the feature to measure next, or None; `suggest` has the whole panel and its cost."""
         suggested = self.suggest()
         return suggested.features[0] if suggested else None
 
     def stopped(self) -> str | None:
-        """Why there is nothing more to ask for, or None: all is measured, or a rule of `stop` holds."""
+        """Return the reason to stop, or None: no feature is left, the budget is spent, or a rule of `stop` holds."""
         if len(self._log.observed) + len(excluded_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
         if not self._offer().open.any():
@@ -178,46 +193,50 @@ class Planner(ABC):
 
     @abstractmethod
     def certain(self) -> bool:
-        """Whether no completion of the unobserved features can change the answer (tight `l1` bracket)."""
+        """Return True if no completion of the unobserved features can change the answer (tight `l1` bracket)."""
 
     @abstractmethod
     def answer(self) -> list[str]:
-        """The entities of the present answer."""
+        """Return the entities of the current answer."""
 
     @abstractmethod
     def answer_probability(self) -> float:
-        """The posterior probability of the present answer, in [0, 1]; what `Stop.posterior` is compared with."""
+        """Return the posterior probability of the current answer, in [0, 1]; `Stop.posterior` is compared with it."""
+
+    @abstractmethod
+    def probabilities(self) -> dict[str, float]:
+        """The posterior probability of each entity, by name."""
 
     @abstractmethod
     def undecided(self) -> list[str]:
-        """The entities between which nothing but their names decides at present; empty where the answer is no tie."""
+        """Return the entities that are tied for the answer and are ordered by name alone; empty without a tie."""
 
     def in_words(self) -> str:
-        """The answer so far in the words that the terminal, the page and JSON lines show.
+        """Return the answer so far in words, as the terminal, the page and the JSON lines show it.
 
-        `fever (probability 0.81)`, where the order is by score `fever (ahead by 0.85)`, `undecided between a and b`,
-        `none of these: ...` where nothing that was measured is unusual. `nothing left to measure can change this` is
-        added where `certain` holds. The probability is `answer_probability`.
+        Examples are `fever (probability 0.81)`, `fever (ahead by 0.85)` if entities are ordered by score, `undecided
+        between a and b`, and `none of these: ...` if no measured value is unusual. If `certain` is True, the words
+        `nothing left to measure can change this` are added. The probability is `answer_probability`.
         """
         return in_words(self)
 
     def none_is_likelier(self) -> bool:
-        """Whether that no entity holds is likelier than not; False where the bundle does not say how often."""
+        """Return True if the probability that no entity holds exceeds 1/2; False if the bundle has no probabilities."""
         return False
 
     def nothing_unusual(self) -> bool:
-        """Whether something has been measured, and all of it is as usual: 0.
+        """Return True if at least one feature has been measured and every measured value is usual (0).
 
-        False with the score `background`, to which a usual value says something.
+        The result is False with the score `background`, because usual values then change the scores.
         """
         return self.guide != BACKGROUND and bool(self._log.observed) and not any(self._log.observed.values())
 
     @abstractmethod
     def confidence(self) -> float:
-        """The probability that `Stop.probability` is held against, in [0, 1]."""
+        """Return the probability that `Stop.probability` is compared with, in [0, 1]."""
 
     def largest_gain(self) -> float:
-        """The largest gain, in nats, that an item has over its open features; what `Stop.gain` is compared with."""
+        """Return the largest gain of any item, summed over its unobserved features, nats; compared with `Stop.gain`."""
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
         gain = view.information() if by_entity else self._state.summed_gain(duels, np.ones(len(duels)))
@@ -232,12 +251,15 @@ class Planner(ABC):
         number: float | None = None,
         cost: float | None = None,
     ) -> None:
-        """Take in one measurement: -1, 0 or +1, or its word (`low`, `usual`, `high`, `no`, `yes`); or a number.
+        """Record one measurement: a code -1, 0 or +1, its word (`low`, `usual`, `high`, `no`, `yes`), or a number.
 
-        Entities that do not hold the feature are left as they are.
+        The scores of entities whose models do not contain the feature stay the same.
 
-        number : instead of `value`, in the feature's unit; read by the range of `features.csv`, and kept.
-        cost : what was paid; unless given, the price of the feature, or of its panel where that is not paid for yet.
+        Parameters
+        ----------
+        number : given instead of `value`, in the unit of the feature; encoded by the range in `features.csv`, and saved
+        cost : the cost paid; by default the price of the feature, or of its panel if the panel has not been paid for
+
         """
         self.take_in({feature: self._reading(feature, value, number)}, cost=cost)
 
@@ -248,31 +270,38 @@ class Planner(ABC):
         numbers: Mapping[str, float] | pd.Series | None = None,
         cost: float | None = None,
     ) -> None:
-        """Take in several measurements at once, such as a panel or what was known before (`cost=0`); all or none.
+        """Record several measurements at once, such as a panel or earlier results (`cost=0`); an error records none.
 
-        values : codes or words by feature, such as a row of a table; what is missing (None, NaN) is left out.
-        numbers : the same of what was measured as a number, in the unit of each feature.
+        Parameters
+        ----------
+        values : codes or words by feature, such as a row of a table; missing values (None, NaN) are skipped
+        numbers : numbers by feature, in the unit of each feature; missing values are skipped
+        cost : the cost paid for all together; by default the price of the features or panels
+
         """
         self.take_in(given_values(self.bundle, values, numbers), cost=cost)
 
     def correct(self, feature: str, value: int | str | None = None, *, number: float | None = None) -> None:
-        """Replace an earlier value by another, code, word or number, at no cost; everything is computed again."""
+        """Replace an earlier value by another code, word or number, at no cost, and recompute the patient's state."""
         self.correct_to(feature, self._reading(feature, value, number))
 
     def _reading(self, feature: str, value: Any, number: float | None) -> ReadValue:
-        """What one value or number of a feature is read as; a `PlannerError` where it is no value of the feature."""
+        """Return the reading of one value or number; raise a `PlannerError` if the feature cannot have that value."""
         if number is None:
             return ReadValue(code_of(self.bundle, feature, value))
         if value is not None:
             found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
-        code_of(self.bundle, feature, 0)  # a wrong name is an error of its own
+        code_of(self.bundle, feature, 0)  # # an unknown name raises its own error
         return reading_of(self.bundle, feature, number)
 
     def take_in(self, readings: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Take in several readings (`afa.planner.values`) at once; all or none.
+        """Record several readings (`afa.planner.values`) at once; an error records none of them.
 
-        cost : what they cost together; None for the price of the menu.
+        Parameters
+        ----------
+        cost : the cost paid for all together; None for the price of the menu
+
         """
         for feature in readings.keys() & self._log.observed.keys():
             step = "correct the earlier value, or undo"
@@ -290,7 +319,7 @@ class Planner(ABC):
             self._note(name, reading.code)
 
     def correct_to(self, feature: str, reading: ReadValue) -> None:
-        """Replace an earlier value by another reading, at no cost; everything is computed again."""
+        """Replace an earlier value by another reading, at no cost, and recompute the patient's state."""
         if feature not in self._log.observed:
             step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
@@ -302,9 +331,9 @@ class Planner(ABC):
         return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Note that what has this name, a feature or what is open of a panel, cannot be measured, and ask no more.
+        """Mark `name`, a feature or the unobserved features of a panel, as not measurable; never suggest it again.
 
-        The answer goes on to leave it open, so that a certain answer holds whatever its value would have been.
+        The answer treats skipped features as unobserved: a certain answer holds for every value that they could have.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -322,7 +351,7 @@ class Planner(ABC):
         self._take(Action("skip", tuple(features), (None,) * len(features), 0.0, "cannot be measured"))
 
     def undo(self) -> Action:
-        """Take back the last step, whatever it was, and answer with it."""
+        """Undo the last step, of any kind, and return it."""
         if not self._log.actions:
             raise PlannerError(Fault("undo", "no step to take back", "one or more", "observe something first"))
         *earlier, last = self._log.actions
@@ -333,10 +362,15 @@ class Planner(ABC):
         return last
 
     def repeat(self, actions: Iterable[Action]) -> None:
-        """Take the steps of an earlier session again, in their order, with what was paid and why."""
+        """Apply the steps of an earlier session in their order, with their costs and reasons."""
         for action in actions:
-            for feature, value, measured, _ in action.rows():
+            for feature, value, measured, unit in action.rows():
                 code_of(self.bundle, feature, 0 if value is None else value)
+                known = scale_of(self.bundle, feature).unit
+                if measured is not None and not same_unit(unit, known):
+                    found, expected = f"{written(measured, unit)}", f"a number in {known or 'no unit'}"
+                    step = "start again from the values themselves"
+                    raise PlannerError(Fault(f"step {len(self.actions) + 1}, {feature}", found, expected, step))
                 if measured is not None and reading_of(self.bundle, feature, measured).code != value:
                     found = f"{measured:g}, read as {reading_of(self.bundle, feature, measured).code}, and {value}"
                     step = "start again from the values themselves"
@@ -351,15 +385,15 @@ class Planner(ABC):
         self._replay()
 
     def copy(self) -> Self:
-        """A planner of its own in the same state; bundle, menu and layout, which never change, are shared."""
+        """Return an independent copy in the same state; the copies share the constant bundle, menu and layout."""
         shared = self.bundle, self.asked_of, self._menu, self._index, self._state.packed
         return deepcopy(self, {id(part): part for part in shared})
 
     def history(self) -> pd.DataFrame:
-        """One row for each value, in order: step, kind, feature, value (missing where skipped), cost, spent, reason.
+        """Return one row for each value: step, kind, feature, value (missing if skipped), cost, spent, reason.
 
-        `number` and `unit` follow, missing and empty where a code was given. The cost of a panel stands at its first
-        row.
+        The last two columns are `number` and `unit`, which are missing and empty if a code was given. The cost of a
+        panel is in the panel's first row.
         """
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
         return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
@@ -367,29 +401,36 @@ class Planner(ABC):
         )
 
     def explain(self, most: int = 10) -> pd.DataFrame:
-        """The open features of largest total gain: feature, gain, duels it would move, its share, whom it tells apart.
+        """Return the unobserved features of largest gain, with the duels and entities that each affects.
 
-        The gain is summed over all open duels, with more than 200 entities over those across the top-k boundary,
-        each counted once, whatever the weights of the rule. Where there are costs or panels, `item`, `cost` and
-        `gain_per_cost` are those of the feature's panel, and rows go by the last.
+        Columns are `feature`, `gain`, the number of duels and their share, and the separated entities. The gain is
+        summed over all unresolved duels, or, with more than 200 entities, over the unresolved duels across the top-k
+        boundary. Every duel has weight 1, whatever the weights of the rule. With costs or panels, `item`, `cost` and
+        `gain_per_cost` are those of the feature's panel, and rows are sorted by `gain_per_cost`.
+
+        Parameters
+        ----------
+        most : largest number of rows
+
         """
         check_number(PlannerError, "most", most, "a whole number, 0 or more", lambda x: x >= 0 and x.is_integer())
         return explained(self, int(most))
 
     def outcomes(self, feature: str) -> pd.DataFrame:
-        """What each value of an open feature would do: a row with `value`, and of the answer then what `in_words` says.
+        """Return one row for each possible value of an unobserved feature, with the answer that would follow.
 
-        The columns are `value`, `answer`, `probability`, `undecided`, `certain` and `words`.
+        The columns are `value`, `answer`, `probability`, `undecided`, `certain` and `words`, the text of `in_words`.
         """
         code_of(self.bundle, feature, 0)
         return pd.DataFrame(outcomes(self, feature))
 
     def why(self, entity: str) -> pd.DataFrame:
-        """Each finding's share for and against an entity: one row a finding, the strongest first.
+        """Return the contribution of each observation for or against an entity, one row each, the largest first.
 
-        Columns: `feature`, `value`, `number`, `unit` and `share`: by how much the log-odds of the entity, in nats,
-        would be lower without this finding. Where `ordered_by` is `score` it is the entity's mean score against the
-        others. Shares need not add up where findings are coupled, or where one entity excludes the others.
+        Columns are `feature`, `value`, `number`, `unit` and `share`. The share is the decrease of the entity's
+        log-odds, in nats, if this observation were removed. Where `ordered_by` is `score`, the share refers to the
+        entity's mean score against the others. Shares need not add up if features are coupled, or if one entity
+        excludes the others.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
@@ -397,28 +438,28 @@ class Planner(ABC):
     @property
     @abstractmethod
     def ordered_by(self) -> Literal["probability", "score"]:
-        """What orders the entities, `probability` or `score`; `answer` is the first of that order."""
+        """Return the quantity that orders the entities, `probability` or `score`; `answer` has the first ones."""
 
     def lead(self) -> float:
-        """By how much the answer is ahead where the order is by score; 0 where it is by probability."""
+        """Return the lead of the answer over the other entities if entities are ordered by score, else 0."""
         return 0.0
 
     @abstractmethod
     def strengths(self) -> NDArray[np.float64]:
-        """(N,) what `why` takes apart: log-odds of each entity in nats, or its mean score against the others."""
+        """Return the quantity that `why` explains, (N,): each entity's log-odds in nats, or its mean score."""
 
     def settled_probability(self) -> float:
         """Return `answer_probability`, or 0 where the answer is a tie; `Stop.posterior` is compared with it."""
         return 0.0 if self.undecided() else self.answer_probability()
 
     def fresh(self, patient: str = "") -> Self:
-        """A planner with the same settings, for another patient, of whom nothing is known."""
+        """Return a planner with the same settings for another patient, without observations."""
         other = self._with(Log())
         other.patient, other.settings = patient, {**other.settings, "patient": patient}
         return other
 
     def without(self, feature: str) -> Self:
-        """A planner in the state that it would have if this feature had not been observed; its steps are gone."""
+        """Return a planner in the state that would result if this feature had not been observed."""
         log = Log()
         log.observed = {name: value for name, value in self._log.observed.items() if name != feature}
         return self._with(log)
@@ -430,7 +471,7 @@ class Planner(ABC):
         return other
 
     def _open_duels(self) -> NDArray[np.int64]:
-        """Places of the duels that gains are summed over in what people read."""
+        """Return the indices of the duels whose gains are summed in texts for people."""
         if len(self.bundle.entities) > ALL_DUELS_UP_TO:
             return self._view().contested
         return np.flatnonzero(~self._state.resolved())
@@ -456,16 +497,16 @@ class Planner(ABC):
         return replace(view, tie=tie, find_scores=lambda: self.scores_by(BACKGROUND), find_rank=lambda: rank)
 
     def _chosen_item(self, view: View, offered: NDArray[np.bool_]) -> Suggestion:
-        """What the rule chooses among the features on offer."""
+        """Return the item that the rule chooses among the available features."""
         return chosen_item(self.rule, view, self._menu, self._offer().price, offered)
 
     def _to_begin_with(self) -> int | None:
-        """The first item of the option `first` that is still open and can be afforded."""
+        """Return the first item of the option `first` that is still available and affordable; None if there is none."""
         offered = self._menu.item_of[self._offer().affordable]
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:
-        """The rule's choice, its reason with what costs, panels and the budget did to it."""
+        """Return the item to suggest; its reason mentions the effects of costs, panels and the budget."""
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
             return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)
@@ -488,11 +529,12 @@ class Planner(ABC):
         if (self._offer().open != self._offer().affordable).any():
             first = self._chosen_item(view, self._offer().open)
             if first.name != item.name:
-                words += f"; {first.name} comes first but costs {first.cost:g}, and {self._left():g} is left"
+                name, left = self.asked_of.shown(first.name), f"{self._left():g} is left"
+                words += f"; {name} comes first but costs {first.cost:g}, and {left}"
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:
-        """The item with those that are best measured together with it, up to `together` of them."""
+        """Return a suggestion of up to `together` items that are best measured together with `item`."""
         offer, menu, belief = self._offer(), self._menu, self._belief
         assert belief is not None
         features = belief.together(
@@ -511,12 +553,16 @@ class Planner(ABC):
 
     @property
     def _counts_patients(self) -> bool:
-        """Whether labelled patients stand behind the probabilities that the planner uses (`afa.update`)."""
+        """Return True if labelled patients were used for the probabilities of the bundle (`afa.update`)."""
         rates = self.asked_of.rates
-        return rates is not None and rates.stated.patients is not None and self.settings.get("coupling") == "explicit"
+        return (
+            rates is not None
+            and rates.probability_rows.patients is not None
+            and self.settings.get("coupling") == "explicit"
+        )
 
     def _offer(self) -> Offer:
-        """What can be asked for in the present state, made out once."""
+        """Return the features that can be suggested in the current state, computed once for each state."""
         if self._offered is None:
             self._offered = offer_of(self._menu, self.bundle, self._log, self._left())
         return self._offered
@@ -525,7 +571,7 @@ class Planner(ABC):
         return np.inf if self.stop.budget is None else self.stop.budget - self.spent
 
     def _forget(self) -> None:
-        """The state is another: `_asked` and `reason` are out of date, and what can be asked for too."""
+        """Discard the suggestion and the available features, which belong to the previous state."""
         self._fresh, self._offered = False, None
 
     def _take(self, action: Action) -> None:
@@ -533,7 +579,7 @@ class Planner(ABC):
         self._forget()
 
     def _replay(self) -> None:
-        """Bring the patient to what the log says, from nothing."""
+        """Rebuild the patient's state from the log."""
         self._state = self._new_patient()
         self._belief = self._at_first and self._at_first.copy()
         for feature, value in self._log.observed.items():
@@ -541,13 +587,13 @@ class Planner(ABC):
         self._forget()
 
     def _note(self, feature: str, value: int) -> None:
-        """Let the patient's state and the belief take in one value."""
+        """Update the patient's state and the belief with one value."""
         self._state.observe(self._index[feature], value)
         if self._belief is not None:
             self._belief.observe(self._index[feature], value)
 
     def _score_table(self) -> ScoreTable:
-        """The scores that the belief is about; entities of equal score come by name (decisions.md S6)."""
+        """Return the scores for the belief; entities with equal scores are sorted by name (decisions.md S6)."""
         if isinstance(self._state, ExplicitPatient):
             table = self._state.score_table(self.bundle.entities, self.bundle.features)
         else:
@@ -555,7 +601,7 @@ class Planner(ABC):
         return replace(table, places=name_places(self.bundle.entities))
 
     def scores_by(self, score: str) -> NDArray[np.float64]:
-        """(N, N) preference scores; score : its name, of which `background` is differences of expected scores."""
+        """Return the preference scores named `score`, (N, N); for `background` the differences of expected scores."""
         if score != BACKGROUND or self._belief is None:
             return self._state.scores(score)
         mean = self._belief.mean
@@ -563,10 +609,10 @@ class Planner(ABC):
         return np.where(np.abs(found) <= self._belief.table.tie, 0.0, found)
 
     def top_probability(self) -> float:
-        """The probability that the present top k is that at full observation, ties counting as right.
+        """Return the probability that the current top k is the top k at full observation; ties count as right.
 
-        By the belief of the options `background`, which says how sure it is of a patient from that population: how
-        often it is right has to be measured (docs/frontier.md). A `PlannerError` without it.
+        The probability holds if the patient comes from the population of the option `background`. How often the answer
+        is right must be measured on data (docs/frontier.md). A planner without a background raises a `PlannerError`.
         """
         if self._belief is None:
             step = "give score='background', or allocation='frontier'"

@@ -1,4 +1,4 @@
-"""The binary setting: does one entity hold for a patient, yes or no?"""
+"""The binary question: does one entity hold for a patient, yes or no?"""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ from afa.planner.rules import Rule
 
 
 class BinaryPlanner(Planner):
-    """Decides whether one entity holds for a patient, measuring few features.
+    """Decide whether one entity holds for a patient while measuring few features.
 
     The two classes are the models of the closure (`afa.model.closure`): a duel of two virtual entities whose difference
-    is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner`, but for `k` and `holds`, and
+    is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner` without `k` and `holds`,
+    except:
 
-    coupling : `differential`, the paper's closure; `shared`: the couplings in both classes, S their unary contrast; or
-        `explicit`: the classes as the bundle states them, the default where it says how often.
-    strength : beta L^2 that shared couplings are scaled down to, above 0 and below 1.
+    Parameters
+    ----------
+    coupling : `differential`, the paper's closure; `shared`, with the couplings in both classes and S without
+        couplings; or `explicit`, with the class-conditional probabilities of the bundle, the default if the bundle has
+        any
+    strength : upper limit for beta L^2 of shared couplings, above 0 and below 1
 
     Examples
     --------
@@ -74,24 +78,43 @@ class BinaryPlanner(Planner):
         super().__init__(bundle, models, checked, new_patient, asked)
 
     def score(self) -> float:
-        """The preference score of the duel, positive where the entity is preferred; raw, as the paper has it."""
+        """Return the preference score of the duel, positive for the entity; not calibrated, as in the paper."""
         return float(self.scores_by(self.guide)[0, 1])
 
     def log_odds(self) -> float:
-        """Calibrated two-ELBO log-odds of the entity in nats: at no observation the prior (decisions.md S15)."""
+        """Return the calibrated two-ELBO log-odds of the entity, nats (decisions.md S15).
+
+        Before any observation they are the prior log-odds.
+        """
         evidence = self._state.log_evidence()
         return float(evidence[0] - evidence[1])
 
     def probability(self) -> float:
-        """P(entity | x_obs), the logistic function of `log_odds` (prop:calibration)."""
+        """Return P(entity | x_obs), the logistic function of `log_odds` (prop:calibration)."""
         return float(expit(self.log_odds()))
 
-    def decision(self, by: Literal["calibrated", "raw"] | None = None) -> Literal[-1, 0, 1]:
-        """1 for the entity, -1 against it, 0 a tie: the sign of `log_odds`, so that it sides with `probability`.
+    def probabilities(self) -> dict[str, float]:
+        """The probability of the entity and of its absence, by name.
 
-        by : `calibrated` unless given, and `raw` with the score `background`. `raw` is the paper's decision, the sign
-            of `score`. Before all is observed the two can differ, and at full
-        observation too, by the normalisers of the two classes (decisions.md S15).
+        Examples
+        --------
+        >>> planner = BinaryPlanner("tests/data/bundle_tiny", entity="bleeding")
+        >>> planner.probabilities()
+        {'bleeding': 0.5, 'not bleeding': 0.5}
+
+        """
+        held = self.probability()
+        return dict(zip(self.bundle.entities, (held, 1 - held), strict=True))
+
+    def decision(self, by: Literal["calibrated", "raw"] | None = None) -> Literal[-1, 0, 1]:
+        """Return 1 for the entity, -1 against the entity, 0 for a tie: the sign of `log_odds` or of `score`.
+
+        Parameters
+        ----------
+        by : `calibrated`, the default, takes the sign of `log_odds`, so that the decision agrees with `probability`.
+            `raw`, the default with the score `background`, takes the sign of `score`, the paper's decision. The two can
+            differ, also at full observation, because of the normalisers of the two classes (decisions.md S15)
+
         """
         by = by or ("raw" if self.guide == BACKGROUND else "calibrated")
         if by not in ("calibrated", "raw"):
@@ -100,32 +123,32 @@ class BinaryPlanner(Planner):
         return 0 if abs(value) <= self._state.packed.tie else 1 if value > 0 else -1
 
     def answer(self) -> list[str]:
-        """`entity`, or `not entity`, as `decision` says; of a tie the first."""
+        """Return `entity` or `not entity`, as given by `decision`; `entity` for a tie."""
         return [self.bundle.entities[1 if self.decision() < 0 else 0]]
 
     def answer_probability(self) -> float:
-        """P(entity | x_obs), or its complement where the decision is against it."""
+        """Return P(entity | x_obs), or its complement if the decision is against the entity."""
         return 1 - self.probability() if self.decision() < 0 else self.probability()
 
     ordered_by = "probability"
 
     def strengths(self) -> Floats:
-        """(2,) log-odds of the entity and of its absence, in nats."""
+        """Return the log-odds of the entity and of its absence, (2,) nats."""
         return np.array([self.log_odds(), -self.log_odds()])
 
     def undecided(self) -> list[str]:
-        """Both sides where the decision is a tie."""
+        """Return both classes if the decision is a tie, else an empty list."""
         return list(self.bundle.entities) if self.decision() == 0 else []
 
     def confidence(self) -> float:
-        """The larger of `probability` and its complement; with the score `background` it is `top_probability`."""
+        """Return the larger of `probability` and its complement; with the score `background`, `top_probability`."""
         if self.guide == BACKGROUND:
             return self.top_probability()
         probability = self.probability()
         return max(probability, 1 - probability)
 
     def resolved(self) -> bool:
-        """Whether no completion of the unobserved features can change `decision` (tight `l1` bracket)."""
+        """Return True if no completion of the unobserved features can change `decision` (tight `l1` bracket)."""
         return bool(self._state.resolved()[0])
 
     certain = resolved

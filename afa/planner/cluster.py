@@ -2,7 +2,7 @@
 
 The distance of two entities is the l1 distance of their parameters given the observations: the effective unaries of the
 unobserved features and the couplings among them, each unordered pair once. Clusters are made by complete linkage; the
-allocation rules recompute them every `T_RE` observations (sec:topk_alloc; reasons in docs/decisions.md).
+allocation rules recompute them every `CLUSTER_EVERY` observations (sec:topk_alloc; reasons in docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from afa.engine.compile import laid_out
 from afa.engine.layout import pack
-from afa.engine.rules import C_MIN, T_RE, cluster_labels
+from afa.engine.rules import CLUSTER_EVERY, SMALLEST_CLUSTER, cluster_labels
 from afa.engine.sharing import model_distances, sharing_of
 from afa.errors import Fault, PlannerError
 from afa.model.bundle import Bundle
@@ -28,9 +28,9 @@ Clusters = tuple[tuple[int, ...], ...]
 
 
 class Clustering:
-    """Clusters of one patient over time, recomputed after every `T_RE` observations.
+    """Clusters of one patient over time, recomputed after every `CLUSTER_EVERY` observations.
 
-    The clusters are made by `clusters` from `distances`, at the first request after each multiple of `T_RE`.
+    The clusters are made by `clusters` from `distances`, at the first request after each multiple of `CLUSTER_EVERY`.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -39,16 +39,16 @@ class Clustering:
         self._clusters: Clusters = ()
 
     def at(self, observations: Mapping[str, int]) -> Clusters:
-        """Return the clusters given the first observations, up to the last multiple of `T_RE`.
+        """Return the clusters given the first observations, up to the last multiple of `CLUSTER_EVERY`.
 
         Parameters
         ----------
         observations : feature -> value, in the order made
 
         """
-        span = len(observations) // T_RE
+        span = len(observations) // CLUSTER_EVERY
         if span != self._span:
-            made = distances(self._bundle, dict(islice(observations.items(), span * T_RE)))
+            made = distances(self._bundle, dict(islice(observations.items(), span * CLUSTER_EVERY)))
             self._clusters = clusters(made, self._bundle.entities)
             self._span = span
         return self._clusters
@@ -119,7 +119,7 @@ def paper_clusters(n_entities: int) -> int:
 
 
 def clusters(
-    distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = C_MIN
+    distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = SMALLEST_CLUSTER
 ) -> Clusters:
     """Return clusters as tuples of entity indices, with members and clusters sorted by name.
 

@@ -1,6 +1,7 @@
-"""One patient in the explicit gauge: what a bundle that says how often makes of each value (docs/decisions.md, F1-F13).
+"""The state of one patient under the `explicit` closure, for bundles with probabilities (docs/decisions.md, F1-F13).
 
-The classes answer what `afa.engine.patient` answers for the paper's models, by the readable functions.
+`ExplicitPatient` has the interface of the patients in `afa.engine.patient` for the paper's models, and computes with
+the readable functions. A side is one entity of a duel with its two class models (`afa.planner.sides`).
 """
 
 from __future__ import annotations
@@ -24,17 +25,24 @@ from afa.scores.belief import ScoreTable
 from afa.scores.gain import ZERO_GAIN, divergence, information, site_probabilities
 
 ENUMERATED = 10
-"""Open features of an exclusive group of which every subset is looked at for a bound; of more, each part by itself."""
+"""Up to this many unobserved features of an exclusive group, a bound enumerates every subset; beyond, it is wider."""
 AT_ONCE = 500
 
 
 class ExplicitPatient(PatientState):
-    """The state of one patient on all sides; N of them, Q = N (N - 1) / 2 duels, M features.
+    """The state of one patient on all sides: N sides, Q = N (N - 1) / 2 duels, M features.
 
-    rivals : whether exactly one side holds, so that a duel learns which of two; else it learns of each by itself.
-    may_be_none : whether, of rivals, none may hold.
-    inference : `mean_field` or `exact`. gain : `cmi` or `wald_magnitude`. tau : how far log-odds are believed (F16);
-    sides with `repeats` say it themselves. A side is solved when it is next asked about, not at each observation.
+    A side is solved when a method needs its solution, not at each observation.
+
+    Parameters
+    ----------
+    rivals : True if exactly one side holds, so that the gain of a duel is about which of the two; False if each may
+        hold independently, so that the gain is the sum over both
+    may_be_none : with `rivals`, True if possibly no side holds
+    inference : `mean_field` or `exact`
+    gain : `cmi` or `wald_magnitude`
+    tau : factor that shrinks log-odds towards the prior (F16); sides with `repeats` compute their own factor
+
     """
 
     def __init__(
@@ -67,7 +75,7 @@ class ExplicitPatient(PatientState):
         self._empty = self.log_odds.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Take in one value, which the feature can take; sides that are silent on it are left as they are."""
+        """Record one value that the feature can take; sides whose models do not contain the feature stay the same."""
         self.observed[feature], self.values[feature] = True, value
         self._round += 1
         grouped = any(feature in group for group in self.packed.groups)
@@ -78,9 +86,9 @@ class ExplicitPatient(PatientState):
             self._stale[v] |= place >= 0 or grouped
 
     def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-        """Return the scores of all sides as far as tau believes them, for the belief about them (docs/frontier.md).
+        """Return the scores of all sides with log-odds shrunk by tau, for `Belief` (docs/frontier.md).
 
-        A `PlannerError` where what is believed depends on what is observed (tau `effective`).
+        Raise a `PlannerError` if the shrinkage depends on the observed features (tau `effective`).
         """
         if any(side.repeats is not None for side in self.packed.sides):
             found, step = "tau effective with a background", "give tau a number, or leave it out"
@@ -95,7 +103,7 @@ class ExplicitPatient(PatientState):
 
     @property
     def closed(self) -> NDArray[np.bool_]:
-        """(M,) features that are observed, or need not be: another one of their exclusive group is +1."""
+        """Return True for features that are observed, or excluded because another member of their group is +1, (M,)."""
         closed = self.observed.copy()
         for group in self.packed.groups:
             closed[group] |= (self.values[group] == 1).any()
@@ -107,7 +115,7 @@ class ExplicitPatient(PatientState):
         self._stale[:] = False
 
     def _solve(self, v: int) -> None:
-        """Log-odds, predictive and terms of one side from its evidence (F2c, F3, F11)."""
+        """Compute the log-odds, predictive probabilities and terms of one side from its evidence (F2c, F3, F11)."""
         side, states = self.packed.sides[v], self._states[v]
         self.leads[v] = states[0].constant - states[1].constant
         solved = [self._solved(state) for state in states]
@@ -134,7 +142,7 @@ class ExplicitPatient(PatientState):
         return solution.elbo, solution.marginals
 
     def _solve_group(self, v: int, group: Indices, classes: Floats) -> float:
-        """Predictive and terms of an exclusive group's features, and the log-odds of what is seen of it (F13)."""
+        """Set predictives and terms of an exclusive group; return the log-odds of its observed members (F13)."""
         open_, hit = ~self.observed[group], self.values[group] == 1
         left = 1.0 - (classes * (self.observed[group] & ~hit)).sum(axis=1)
         if hit.any():
@@ -149,7 +157,7 @@ class ExplicitPatient(PatientState):
         return float(np.log(left[0] / left[1]))
 
     def log_evidence(self) -> Floats:
-        """(N,) log-odds of each side, its prior included, believed as far as `tau` says (F16)."""
+        """Return the log-odds of each side, prior included, shrunk by `tau`, (N,) nats (F16)."""
         self._solve_stale()
         return self._believed(self.log_odds)
 
@@ -157,23 +165,23 @@ class ExplicitPatient(PatientState):
         return np.asarray(self._empty + self.tau * (log_odds - self._empty))
 
     def scores(self, score: str) -> Floats:
-        """(N, N) preference scores, `two_elbo` or `wald`; magnitudes of rounding are 0."""
+        """Return the preference scores `two_elbo` or `wald`, (N, N) nats; magnitudes of rounding error become 0."""
         self._solve_stale()
         by_side = self._believed(self.leads if score == "wald" else self.log_odds)
         values = by_side[:, None] - by_side[None, :]
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def lead(self, duels: Indices | None = None) -> Floats:
-        """(q,) what has been observed says for a over b, of some duels, ascending, or of all."""
+        """Return the evidence of the observed features for a over b, (q,) nats, of some duels (ascending) or all."""
         self._solve_stale()
         a, b = self.sides(duels).T
         leads = self._believed(self.leads)
         return np.asarray(leads[a] - leads[b])
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """(q,) whether neither a completion nor a feature never measured can change the sign of a duel (F12).
+        """Return True for each duel whose sign no completion, whole or partial, can change, (q,) bool (F12).
 
-        By mean-field and by exact inference, which differ by kappa, where that is known.
+        The result holds for mean-field and for exact inference, which differ by kappa, if kappa is known.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
@@ -188,14 +196,14 @@ class ExplicitPatient(PatientState):
         return np.asarray((low > self.packed.tie) | (high < -self.packed.tie))
 
     def intervals(self) -> Floats:
-        """(N, 2) least and greatest S_v of each side under any completion."""
+        """Return the smallest and largest S_v of each side over all completions, (N, 2) nats."""
         self._solve_stale()
         return np.array([self._interval(v, None) for v in range(len(self.packed.sides))])
 
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
-        """Each unobserved term and pair adds its least or its largest value, or nothing (F12)."""
+        """Return bounds to which each unobserved term or pair adds its smallest or largest value, or nothing (F12)."""
         repeats = self.packed.sides[a].repeats
-        if b is not None and repeats is not None:  # what is believed of either changes with what is seen
+        if b is not None and repeats is not None:  # each side's factor tau changes with the observed features
             (low, high), (other_low, other_high) = self._interval(a, None), self._interval(b, None)
             return low - other_high, high - other_low
         sides = [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)]
@@ -219,7 +227,7 @@ class ExplicitPatient(PatientState):
         return start + tau * low, start + tau * high
 
     def _group_interval(self, group: Indices, sides: Sequence[tuple[float, Floats]]) -> tuple[float, float]:
-        """The least and the most that the rest of an exclusive group can still add."""
+        """Return the smallest and largest amount that the unobserved members of an exclusive group can add, nats."""
         open_, seen = (np.flatnonzero(self.observed[group] == known) for known in (False, True))
         if (self.values[group] == 1).any() or not len(open_):
             return 0.0, 0.0
@@ -240,27 +248,30 @@ class ExplicitPatient(PatientState):
         return min(0.0, *ends), max(0.0, *ends)
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
-        """(q, M) gains of the chosen duels; `duels` is a (Q,) mask."""
+        """Return the gains of the duels marked in the mask `duels`, (Q,) bool; the result is (q, M) nats."""
         return self._gains(np.flatnonzero(duels))
 
     def gain_of(self, features: list[int], duels: Indices) -> Floats:
-        """(q,) gains of some duels, ascending, summed over these features."""
+        """Return the gains of some duels, in ascending order, summed over these features, (q,) nats."""
         return np.asarray(self._gains(duels)[:, features].sum(axis=1))
 
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
-        """(M,) gains of some duels, ascending, each times its weight, added up (eq:feature_selection)."""
+        """Return the weighted sum of the gains of some duels, in ascending order, (M,) nats (eq:feature_selection)."""
         total = np.zeros(len(self.observed))
         for part in np.split(np.arange(len(duels)), range(AT_ONCE, len(duels), AT_ONCE)):
             total += weights[part] @ self._gains(duels[part])
         return total
 
     def total_unary(self) -> Floats:
-        """(M,) half the range of what a feature can add, summed over sides; 0 where observed (A7, F11)."""
+        """Return half the range of each feature's terms, summed over sides, (M,) nats; 0 where observed (A7, F11)."""
         self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
 
     def information(self) -> Floats:
-        """(M,) what a feature tells about which side holds, 0 where observed; of each by itself where several may."""
+        """Return the mutual information of each feature and the side that holds, (M,) nats; 0 where observed.
+
+        If several sides may hold, the result is the sum of the mutual information of each feature and each side.
+        """
         odds, (one, other) = self.log_evidence(), self.predictive
         if not self.rivals:
             each = np.arange(len(odds))
@@ -290,16 +301,26 @@ class ExplicitPatient(PatientState):
         return np.asarray(np.where(self.observed, 0.0, half))
 
     def _cmi(self, odds: Floats, one: Floats, other: Floats, states: list[tuple[Indices, Floats, Floats]]) -> Floats:
-        """(q, M) I(y; x_f) of two hypotheses with these log-odds (q,) and predictives (q, M, 3) (eq:cmi)."""
+        """Return I(y; x_f) of pairs of hypotheses, (q, M) nats (eq:cmi).
+
+        Parameters
+        ----------
+        odds : (q,) float64, log-odds, nats
+        one, other : (q, M, 3) float64, predictive probabilities
+        states : as from `_states_of`
+
+        """
         gain = np.where(self.observed, 0.0, divergence(odds[:, None], one, other))
         for members, of_one, of_other in states:
             gain[:, members] = divergence(odds, of_one, of_other)[:, None] / max(len(members), 1)
         return np.where(gain < ZERO_GAIN, 0.0, gain)
 
     def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
-        """Of each exclusive group that is measured at once: its open features, and the states' chances in a and in b.
+        """Return the exclusive groups that one measurement reveals, with the probabilities of their states in a and b.
 
-        a's class with the entity, and b's too where exactly one side holds, else b's class without it.
+        Groups without unobserved members are skipped. The probabilities, (q, g + 1) for each entity, are those of the
+        class with the entity. The probabilities for b are those of the class without the entity, unless exactly one
+        side holds.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -111,8 +111,8 @@ class Partition:
     def activation(self) -> tuple[float, float]:
         """Return both sides of the activation condition (sec:eval_filter): the first should be far below the second.
 
-        The first is the largest l-infinity distance of a member to its centroid; the second is the smallest one between
-        two centroids, NaN for one cluster.
+        The first side is the largest l-infinity distance of a member to its centroid; the second side is the smallest
+        l-infinity distance between two centroids, NaN for one cluster.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)
@@ -162,8 +162,8 @@ def score_distances(entities: Parameters) -> Floats:
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
     """Return the entities in `n_clusters` clusters by complete linkage, with one mean-field solve for each centroid.
 
-    Clusters may have any size. The paper uses up to 24 clusters; with the minimum size `C_MIN` of `afa.planner.cluster`
-    at most five would be left.
+    Clusters may have any size. The paper uses up to 24 clusters; with the minimum size `SMALLEST_CLUSTER` of
+    `afa.planner.cluster` at most five would be left.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
     """Return the paper's certificates, in which a cluster beats another if its interval lies above the other interval.
 
     All members of the better cluster then beat all members of the other. Such certificates can be false, as the
-    module's docstring explains; a false one is no error of this program.
+    module's docstring explains; a false certificate is no error of this program.
 
     Parameters
     ----------

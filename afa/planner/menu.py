@@ -1,4 +1,4 @@
-"""What can be measured and at what price, what a rule chooses of it, and what has been done: the log of all steps."""
+"""The items that can be measured, their prices, the item that a rule chooses, and the log of all steps."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ Panels = Mapping[str, Sequence[str]] | None
 
 @dataclass(frozen=True)
 class Action:
-    """One step: values that came in, a value corrected, or what cannot be measured, by its `kind`.
+    """One step of a planner; `kind` tells whether values were observed, corrected or skipped.
 
-    features, values : what it was about; a skipped feature has the value None. cost : what was paid.
-    reason : why the planner had asked for it, or that it had not.
-    numbers, units : the numbers behind the values and their units, None and "" where a code was given; empty where
-        all were codes.
+    Attributes
+    ----------
+    features, values : the features of the step and their values; the value of a skipped feature is None
+    cost : the cost paid
+    reason : the planner's reason for suggesting the step, or a note that the step was not suggested
+    numbers, units : the numbers behind the values and their units, None and "" for a code; empty if all were codes
+
     """
 
     kind: Kind
@@ -52,7 +55,7 @@ class Action:
 
 
 def action_of(kind: Kind, readings: Mapping[str, ReadValue], cost: float, reason: str) -> Action:
-    """The step that takes in these readings."""
+    """Return the step that records these readings."""
     features, values = tuple(readings), tuple(reading.code for reading in readings.values())
     if all(reading.number is None for reading in readings.values()):
         return Action(kind, features, values, cost, reason)
@@ -61,7 +64,7 @@ def action_of(kind: Kind, readings: Mapping[str, ReadValue], cost: float, reason
 
 
 class Log:
-    """The actions so far, and what follows from them."""
+    """The actions so far, and the values, skipped features and costs that follow from them."""
 
     def __init__(self, actions: Iterable[Action] = ()) -> None:
         self.actions, self.spent = list[Action](), 0.0
@@ -71,7 +74,7 @@ class Log:
             self.add(action)
 
     def add(self, action: Action) -> None:
-        """Take in one more action; a `PlannerError` where the sum of all costs is beyond what a number can hold."""
+        """Append one action; raise a `PlannerError` if the total cost overflows a float."""
         if not np.isfinite(self.spent + action.cost):
             found, step = f"{action.cost:g}, after {self.spent:g}", "give costs in a larger unit"
             raise PlannerError(Fault("cost of an observation", found, "a finite sum of costs", step))
@@ -82,7 +85,7 @@ class Log:
                 self.skipped.add(feature)
                 continue
             self.skipped.discard(feature)
-            self.observed[feature] = value  # a correction keeps its place in the order
+            self.observed[feature] = value  # a corrected feature stays at its position in the order
             self.numbers.pop(feature, None)
             if measured is not None:
                 self.numbers[feature] = measured
@@ -90,11 +93,16 @@ class Log:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What to measure next: a panel, or a feature by itself.
+    """The item to measure next: a panel or a single feature.
 
-    name : of the panel or the feature. features : what of it is still open, the rule's choice first.
-    cost : what it adds to what has been spent. reason : why this one.
-    over : the duels whose gain chose it, with their weights; None where no gain did.
+    Attributes
+    ----------
+    name : name of the panel or the feature
+    features : the features of the item to measure, the rule's choice first
+    cost : price of the item in the current state
+    reason : explanation of the choice
+    over : duels whose gain led to the choice, with their weights; None if the choice used no gain
+
     """
 
     name: str
@@ -106,10 +114,17 @@ class Suggestion:
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """I items that partition the M features, in order of their first feature.
+    """The items that partition the M features, I in number, in the order of their first feature.
 
-    names : I names. members : the features of each item, by index. item_of : (M,) index of each feature's item.
-    of_feature : the same by the feature's name. cost : (I,) non-negative. panels : features by name of the panel.
+    Attributes
+    ----------
+    names : I names
+    members : the indices of each item's features
+    item_of : (M,) int64, index of each feature's item
+    of_feature : feature name -> index of its item
+    cost : (I,) float64, 0 or more
+    panels : panel name -> features
+
     """
 
     names: tuple[str, ...]
@@ -121,11 +136,11 @@ class Menu:
 
     @property
     def plain(self) -> bool:
-        """Whether all items are single features of equal cost, so that gain per cost orders them as gain does."""
+        """Return True if all items are single features of equal cost, where gain per cost orders like gain."""
         return len(self.names) == len(self.item_of) and bool((self.cost == self.cost[0]).all())
 
     def places(self, first: Sequence[str]) -> tuple[int, ...]:
-        """The items of these features or panels, in their order, each once."""
+        """Return the items of these features or panels, in their order, without repetitions."""
         known = {**{name: i for i, name in enumerate(self.names)}, **self.of_feature}
         for name in first:
             if name not in known:
@@ -134,21 +149,30 @@ class Menu:
         return tuple(dict.fromkeys(known[name] for name in first))
 
     def per_cost(self, gain: Floats, open_: NDArray[np.bool_]) -> Floats:
-        """(M,) gain of each feature's item, summed over its open features, by unit of cost; 0 at closed features.
+        """Return the gain of each feature's item per unit of cost, summed over its available features, (M,); else 0.
 
-        Free items are divided by 1. The sum takes the features of a panel as if each taught something of its own.
+        The gain of a free item is divided by 1. The sum treats the features of a panel as independent sources of gain.
+
+        Parameters
+        ----------
+        gain : (M,) float64, gain of each feature
+        open_ : (M,) bool, True for available features
+
         """
         total = np.bincount(self.item_of, weights=np.where(open_, gain, 0.0), minlength=len(self.names))
-        worth = total / np.where(self.cost > 0, self.cost, 1.0)
-        return np.where(open_, worth[self.item_of], 0.0)
+        per_price = total / np.where(self.cost > 0, self.cost, 1.0)
+        return np.where(open_, per_price[self.item_of], 0.0)
 
 
 class Offer(NamedTuple):
-    """What can be asked for now.
+    """The features that can be suggested in the current state.
 
-    open : (M,) features that are neither observed, nor known without, nor known to be unmeasurable. price : (I,) what
-    each item costs now, nothing once something has been paid for a part of it. affordable : (M,) open features whose
-    item costs no more than what is left.
+    Attributes
+    ----------
+    open : (M,) bool, True for features that are neither observed, nor excluded by their group, nor skipped
+    price : (I,) float64, current price of each item; 0 if a part of the item has been paid for
+    affordable : (M,) bool, True for open features whose item costs no more than the rest of the budget
+
     """
 
     open: NDArray[np.bool_]
@@ -157,31 +181,31 @@ class Offer(NamedTuple):
 
 
 def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
-    """What of the menu can be asked for after the steps of the log, with so much of the budget left."""
+    """Return the features that can be suggested after the steps of the log, with `left` of the budget remaining."""
     closed = log.observed.keys() | log.skipped | excluded_by(bundle, log.observed)
     open_ = np.array([name not in closed for name in bundle.features], dtype=bool)
     price = menu.cost.copy()
-    if len(menu.names) < len(menu.item_of):  # of a panel something can be open that is paid for
+    if len(menu.names) < len(menu.item_of):  # a panel that has been paid for can have unobserved features
         paid = (name for action in log.actions if action.cost > 0 for name in action.features)
         price[[menu.of_feature[name] for name in paid]] = 0.0
     return Offer(open_, price, open_ & (price <= left * (1 + 1e-12))[menu.item_of])
 
 
 def measurements_of(bundle: Bundle) -> dict[str, tuple[str, ...]]:
-    """The features that come of one measurement, by its name, as groups.csv has them."""
+    """Return measurement -> features, from groups.csv."""
     groups = () if bundle.rates is None else bundle.rates.measurements
     return {name: tuple(bundle.features[j] for j in members) for name, members in groups}
 
 
 def excluded_by(bundle: Bundle, observed: Mapping[str, int]) -> set[str]:
-    """Return the unobserved features that cannot be +1, as another feature of their exclusive group is."""
+    """Return the unobserved features that cannot be +1 because another member of their exclusive group is +1."""
     groups = ({bundle.features[j] for j in members} for _, members in bundle.exclusive)
     hit = (group for group in groups if any(observed.get(name) == 1 for name in group))
     return set().union(*hit) - observed.keys()
 
 
 def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
-    """Refuse two features of one exclusive group that are both +1."""
+    """Raise a `PlannerError` if two features of one exclusive group are both +1."""
     for name, members in bundle.exclusive:
         present = [bundle.features[j] for j in members if values.get(bundle.features[j]) == 1]
         if len(present) > 1:
@@ -190,13 +214,16 @@ def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
 
 
 def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
-    """The menu of a bundle's features, or a `PlannerError` that names the cost or the panel which does not fit.
+    """Return the menu of a bundle's features; raise a `PlannerError` that names an invalid cost or panel.
 
-    costs : by name of a feature or a panel; a feature that is not named costs what the bundle says, or 1, and a panel
-        the sum of its features. None takes the bundle's, `equal` lets every feature cost 1.
-    panels : features by name of the panel, None for the bundle's measurements; a feature is in one panel at most. One
-        that is a measurement of the bundle costs what a single feature costs, unless the bundle or `costs` say
-        otherwise.
+    Parameters
+    ----------
+    costs : feature or panel -> cost. The default for a feature is its cost in the bundle, or 1; the default for a panel
+        is the sum of its features. None takes the bundle's costs; `equal` sets all to 1
+    panels : panel name -> features, each feature in at most one panel; None for the measurements of the bundle. A panel
+        that is a measurement of the bundle costs as much as a single feature, unless the bundle or `costs` give its
+        cost
+
     """
     panels = measurements_of(bundle) if panels is None else panels
     if not isinstance(panels, Mapping):
@@ -229,7 +256,7 @@ def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
 
 
 def is_list(value: object) -> bool:
-    """Whether a value is several, in any kind of collection; a text is one."""
+    """Return True for a collection other than a text."""
     return isinstance(value, Collection) and not isinstance(value, str)
 
 
@@ -269,7 +296,14 @@ def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
 
 
 def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDArray[np.bool_]) -> Suggestion:
-    """The item that the rule chooses among the features on offer, (M,) bool, free ones first; `price` is (I,)."""
+    """Return the item that the rule chooses among the available features; free items come first.
+
+    Parameters
+    ----------
+    price : (I,) float64
+    offered : (M,) bool, True for available features
+
+    """
     free = offered & (price == 0)[menu.item_of]
     for among in (free, offered) if free.any() else (offered,):
         choice = rule.choose(_offering(view, menu, among))
@@ -285,7 +319,7 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDAr
 
 
 def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
-    """The view with all else closed, and gains by item and cost; the same view where that changes nothing."""
+    """Return the view in which only offered features are unobserved, with gains by item and cost."""
     if menu.plain:
         return view if (offered == ~view.observed).all() else replace(view, observed=~offered)
 
@@ -305,10 +339,10 @@ def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
 
 
 def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """One row for each value, in order: step, kind, feature, value (None where skipped), cost, spent, reason.
+    """Return one row for each value, in order: step, kind, feature, value (None if skipped), cost, spent, reason.
 
-    `number` and `unit` follow: the number behind the value, None where a code was given. The cost of a panel stands at
-    its first row.
+    The last two entries are `number` and `unit`; `number` is None if a code was given. The cost of a panel is in its
+    first row.
     """
     rows, spent = list[dict[str, Any]](), 0.0
     for step, action in enumerate(actions, start=1):
@@ -325,9 +359,13 @@ def given_values(
     values: Mapping[str, Any] | pd.Series | None,
     numbers: Mapping[str, float] | pd.Series | None,
 ) -> dict[str, ReadValue]:
-    """The readings to take in by feature, without those that are missing; a `PlannerError` where any does not fit.
+    """Return the readings by feature, without missing values; raise a `PlannerError` for an invalid value.
 
-    values : codes or words. numbers : measured, in the unit of each feature.
+    Parameters
+    ----------
+    values : feature -> code or word
+    numbers : feature -> number, in the unit of the feature
+
     """
     given = dict[str, ReadValue]()
     for key, several in (("values", values), ("numbers", numbers)):
@@ -342,7 +380,7 @@ def given_values(
                 raise PlannerError(
                     Fault(f"feature {feature}", "a value and a number", "one of the two", "leave one out")
                 )
-            code = code_of(bundle, feature, 0 if key == "numbers" else value)  # a wrong name is an error either way
+            code = code_of(bundle, feature, 0 if key == "numbers" else value)  # an unknown name is always an error
             given[feature] = reading_of(bundle, feature, value) if key == "numbers" else ReadValue(code)
     if not given:
         raise PlannerError(Fault("observations", "none", "one or more", "name a feature and its value"))
@@ -350,9 +388,9 @@ def given_values(
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a cell of a table holds nothing: None, NaN or pandas' NA."""
+    """Return True for an empty cell of a table: None, NaN or pandas' NA."""
     if isinstance(value, int | np.integer | str):
         return False
-    import pandas as pd  # noqa: PLC0415 (slow to load, and who gives whole numbers does without)
+    import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for whole numbers)
 
     return bool(pd.isna(value))

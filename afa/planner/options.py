@@ -1,4 +1,4 @@
-"""The options that both planners have, when to stop among them: checked once, and told again as plain values."""
+"""Options common to both planners, including the stopping rules: checked once, and converted to plain values."""
 
 from __future__ import annotations
 
@@ -36,47 +36,51 @@ else:
     base = Later("afa.planner.base")
 
 BACKGROUND, FRONTIER = "background", "frontier"
-"""The score and the rule of the belief about scores, given a background of patients (docs/frontier.md)."""
+"""Names of the score and the rule based on the belief about scores, which needs a background (docs/frontier.md)."""
 SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero", BACKGROUND)
 ALL_DUELS_UP_TO = 200
-"""Entities: with more of them, what goes over all duels goes over clusters or the top-k boundary instead."""
+"""Largest number of entities for which all duels are used; beyond it, clusters or the top-k boundary are used."""
 DUEL_GAINS = tuple(dict.fromkeys(gain for gain, _ in GAIN_KINDS))
 INFORMATION = "information"
-"""The gain over entities, and the rule that goes by it (docs/decisions.md, F15)."""
+"""Name of the gain over entities and of the rule that uses it (docs/decisions.md, F15)."""
 GAINS = (*DUEL_GAINS, INFORMATION)
 EXACT_SCORES = ("linearity", "two_elbo", "wald", "kl_nonzero", BACKGROUND)
 EXPLICIT_SCORES = ("two_elbo", "wald", BACKGROUND)
 EXPLICIT_GAINS = ("cmi", "wald_magnitude", INFORMATION)
 NewPatient = Callable[[], PatientState]
 OwnRule = Callable[[Any], str | bool | None]
-"""A rule of stopping: from the planner to the reason to stop, or True; None or False to go on."""
+"""A user-defined stopping rule: from the planner to the reason to stop or True, and to None or False to go on."""
 EFFECTIVE = "effective"
-"""Log-odds believed by how much findings repeat each other."""
+"""Value of tau that shrinks log-odds according to how much observations repeat each other."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """The first of these that holds ends the acquisition; with none, it ends when everything has been measured.
+    """Stopping rules: the acquisition ends when the first of them holds, or when everything has been measured.
 
-    budget : the most that may be spent, in the units of the costs. What costs more than is left is passed over for
-        what can be afforded; the acquisition ends when nothing can.
-    certain : stop when no remaining measurement can change the answer: all duels across the top-k boundary, or
-        the duel of the two classes, are resolved by the tight `l1` bracket. Never wrong about the answer at full
-        observation; right about the patient only as far as the bundle is.
+    Parameters
+    ----------
+    budget : largest total cost, in the units of the costs. Items that cost more than the rest of the budget are
+        skipped; the acquisition ends when no item is affordable
+    certain : True to stop when no remaining measurement can change the answer: the tight `l1` bracket resolves all
+        duels across the top-k boundary, or the duel of the two classes. The answer then equals the answer at full
+        observation; it is right for the patient only if the bundle is right
     posterior : stop when the answer has this posterior probability, above 0 and below 1 (`answer_probability` of the
-        planner), and is no tie. Right only as far as the bundle's models are: how often it errs has to be measured
-        (docs/stopping.md).
-    probability : stop at this probability, above 1/2 and below 1, that the answer stays as it is
-        (`TopKPlanner.boundary_probability`, `BinaryPlanner.probability`). An estimate by the same models.
-    gain : stop when no open feature or panel has more than this gain, summed over the open duels; 0 or more.
-    own : a rule of your own: given the planner, it answers with the reason to stop, or True, or with None or False to
-        go on. `stop=rule` of a planner is short for `stop=Stop(own=rule)`.
+        planner), and is not a tie. The probability is as good as the models of the bundle; its error rate must be
+        measured on data (docs/stopping.md)
+    probability : stop at this probability, above 1/2 and below 1, that the answer will not change
+        (`TopKPlanner.boundary_probability`, `BinaryPlanner.probability`). The probability is an estimate by the same
+        models
+    gain : stop when no available feature or panel has more than this gain, 0 or more, summed over the unresolved duels
+    own : a user-defined rule: a function of the planner that returns the reason to stop or True, and None or False to
+        go on. `stop=rule` of a planner is short for `stop=Stop(own=rule)`
 
     >>> from afa.model.bundle import load_bundle
     >>> from afa.planner import TopKPlanner
     >>> planner = TopKPlanner(load_bundle("tests/data/bundle_tiny"), k=1, stop=Stop(gain=9))
     >>> planner.suggest(), planner.reason
     (None, 'the largest gain left is 0.2497, at most 9')
+
     """
 
     budget: float | None = None
@@ -102,7 +106,7 @@ class Stop:
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
     def met_by(self, planner: base.Planner) -> str | None:
-        """The rule by which the planner's answer is good enough, in words; None where none holds. `budget` is none."""
+        """Return the stopping rule that holds, in words, or None; the rule `budget` is handled elsewhere."""
         if self.certain and planner.certain():
             return "nothing left to measure can change the answer"
         posterior, probability = self.posterior, self.probability
@@ -117,12 +121,12 @@ class Stop:
         return None
 
     def plain(self) -> dict[str, Any]:
-        """All of it as plain values; `own` says whether there is a custom rule."""
+        """Return all settings as plain values; `own` becomes True if there is a custom rule."""
         return vars(self) | {"own": self.own is not None}
 
 
 class CommonOptions(TypedDict, total=False):
-    """The options of both planners that mean the same to both; `TopKPlanner` says what."""
+    """The options with the same meaning in both planners; `TopKPlanner` describes them."""
 
     target: str | None
     inference: str
@@ -143,7 +147,7 @@ class CommonOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options that both planners have, with their defaults; `CommonOptions` has their types.
+    """Options common to both planners, with their defaults; `CommonOptions` has their types.
 
     An invalid option raises a `PlannerError`.
     """
@@ -224,7 +228,7 @@ class Options:
 
     @property
     def believes(self) -> bool:
-        """Whether the score or the rule is that of the belief, which needs a background."""
+        """Return True if the score or the rule uses the belief about scores, which needs a background."""
         return self.score == BACKGROUND or isinstance(self.rule, Frontier)
 
     @property
@@ -233,17 +237,17 @@ class Options:
 
     @property
     def looked_ahead_to(self) -> str | None:
-        """The target of `f_target`: the guiding score where none is given and that can be one."""
+        """Return the target of `f_target`: the given target, or the guiding score if that score can be a target."""
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
     def of_patient(self) -> dict[str, Any]:
-        """The options of `afa.engine.patient.Patient`."""
+        """Return the options of `afa.engine.patient.Patient`."""
         names = ("solver", "start", "inference", "gain", "look_ahead")
-        gain = "cmi" if self.gain == INFORMATION else self.gain  # of duels, where somebody asks for it
+        gain = "cmi" if self.gain == INFORMATION else self.gain  # the gain of duels, if a method needs one
         return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to, "gain": gain}
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """All of them as plain values, with the panels that there are; `allocation` is None for a custom rule."""
+        """Return all options as plain values, with the actual panels; `allocation` is None for a custom rule."""
         rules = RULES | {INFORMATION: Information, FRONTIER: Frontier}
         named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
@@ -260,7 +264,7 @@ class Options:
 
 
 def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
-    """The size of the top set, 1 unless given, or the entity that is asked for: the only one where nothing is said."""
+    """Return the size of the top set, 1 by default, and the entity in question: by default the only one, or None."""
     if k is not None and entity is not None:
         expected, step = "one of the two questions", "leave one of them out"
         raise PlannerError(Fault("options --k and --entity", "both", expected, step))
@@ -268,7 +272,7 @@ def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int,
 
 
 def bundle_given(bundle: Bundle | str | Path) -> Bundle:
-    """A bundle, or that of a folder."""
+    """Return the bundle, read from its folder if a path is given."""
     if isinstance(bundle, str | Path):
         return load_bundle(bundle)
     if not isinstance(bundle, Bundle):
@@ -278,9 +282,12 @@ def bundle_given(bundle: Bundle | str | Path) -> Bundle:
 
 
 def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
-    """The closure that is asked for; unless one is, `explicit` where the bundle says how often or what can occur."""
+    """Return the requested closure.
+
+    The default is `explicit` if the bundle has probabilities or excludes values, else `differential`.
+    """
     if asked is None:
-        return "explicit" if bundle.says_how_often or not bundle.ternary else "differential"
+        return "explicit" if bundle.has_probabilities or not bundle.ternary else "differential"
     one_of("coupling", asked, get_args(Closure))
     if asked != "explicit" and not bundle.ternary:
         found, step = f"{asked} on features that cannot be -1, or cannot be +1", "leave it out, for explicit"
@@ -291,11 +298,18 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
 def patients_of(
     bundle: Bundle, models: Bundle, options: Options, gauge: str, *, entity: str | None = None, holds: str | None = None
 ) -> tuple[NewPatient, dict[str, Any]]:
-    """What makes a patient of whom nothing is known, and the settings that only the explicit gauge has.
+    """Return a function that makes patients without observations, and the settings of the `explicit` closure.
 
-    A `PlannerError` where an option does not go with the gauge. models : what the duels are of, in the other gauges.
-    entity : the question; None for the top k. holds : as the bundle says unless given. `tau` of the options : how far
-    log-odds are believed, a number, 1 unless given, or `EFFECTIVE` (docs/decisions.md, F16).
+    Raise a `PlannerError` if an option does not fit the closure.
+
+    Parameters
+    ----------
+    models : the bundle whose entities are compared in duels under the other closures
+    gauge : name of the closure
+    entity : the entity of a binary question; None for the top k
+    holds : how many entities hold; the bundle's setting by default. The option `tau` is a number, 1 by default, or
+        `EFFECTIVE` (docs/decisions.md, F16)
+
     """
     of_patient = options.of_patient()
     if gauge != "explicit":
@@ -333,7 +347,7 @@ def patients_of(
 
 
 def tau_of(text: str | None) -> float | str | None:
-    """The option tau from a text: a number where it is one."""
+    """Return the option tau from a text: a number if the text is one."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -341,7 +355,7 @@ def tau_of(text: str | None) -> float | str | None:
 
 
 def one_of(option: str, given: str, known: Sequence[str]) -> None:
-    """Refuse an option of the planner that is not among the known ones."""
+    """Raise a `PlannerError` if `given` is not among the known values of an option."""
     if given not in known:
         raise PlannerError(Fault(f"planner option {option}", repr(given), " or ".join(known), "choose one of these"))
 
@@ -350,7 +364,7 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def listing_options(init: Init) -> Init:
-    """The `__init__` of a planner with a signature that lists what `**options` can be, and refuses any other."""
+    """Return the `__init__` of a planner with the options in its signature; the wrapper rejects unknown options."""
     own, types = signature(init), get_type_hints(Options)
     named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
     every = [each.replace(annotation=types[name]) for name, each in signature(Options).parameters.items()]

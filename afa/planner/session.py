@@ -1,34 +1,39 @@
-"""Sessions: a planner and all that was done with it as one readable file, and back."""
+"""Save a planner with all its steps as a readable YAML file, and load such a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
 from pydantic import Field, model_validator
 
 import afa
-from afa.errors import Fault, PlannerError
+from afa.errors import AfaError, Fault, PlannerError
 from afa.inference.meanfield import Solver
+from afa.io.csvfile import few
 from afa.io.files import atomic_file
 from afa.io.yamlfile import Strict, load_model
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import Holds
 from afa.model.closure import STRENGTH, Closure
 from afa.planner import Action, BinaryPlanner, Planner, Stop, TopKPlanner
+from afa.planner.menu import Kind, action_of
 from afa.planner.rules import Rule
+from afa.planner.values import ReadValue, code_of, reading_of, same_unit, scale_of, word_of, written
 
 FORMAT = 1
+AGAIN = "take its values again (--replay, afa.replay_session)"
 OTHERS = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
-"""Settings that a question does not have: those of the other question alone."""
+"""Question -> settings that only the other question has."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes NumPy's numbers and texts as those that they are."""
+    """A YAML writer that writes numbers and texts of NumPy as plain values."""
 
 
 _Dumper.add_multi_representer(np.generic, lambda dumper, value: dumper.represent_data(value.item()))  # type: ignore[type-abstract]
@@ -124,7 +129,7 @@ class _Session(Strict):
 
 
 def session_text(planner: Planner) -> str:
-    """Return the YAML text that `save_session` writes of a planner."""
+    """Return the YAML text that `save_session` writes for a planner."""
     bundle = planner.asked_of
     document = {
         "session": FORMAT,
@@ -138,10 +143,10 @@ def session_text(planner: Planner) -> str:
 
 
 def save_session(planner: Planner, path: str | Path) -> None:
-    """Write a planner's bundle (by name and digest), settings and steps as YAML; the file appears whole or not at all.
+    """Write a planner's bundle (by name and digest), settings and steps as YAML; an error leaves no partial file.
 
-    It holds the values that were observed: a new file is for its owner alone, an earlier one keeps its mode and owner.
-    A `PlannerError` where it cannot be written.
+    The file has the patient's observed values. A new file is readable by its owner alone; an existing file keeps its
+    mode and owner. Raise a `PlannerError` if the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle
@@ -168,15 +173,17 @@ def load_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> TopKPlanner | BinaryPlanner:
-    """The planner that `save_session` wrote, with every step taken again, on the same bundle.
+    """Return the planner that `save_session` wrote, with every step repeated, on the same bundle.
 
-    allocation, stop : the rule that chooses, and the rule of stopping, where the session was made with one of your
-        own; a file cannot hold that.
+    Parameters
+    ----------
+    allocation, stop : the user-defined allocation rule and stopping rule, if the session had them; a file cannot
+        contain functions
 
     Raises
     ------
-    ConfigError : the file is not a session; every wrong key is named.
-    PlannerError : it is of another bundle, needs a rule, or its steps do not fit.
+    ConfigError : the file is not a session; the message names every wrong key.
+    PlannerError : the session belongs to another bundle, needs a user-defined rule, or has steps that do not fit.
 
     Examples
     --------
@@ -192,7 +199,133 @@ def load_session(
         found = f"a session on {used.name} {used.version}, digest {used.digest[:16]}"
         expected = f"one on {bundle.name} {bundle.version}, digest {bundle.digest[:16]}"
         step = "load the bundle that it was made with; other potentials would give other answers"
+        if used.name == bundle.name:
+            step = f"load it as it was then, or {AGAIN}"
         raise PlannerError(Fault(str(path), found, expected, step))
+    return _planner_of(stored, path, bundle, [Action(**step.model_dump()) for step in stored.steps], allocation, stop)
+
+
+def replay_session(
+    path: str | Path,
+    bundle: Bundle,
+    *,
+    allocation: Rule | None = None,
+    stop: Callable[[Planner], str | bool | None] | None = None,
+) -> tuple[TopKPlanner | BinaryPlanner, list[str]]:
+    """The planner of a session on a bundle that was edited since, and in words what has changed.
+
+    Values come in again in their order: a number by the range that the bundle has now, a code as it was. A value that
+    the bundle does not take now is left out, and named. Nothing is said of answers: the earlier bundle is not at hand.
+
+    allocation, stop : as of `load_session`.
+
+    Raises
+    ------
+    ConfigError : the file is not a session; every wrong key is named.
+    PlannerError : its bundle has another name, it needs a rule, or names in its settings are gone from the bundle.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from afa.model.bundle import load_bundle
+    >>> bundle = load_bundle("tests/data/bundle_tiny")
+    >>> planner = TopKPlanner(bundle, k=1)
+    >>> planner.observe_all({"MUC2": -1, "TFF3": 0})
+    >>> edited = bundle.restrict(["CXCL8", "MMP9", "MUC2"])
+    >>> with TemporaryDirectory() as folder:
+    ...     save_session(planner, f"{folder}/mine.yaml")
+    ...     again, changes = replay_session(f"{folder}/mine.yaml", edited)
+    >>> again.observed, changes[1:]
+    ({'MUC2': -1}, ['TFF3: left out 0: found an unknown name; expected a feature of the bundle'])
+
+    """
+    stored = load_model(path, _Session)
+    used = stored.bundle
+    if used.name != bundle.name:
+        found, expected = f"a session on {used.name}", f"one on an earlier state of {bundle.name}"
+        step = "load the bundle that it was made with, or begin a new session"
+        raise PlannerError(Fault(str(path), found, expected, step))
+    changes = list[str]()
+    if used.digest != bundle.digest:
+        then, now = (f"version {each.version}, digest {each.digest[:16]}" for each in (used, bundle))
+        changes.append(f"{bundle.name} has changed since this session: then {then}, now {now}")
+    steps, step = _steps_again(stored.steps, bundle, changes), "begin a new session"
+    return _planner_of(stored, path, bundle, steps, allocation, stop, step), changes
+
+
+def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
+    """The steps as the bundle takes them now; what is read otherwise, or left out, is added to `changes`.
+
+    A feature is left out where its last value does not fit: a value that was corrected is not what was measured.
+    """
+    actions = [Action(**step.model_dump()) for step in steps]
+    last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}
+    readings = {feature: _compared(bundle, feature, *given, changes) for feature, given in last.items()}
+    coded = [name for name, (_, number, _) in last.items() if number is None and name in bundle.features]
+    if coded := [name for name in coded if scale_of(bundle, name).has_range]:
+        changes.append(f"given without a number, so as they were read then: {few(coded)}")
+    taken, known = list[Action](), set[str]()
+    for action in actions:
+        if action.kind == "skip":
+            if features := tuple(name for name in action.features if name in bundle.features):
+                taken.append(replace(action, features=features, values=(None,) * len(features)))
+            continue
+        fits = dict[str, ReadValue]()
+        for feature, value, measured, unit in action.rows():
+            with suppress(PlannerError):
+                if readings[feature] is not None:
+                    fits[feature] = _read_again(bundle, feature, value, measured, unit)
+        # The value that a correction replaced may not fit now: the correction is then the first value.
+        split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
+        for kind, names in split:
+            if part := {name: reading for name, reading in fits.items() if name in names}:
+                cost = action.cost if kind == action.kind else 0.0
+                taken.append(action_of(kind, part, cost, f"{action.reason} (by the bundle as it was)"))
+        known |= fits.keys()
+    return taken
+
+
+def _compared(
+    bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
+) -> ReadValue | None:
+    """The reading of a value by the bundle as it is now, or None; `changes` takes what is not as it was."""
+    said = str(value) if measured is None else written(measured, unit)
+    try:
+        reading = _read_again(bundle, feature, value, measured, unit)
+    except PlannerError as error:
+        fault = error.faults[0]
+        changes.append(f"{feature}: left out {said}: found {fault.found}; expected {fault.expected}")
+        return None
+    then, now = (word_of(bundle, feature, int(code or 0)) for code in (value, reading.code))
+    if then != now:
+        changes.append(f"{feature}: {said} was {then}, and is {now} now")
+    elif measured is not None and reading.number is None:
+        changes.append(f"{feature}: {said} stays {now}, since the bundle has no range for it now")
+    return reading
+
+
+def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
+    """The reading of a session's value by the bundle as it is now; a `PlannerError` where it takes no such value."""
+    code_of(bundle, feature, 0)  # a name that is gone
+    scale = scale_of(bundle, feature)
+    if measured is None or not scale.has_range:
+        return ReadValue(code_of(bundle, feature, value))
+    if not same_unit(unit, scale.unit):
+        found, expected = f"a number in {unit or 'no unit'}", f"one in {scale.unit or 'no unit'}"
+        raise PlannerError(Fault(f"feature {feature}", found, expected, "give the number again"))
+    return reading_of(bundle, feature, measured)
+
+
+def _planner_of(
+    stored: _Session,
+    path: str | Path,
+    bundle: Bundle,
+    steps: Sequence[Action],
+    allocation: Rule | None,
+    stop: Callable[[Planner], str | bool | None] | None,
+    next_step: str = f"take the session from a copy that nobody edited, or {AGAIN}",
+) -> TopKPlanner | BinaryPlanner:
+    """The planner of a session's settings after these steps; next_step : of an error in either."""
     question = stored.question
     options = stored.settings.model_dump(exclude=OTHERS[question])
     if options[needed := "entity" if question == "binary" else "k"] is None:
@@ -209,11 +342,10 @@ def load_session(
     try:
         options["stop"] = Stop(**options["stop"] | {"own": stop})
         planner = (BinaryPlanner if question == "binary" else TopKPlanner)(bundle, **options)
-        planner.repeat(Action(**step.model_dump()) for step in stored.steps)
-    except PlannerError as error:
+        planner.repeat(steps)
+    except AfaError as error:
         fault = error.faults[0]
         if not fault.where.startswith(str(path)):
-            step_ = "take the session from a copy that nobody edited"
-            fault = Fault(f"{path}, {fault.where}", fault.found, fault.expected, step_)
+            fault = Fault(f"{path}, {fault.where}", fault.found, fault.expected, next_step)
         raise PlannerError(fault) from None
     return planner

@@ -1,8 +1,9 @@
-"""The sides of a duel in the explicit gauge: what each entity says of the features, laid out once for all patients.
+"""The sides of a duel under the `explicit` closure: each entity's models, in a layout shared by all patients.
 
-Every entity has two models on the features that it speaks of: its own, and one without it. S_v is their difference.
-Where several entities may hold, the second is the entity's own *without*; where exactly one does, it is the background,
-which cancels between entities (docs/decisions.md, F3 and F6). A duel is D_ab = S_a - S_b either way.
+An entity has two models on the features that it covers: one of the class with the entity, and one of the class without.
+S_v is their difference. If several entities may hold, the second model has the probabilities *without* the entity. If
+exactly one holds, the second model has the background, which cancels between entities (docs/decisions.md, F3 and F6).
+In both cases a duel is D_ab = S_a - S_b.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ Indices = NDArray[np.int64]
 
 
 class Repeats(NamedTuple):
-    """How much the findings of a side repeat each other (docs/decisions.md, F16).
+    """Quantities of a side that show how much its observations repeat each other (docs/decisions.md, F16).
 
-    own : (n,) variances of the log-ratios of its features within a class, the mean of both. together : (n, n) the same
-    with the covariances that the couplings make, to first order. least : a lower bound on the share that is believed.
+    Attributes
+    ----------
+    own : (n,) float64, variance of each feature's log-ratio within a class, the mean of both classes
+    together : (n, n) float64, `own` on the diagonal, and the covariances caused by couplings, to first order
+    least : a lower bound on the factor that `believed` returns
+
     """
 
     own: Floats
@@ -35,18 +40,23 @@ class Repeats(NamedTuple):
     least: float
 
     def believed(self, seen: NDArray[np.bool_]) -> Floats:
-        """(...,) the part of the log-odds that is believed once the features `seen` (..., n) are known, at most 1."""
+        """Return the factor, at most 1, that shrinks the log-odds if the features `seen`, (..., n), are known."""
         own, together = seen @ self.own, ((seen @ self.together) * seen).sum(axis=-1)
         return np.asarray(np.divide(own, together, out=np.ones_like(own), where=together > own))
 
 
 class Side(NamedTuple):
-    """One entity, or nothing at all: its models, on the features `at`, (n,) ascending indices.
+    """The two models of an entity, or of no entity, on the features `at`, (n,) ascending indices.
 
-    links : (p, 2) the pairs that either model couples, by index of the bundle. pair_terms : (p, 9) what they add to
-    E_1 - E_0 at each pair of values, NaN at those that cannot occur. members : by exclusive group, (2, g), the
-    probabilities that each of its features is +1, in either class. repeats : of a side that is believed by how much its
-    findings repeat each other; its models have no couplings then.
+    Attributes
+    ----------
+    one, zero : models of the class with the entity and of the class without
+    at : (n,) int64, indices of the features in the bundle, ascending
+    links : (p, 2) int64, pairs of features that either model couples, by index in the bundle
+    pair_terms : (p, 9) float64, contribution of each pair of values to E_1 - E_0, nats; NaN for impossible values
+    members : for each exclusive group, (2, g) float64, the probability of +1 of each member in either class
+    repeats : correction for observations that repeat each other, or None; with it, the models have no couplings
+
     """
 
     one: PairwiseMRF
@@ -59,12 +69,19 @@ class Side(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What no observation changes.
+    """The data of all sides that no observation changes.
 
-    holder : (N, M) the place of a feature in a side, -1 where it is silent. background, possible : (M, 3).
-    groups : the exclusive ones. measured_at_once : of each, whether all its features come from one measurement.
-    kappa : (N,) log Z_1 - log Z_0 at no observation, as far as the models leave it out and it is known; else 0.
-    tie : a score of at most this magnitude is rounding. ranges : of `links_of`, by duel, the last `KEPT` of them.
+    Attributes
+    ----------
+    sides : the sides, N in number
+    holder : (N, M) int64, position of each feature in a side; -1 if the side does not cover the feature
+    background, possible : (M, 3) float64 and bool, probabilities of -1, 0, +1, and which of them can occur
+    groups : the indices of the features of each exclusive group
+    measured_at_once : for each group, True if one measurement gives all its features
+    kappa : (N,) float64, log Z_1 - log Z_0 without observations if the models do not include it and it is known, else 0
+    tie : a score of at most this magnitude counts as rounding error, nats
+    ranges : cache of `links_of` by the sides asked for, with at most `KEPT` entries
+
     """
 
     sides: tuple[Side, ...]
@@ -79,13 +96,13 @@ class Fixed(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """M."""
+        """Return M, the number of features."""
         return len(self.background)
 
     def links_of(self, *sides: int) -> tuple[Indices, Floats]:
-        """The pairs (p, 2) that one side, or either of a duel, couples, and (2, p) the least and most each can add.
+        """Return the coupled pairs of a side or a duel, (p, 2), and the range of each pair's contribution, (2, p).
 
-        Neither sign is on the wrong side of 0: a pair that is never measured adds nothing (docs/decisions.md, F12).
+        The range is widened to include 0, because a pair that is never measured adds nothing (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= KEPT:
@@ -103,18 +120,22 @@ class Fixed(NamedTuple):
 
 
 KEPT = 5000
-"""Duels whose couplings are kept joined."""
+"""Number of duels whose joined couplings are cached."""
 KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]] = WeakKeyDictionary()
 
 
 def sides_for(
     bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None, discounted: bool = False
 ) -> Fixed:
-    """The sides of the duels: all entities, or one entity against nothing; laid out once.
+    """Return the sides of the duels, computed once for each bundle: all entities, or one entity and no entity.
 
-    holds : as of `afa.model.bundle.rates.Rates`. exactly : whether kappa is that of exact inference, not mean-field's
-        0.
-    discounted : whether couplings discount what is believed instead of entering the models (docs/decisions.md, F16).
+    Parameters
+    ----------
+    holds : how many entities hold, as in `afa.model.bundle.rates.Rates`
+    exactly : True to compute kappa by exact inference; False for the 0 of mean-field
+    entity : the entity of a binary question; None for all entities
+    discounted : True if couplings shrink the log-odds instead of entering the models (docs/decisions.md, F16)
+
     """
     known = KNOWN.setdefault(bundle, {})
     key = holds, exactly, entity, discounted
@@ -124,7 +145,7 @@ def sides_for(
 
 
 def score_table_of(fixed: Fixed, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-    """Return the scores S_v of all sides, one class less the other, for the belief about them (docs/frontier.md)."""
+    """Return the scores S_v of all sides, the difference of their two models, for `Belief` (docs/frontier.md)."""
     constant, slots, couplings = np.zeros(len(fixed.sides)), list[tuple[int, int, Floats]](), list[tuple[float, ...]]()
     for v, side in enumerate(fixed.sides):
         difference = side.one - side.zero
@@ -194,7 +215,10 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
 
 
 def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
-    """Variances and covariances of log-ratios u within a class, to first order psi_jl cov(u_j, x_j) cov(u_l, x_l)."""
+    """Return variances and covariances of log-ratios u within a class.
+
+    The covariances are to first order, psi_jl cov(u_j, x_j) cov(u_l, x_l).
+    """
     n, x = one.n_features, np.array(VALUES)
     u = np.where(one.possible, one.terms, 0.0) - np.where(one.possible, zero.terms, 0.0)
     own, together = np.zeros(n), np.zeros((n, n))
@@ -210,5 +234,5 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
 
 
 def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
-    """The model of the same probabilities with other couplings, and `by` added to its constant."""
+    """Return a model with the same probabilities, other couplings, and `by` added to its constant."""
     return PairwiseMRF.of_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)

@@ -1,4 +1,4 @@
-"""Top-k identification: which entities a patient's features support most, by pairwise duels."""
+"""Top-k identification: find the entities that a patient's features support most, by pairwise duels."""
 
 from __future__ import annotations
 
@@ -38,46 +38,49 @@ from afa.scores.preference import gaussian_sign
 
 
 class TopKPlanner(Planner):
-    """Finds the k entities that a patient's features support most, measuring few of them.
+    """Find the k entities that a patient's features support most, measuring few features.
 
     Parameters
     ----------
     bundle : the entities and their models, or the folder of a bundle.
     k : size of the answer, 1 <= k < N.
-    score : the preference score that ranks entities and guides the rule: `linearity`, `wald`, `two_elbo`, `stack_a`
-        or `kl_nonzero`; `linearity` unless given, and `two_elbo`, or `wald`, in the explicit gauge. Or `background`:
-        the expected score, where unobserved features are as among patients at large (docs/frontier.md); the default,
-        for models of directions, where a background is given.
-    gain : what a duel is expected to learn from a feature: `cmi`, the default, `f_target` or `wald_magnitude`; or
-        `information`, what it tells about which entity holds, over all at once (docs/decisions.md, F15).
-    target : the score that `f_target` looks ahead to; the guiding score where that can be one.
-    allocation : the rule that chooses features, by its name in `afa.planner.rules.RULES`, or an object with the method
-        `choose(view)`; `priority_all` unless given, and `priority_clusters` for more than 200 entities. Or `frontier`,
-        which goes with the score `background` and is its default.
-    inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`): slow, refused where too dense.
+    score : the preference score that ranks entities and guides the rule: `linearity` (the default), `wald`, `two_elbo`,
+        `stack_a` or `kl_nonzero`. Under the `explicit` closure the score is `two_elbo` (the default) or `wald`.
+        `background` is the expected score if unobserved features have the frequencies of patients at large
+        (docs/frontier.md), the default for models of directions with a background.
+    gain : the expected effect of a feature on a duel: `cmi`, `f_target` or `wald_magnitude`; or `information`, the
+        mutual information of a feature and the entity that holds, over all entities (docs/decisions.md, F15). The
+        default is `information` if at most one entity holds, k = 1, the closure is `explicit`, and neither a rule nor a
+        background is given; else `cmi`.
+    target : the score whose change `f_target` computes; by default the guiding score, if it can be a target.
+    allocation : the rule that chooses features: a name in `afa.planner.rules.RULES`, or an object with the method
+        `choose(view)`. The default is `priority_all`, or `priority_clusters` for more than 200 entities. `information`
+        needs the gain of that name and is its default; `frontier` needs the score `background` and is its default.
+    inference : `mean_field`, or `exact` (scores `linearity` and `two_elbo`, gain `cmi`), which is slow and raises an
+        error for dense models.
     solver, start : settings of the mean-field iteration; `start` is `uniform` or `warm`.
-    look_ahead : where the solves of `f_target` start: `same` as the score, or `warm` from the present marginals.
-    layer0 : None, or `f1`, `f2` or `sound`: leave out, before anything is observed, the entities that these
-        certificates of Layer 0 eliminate (`afa.planner.layer0.without_eliminated`). All answers are then about the
-        entities that are left, those of `bundle`; `eliminated` names the others. Of a patient, certificates of `f1` and
-        `f2` can be false (decisions.md L2).
-    costs : by name of a feature or a panel, in any one unit, 0 or more; what is not named costs what the bundle says,
-        or 1. `equal` leaves the bundle's costs aside. Rules compare gain by unit of cost.
-    panels : features that come together, by name of the panel; its cost is the sum of theirs unless `costs` names it.
-    first : features or panels to ask for before the rule chooses, in this order, whatever the answer is by then.
-    stop : when to stop asking: an `afa.Stop`, or a function of the planner that answers with the reason to stop, or
-        None to go on; when everything has been measured unless given.
-    seed, patient : name the random order of `allocation="random"`.
-    coupling : `explicit`, the default where the bundle says how often: values weigh by their probabilities with and
-        without an entity; or `differential`, the paper's models of directions.
-    holds : how many entities hold, where the gauge is explicit: `several`, `one` or `one or none`; as the bundle says
-        unless given (docs/decisions.md, F6).
-    tau : how far log-odds are believed, above 0 and at most 1, or `effective`: by how much findings repeat each other;
-        1 unless given (docs/decisions.md, F16).
-    background : of the score `background` and the rule `frontier`: how frequent each value is among patients at large,
-        an `afa.Background`, or `elicited` or `uniform`; what the bundle states unless given, and every value alike
-        where it states nothing.
-    together : how many features or panels `suggest` names at once, with a background; 1 unless given.
+    look_ahead : start of the solves of `f_target`: `same` as the score, or `warm` from the current marginals.
+    layer0 : None, or `f1`, `f2` or `sound`: exclude, before any observation, the entities that these certificates of
+        Layer 0 eliminate (`afa.planner.layer0.without_eliminated`). All answers then refer to the remaining entities,
+        in `bundle`; `eliminated` names the others. The certificates `f1` and `f2` can be false for a patient
+        (decisions.md L2).
+    costs : feature or panel -> cost, 0 or more, in any one unit. The default is the cost in the bundle, or 1. `equal`
+        ignores the bundle's costs. Rules compare gain per unit of cost.
+    panels : panel name -> features measured together; a panel costs the sum of its features unless `costs` names it.
+    first : features or panels to measure, in this order, before the rule chooses.
+    stop : when to stop: an `afa.Stop`, or a function of the planner that returns the reason to stop, or None to go on;
+        by default when everything has been measured.
+    seed, patient : seed the random order of `allocation="random"`.
+    coupling : `explicit`, with class-conditional probabilities, the default if the bundle has any; or `differential`,
+        the paper's models of directions.
+    holds : how many entities hold, under the `explicit` closure: `several`, `one` or `one or none`; by default as in
+        the bundle (docs/decisions.md, F6).
+    tau : factor, above 0 and at most 1, that shrinks log-odds towards the prior; or `effective`, which computes the
+        factor from how much observations repeat each other; 1 by default (docs/decisions.md, F16).
+    background : frequencies of the values among patients at large, for the score `background` and the rule `frontier`:
+        an `afa.Background`, `elicited` or `uniform`; by default `elicited` if the bundle has probabilities, else
+        `uniform`.
+    together : number of features or panels that `suggest` names at once, with a background; 1 by default.
 
     Examples
     --------
@@ -124,7 +127,10 @@ class TopKPlanner(Planner):
             bundle = without_eliminated(bundle, k, criterion=layer0, solver=options.get("solver"))
         left = set(bundle.entities)
         self.eliminated = tuple(name for name in asked_of.entities if name not in left)
-        gain = gain or "cmi"
+        if gain is None:
+            finds_the_one = gauge == "explicit" and k == 1 and (holds or asked_of.holds) != "several"
+            chosen = allocation is not None or score == BACKGROUND or options.get("background") is not None
+            gain = INFORMATION if allocation == INFORMATION or (finds_the_one and not chosen) else "cmi"
         given = options.get("background") is not None and gauge == "differential" and gain != INFORMATION
         if allocation == FRONTIER or (given and allocation is None):
             score = score or BACKGROUND
@@ -141,33 +147,34 @@ class TopKPlanner(Planner):
         super().__init__(asked_of, bundle, checked, new_patient, {"layer0": layer0, **explicit, "k": int(k)})
 
     def scores(self) -> Floats:
-        """(N, N) antisymmetric preference scores V: a beats b where V > 0, 0 is a tie (eq:vec_score)."""
+        """Return the antisymmetric preference scores V, (N, N): a beats b where V > 0, 0 is a tie (eq:vec_score)."""
         return self.scores_by(self.guide)
 
     def wins(self) -> Floats:
-        """(N,) Copeland wins, a tie half (`afa.scores.copeland`)."""
+        """Return the Copeland wins, (N,) float64; a tie counts half (`afa.scores.copeland`)."""
         return copeland_wins(self.scores())
 
     def top_k(self) -> list[str]:
-        """The k best entities by Copeland wins, best first; ties as decisions.md S6 settles them."""
+        """Return the k best entities by Copeland wins, best first; decisions.md S6 has the rule for ties."""
         return self.ranking()[: self.k]
 
     answer = top_k
 
     @property
     def ordered_by(self) -> Literal["probability", "score"]:
-        """What orders the entities in `ranking` and `answer`.
+        """Return `probability` or `score`, the quantity that orders the entities in `ranking` and `answer`.
 
-        `probability` where the bundle says how often and the score is `two_elbo`, the default there: the order is that
-        of `posterior`. Else `score`: the duels of the preference score, the paper's ranking. `posterior` can then have
-        another order, as it also counts usual values and the normaliser of each entity (docs/decisions.md, S7).
+        The order is by `posterior` if the bundle has probabilities and the score is `two_elbo`, the default for such
+        bundles. Otherwise the order is by the duels of the preference score, the paper's ranking. `posterior` can then
+        have another order, because it also counts usual values and the normaliser of each entity (docs/decisions.md,
+        S7).
         """
         return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
     def lead(self) -> float:
-        """By how much the answer is ahead: the least preference score of an entity in `top_k` against one outside.
+        """Return the lead of the answer: the smallest preference score of an entity in `top_k` against one outside.
 
-        0 where `ordered_by` is `probability`.
+        The lead is 0 if `ordered_by` is `probability`.
         """
         if self.ordered_by == "probability":
             return 0.0
@@ -175,7 +182,7 @@ class TopKPlanner(Planner):
         return float(self.scores()[np.ix_(inside, ~inside)].min())
 
     def strengths(self) -> Floats:
-        """(N,) what orders the entities: log-odds of each, in nats, or its mean score against the others."""
+        """Return the quantity that orders the entities, (N,): log-odds in nats, or mean score against the others."""
         if self.ordered_by == "score":
             return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
         log = self._state.log_evidence()
@@ -184,27 +191,27 @@ class TopKPlanner(Planner):
         among = np.append(log, 0.0) if self.holds == "one or none" else log
         share = log - logsumexp(among)  # log-probabilities
         odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
-        for v in np.flatnonzero(share > np.log(0.5)):  # at most one, whose complement would be lost in rounding
+        for v in np.flatnonzero(share > np.log(0.5)):  # at most one entity, whose 1 - p would be lost in rounding
             odds[v] = log[v] - logsumexp(np.delete(among, v))
         return np.asarray(odds)
 
     def answer_probability(self) -> float:
-        """The sum of `posterior` over `top_k`: that the one entity that holds, if exactly one does, is among them.
+        """Return the probability of the answer: the sum of `posterior` over `top_k`.
 
-        Where several may hold, the least posterior in `top_k`. Where `ordered_by` is `score`, another set can be more
-        probable.
+        If exactly one entity holds, this is the probability that it is in `top_k`. If several may hold, the result is
+        instead the smallest posterior in `top_k`. If `ordered_by` is `score`, another set can be more probable.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
 
     def undecided(self) -> list[str]:
-        """The entities that tie for the last places of `top_k`, the most probable first, then as ranked; [] for no tie.
+        """Return the entities tied for the last places of `top_k`, the most probable first; empty without a tie.
 
-        A tie of what `ordered_by` names: equal scores, or posteriors within 0.005 of each other; of both before
-        anything is measured, unless the score is `background`.
+        Entities are tied if the quantity of `ordered_by` is equal: the scores, or the posteriors to within 0.005.
+        Before any measurement both must be equal, unless the score is `background`.
         """
         tied = self._tied_by_score()
-        by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background tells them apart at once
+        by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background separates entities at once
         if self.ordered_by == "probability" or by_posterior:
             tied |= self._as_probable()
         order, posterior = np.argsort(self._view().rank), self.posterior()
@@ -212,11 +219,11 @@ class TopKPlanner(Planner):
         return [self.bundle.entities[v] for v in chosen]
 
     def settled_probability(self) -> float:
-        """Return `answer_probability`, or 0 where the answer is a tie or an entity outside it is as probable."""
+        """Return `answer_probability`, or 0 if the answer is a tie or an entity outside is equally probable."""
         return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
 
     def _tied_by_score(self) -> NDArray[np.bool_]:
-        """(N,) entities that share the place at the edge of `top_k`."""
+        """Return True for each entity tied at the edge of `top_k`, (N,)."""
         view = self._view()
         places = ranks_of(view.scores, np.arange(len(view.entities)), name_places(view.entities), view.tie).place
         order = np.argsort(view.rank)
@@ -224,33 +231,47 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _as_probable(self) -> NDArray[np.bool_]:
-        """(N,) entities outside `top_k` that are as probable as one inside, to 0.005, or more so; and the latter."""
+        """Return True for each entity that is as probable (to 0.005) as one across the edge of `top_k`, (N,)."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
 
     def ranking(self) -> list[str]:
-        """All entities, best first (decisions.md S6)."""
+        """Return all entities, best first (decisions.md S6)."""
         return [self.bundle.entities[v] for v in np.argsort(self._view().rank)]
 
     def posterior(self) -> Floats:
-        """(N,) probabilities of the entities, in order, if exactly one of them held: they sum to 1.
+        """Return the posterior probabilities of the entities, (N,), in the order of the bundle.
 
-        Softmax of prior log-odds plus log P(x_obs | v), each entity with its own normaliser (eq:clamped-marginal for
-        more than two, decisions.md S7). Unlike the ranking by score it also counts a value of 0 against those who
-        expected another. In the explicit gauge of the entities that may hold: each by itself where several may, and
-        less than 1 together where none may.
+        The posterior is the softmax of prior log-odds plus log P(x_obs | v), each entity with its own normaliser
+        (eq:clamped-marginal for more than two entities, decisions.md S7): the probabilities sum to 1, as if exactly one
+        entity held. Unlike the ranking by score, a usual value (0) counts against entities that predict another value.
+        Under the `explicit` closure, each entity has its own probability if several may hold, and the sum is below 1 if
+        possibly none holds.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
             return np.asarray(expit(log))
         return np.asarray(softmax(np.append(log, 0.0) if self.holds == "one or none" else log)[: len(log)])
 
-    def none(self) -> tuple[float, float]:
-        """The least and the greatest probability that no entity holds (docs/decisions.md, F6).
+    def probabilities(self) -> dict[str, float]:
+        """The `posterior` by name.
 
-        The two are equal where at most one entity holds, and 0 where exactly one does. A `PlannerError` for a bundle of
-        directions alone, which says nothing of it.
+        Examples
+        --------
+        >>> planner = TopKPlanner("tests/data/bundle_tiny", k=1)
+        >>> planner.observe("MUC2", -1)
+        >>> {name: round(p, 2) for name, p in planner.probabilities().items()}
+        {'bleeding': 0.55, 'diarrhea': 0.4, 'fistula': 0.05}
+
+        """
+        return dict(zip(self.bundle.entities, self.posterior().tolist(), strict=True))
+
+    def none(self) -> tuple[float, float]:
+        """Return the smallest and the largest probability that no entity holds (docs/decisions.md, F6).
+
+        The two are equal if at most one entity holds, and 0 if exactly one holds. A bundle of directions alone raises a
+        `PlannerError`, because it has no such probability.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
@@ -262,46 +283,46 @@ class TopKPlanner(Planner):
         return left, left
 
     def none_is_likelier(self) -> bool:
-        """Whether none holds rather than any one: every entity's posterior, or that of all together, is below 1/2."""
+        """Return True if every entity's posterior, or the sum of all posteriors if at most one holds, is below 1/2."""
         if self.holds == "several":
             return bool((self.posterior() < 0.5).all())
         return self.holds == "one or none" and self.none()[0] > 0.5
 
     def resolved(self) -> list[tuple[str, str]]:
-        """Duels (winner, loser) whose winner at full observation no completion can change (tight `l1` bracket)."""
+        """Return the duels (winner, loser) that no completion can change at full observation (tight `l1` bracket)."""
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
         return [(names[a], names[b]) if lead[p] > 0 else (names[b], names[a]) for p, (a, b) in settled]
 
     def certified(self) -> bool:
-        """Whether `top_k` holds the k entities that are best at full observation, whatever is left to observe.
+        """Return True if `top_k` is certain to be the set of the k best entities at full observation.
 
-        It does where each duel of an entity a in the present top-k against an entity b outside is resolved and won by
-        a: its tight `l1` bracket holds D_ab(x) under every completion x, so that S_a(x) > S_b(x) for them all. At full
-        observation a then wins its duels against the N - k entities outside, and b loses its against the k inside:
-        at least N - k Copeland wins for a, at most N - 1 - k for b. No tie-break and no duel within either side
-        can exchange the two, and the set is the same; the order inside it may still change.
+        `top_k` is certain if each duel of an entity a in the top k against an entity b outside is resolved and won by
+        a: the tight `l1` bracket contains D_ab(x) for every completion x, so that S_a(x) > S_b(x) for every x. At full
+        observation a then wins its duels against the N - k entities outside, and b loses its duels against the k
+        entities inside: a has at least N - k Copeland wins, and b at most N - 1 - k. Neither a tie-break nor a duel
+        within either set can exchange the two. The set stays the same, but the order inside it may change.
 
-        The condition is sufficient, not necessary: a bracket can be wider than the scores that completions reach. What
-        is certain is the ranking by S, the answer of every score at full observation but `kl_nonzero`. With
-        `linearity`, `wald` and `stack_a` the set also stays as it is on the way there: a resolved duel has the sign of
-        its winner in Lambda_ab, and in D_ab's mean under any distribution of completions.
+        The condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
+        The certainty is about the ranking by S, the answer of every score at full observation except `kl_nonzero`. With
+        `linearity`, `wald` and `stack_a` the set also stays the same at every earlier step: Lambda_ab of a resolved
+        duel has the sign of its winner, and so has the mean of D_ab under any distribution of completions.
 
-        With `layer0` this holds among the entities that are left; whether one of the `eliminated` belongs among the k
-        best of all, only the `sound` certificates say.
+        With `layer0` the certainty is about the remaining entities. Whether one of the `eliminated` entities belongs to
+        the k best of all is certain only with the `sound` certificates.
         """
         return self._view().certified
 
     certain = certified
 
     def boundary_probability(self) -> float:
-        """The least probability, over the duels across the top-k boundary, that the present winner stays ahead.
+        """Return the smallest probability, over duels across the top-k boundary, that the current winner stays ahead.
 
-        In [0, 1]: of each duel P(sign of D_ab at full observation = its present sign) under the duel's own predictive,
-        by the Gaussian approximation of `stack_a` (eq:fsp); 1 where the duel is resolved, 1/2 where it is level, and
-        below 1/2 where a guiding score other than `linearity` and `stack_a` prefers the other side. In the explicit
-        gauge it is the probability that the winner holds, given that exactly one of the two does. With the score
-        `background` it is `top_probability`.
+        For a duel this is P(D_ab at full observation has its current sign) under the duel's own predictive
+        distribution, by the Gaussian approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and
+        1/2 for a tie, and below 1/2 if a guiding score other than `linearity` and `stack_a` prefers the other entity.
+        Under the `explicit` closure it is the probability that the winner holds, given that exactly one of the two
+        holds. With the score `background` it is `top_probability`.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

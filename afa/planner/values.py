@@ -1,7 +1,7 @@
-"""What people and programs give for a value: a code, a word, or a number in the unit of its feature.
+"""Convert the values that people and programs enter: a code, a word, or a number in the unit of its feature.
 
 The codes -1, 0 and +1 mean below, in and above the usual range. The terminal, the page, the JSON lines and the planners
-all read values here.
+all use this module to read values.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from afa.errors import Fault, PlannerError
-from afa.io.csvfile import LARGEST, number, suggestion
+from afa.io.csvfile import LARGEST, number, numbers_with_commas, suggestion
 from afa.model.bundle import Bundle
 from afa.model.features import Features, shown_unit
 from afa.model.mrf import VALUES
 
 WORDS = {"low": -1, "usual": 0, "normal": 0, "high": 1}
 FINDING = {"no": 0, "yes": 1}
-"""What a feature of kind `binary` can be, beside the words of `WORDS` that fit it."""
+"""Additional words for features of kind `binary`, beside `WORDS`."""
 TYPED_CODES = {"-": -1, "+": 1}
 CODES_WITHOUT_A_RANGE = {"-1": -1, "0": 0, "1": 1, "+1": 1}
-"""Typed texts that are codes only where no number is expected: with a range, `0` is the number."""
-_THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
+"""Texts that are codes only for a feature without a range; with a range, `0` is the number."""
 _NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?", re.ASCII)
 _UNIT = re.compile(r"[^\W\d_xX][^\d,;:]*|[%°µ$€].*")
 
 
 class Scale(NamedTuple):
-    """What `features.csv` says of one feature; `low` and `high` are cut points in `unit`, None where there is none."""
+    """The row of one feature in `features.csv`; `low` and `high` are cut points in `unit`, or None."""
 
     kind: str
     unit: str
@@ -43,12 +42,12 @@ class Scale(NamedTuple):
 
     @property
     def has_range(self) -> bool:
-        """Whether a number is read by cut points."""
+        """Return True if cut points encode a number of this feature."""
         return self.kind != "binary" and not (self.low is None and self.high is None)
 
 
 class ReadValue(NamedTuple):
-    """One value as it was read: its code, and the number and unit behind the code where a number was given."""
+    """A value after reading: its code, and the number and unit behind the code if a number was given."""
 
     code: int
     number: float | None = None
@@ -56,7 +55,7 @@ class ReadValue(NamedTuple):
 
 
 def scale_of(bundle: Bundle, feature: str) -> Scale:
-    """What `features.csv` says of a feature; a scale without a kind where it says nothing."""
+    """Return the row of a feature in `features.csv`; without a row, a scale without a kind."""
     table = None if bundle.rates is None else bundle.rates.table
     row = None if table is None else _rows(table).get(feature)
     if table is None or row is None:
@@ -71,7 +70,7 @@ def _rows(table: Features) -> dict[str, int]:
 
 
 def usual_range(bundle: Bundle, feature: str) -> str:
-    """The range of a feature in words such as `usual: 4 to 10 K`; empty where it has none."""
+    """Return the usual range of a feature in words, such as `usual: 4 to 10 K`; empty without a range."""
     scale = scale_of(bundle, feature)
     if not scale.has_range:
         return ""
@@ -81,7 +80,7 @@ def usual_range(bundle: Bundle, feature: str) -> str:
 
 
 def written(value: float, unit: str = "") -> str:
-    """A number as people write it, with its unit.
+    """Return a number as text for people, with its unit.
 
     >>> written(1058.0, "K"), written(0.25)
     ('1058 K', '0.25')
@@ -90,29 +89,35 @@ def written(value: float, unit: str = "") -> str:
 
 
 def word_of(bundle: Bundle, feature: str, code: int) -> str:
-    """The word for a code: `low`, `usual` or `high`; `no` or `yes` of a feature of kind `binary`."""
+    """Return the word for a code: `low`, `usual` or `high`; `no` or `yes` for a feature of kind `binary`."""
     names = {0: "no", 1: "yes"} if scale_of(bundle, feature).kind == "binary" else {-1: "low", 0: "usual", 1: "high"}
     return names[code]
 
 
+def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
+    """What `no` and `yes` of a finding mean where features.csv says it in other words, such as `good` and `poor`."""
+    table = None if bundle.rates is None else bundle.rates.table
+    return None if table is None or feature not in table.names else table.meanings(feature)
+
+
 def words_of(bundle: Bundle, feature: str) -> list[str]:
-    """The words for the codes that a feature can have, in order of the codes."""
+    """Return the words for the possible codes of a feature, in order of the codes."""
     possible = bundle.possible[bundle.features.index(feature)]
     return [word_of(bundle, feature, code) for code in compress(VALUES, possible)]
 
 
 def with_number(bundle: Bundle, feature: str, code: int, measured: float | None) -> str:
-    """A value in words: `12.5 K (high)` where a number is known, else `high`."""
+    """Return a value in words: `12.5 K (high)` if the number is known, else `high`."""
     word = word_of(bundle, feature, code)
     return word if measured is None else f"{written(measured, scale_of(bundle, feature).unit)} ({word})"
 
 
 def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
-    """The code of a value that Python or JSON gives: -1, 0 or 1 as it stands, or a word. Numbers have their own key.
+    """Return the code of a value from Python or JSON: a code -1, 0 or 1, or a word. Numbers are passed separately.
 
     Raises
     ------
-    PlannerError : no feature of the bundle, or no value that the feature can have.
+    PlannerError : the feature is unknown, or cannot have that value.
 
     """
     if not isinstance(feature, str) or feature not in bundle.features:
@@ -120,7 +125,9 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
-        step += "; a measured number as `number`" if scale_of(bundle, feature).has_range else ""
+        if scale_of(bundle, feature).has_range:  # by itself 7.2 could be a number alone, but 1 is a code
+            measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
+            step += f"; a measured number by its name, number={measured}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))
     possible, place = bundle.possible[bundle.features.index(feature)], VALUES.index(code)
     if not possible[place]:
@@ -131,7 +138,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
 
 
 def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
-    """The reading of a number in the feature's unit: -1 below `low`, 0 between the cut points, +1 above `high`."""
+    """Return the reading of a number in the feature's unit: -1 below `low`, 0 between cut points, +1 above `high`."""
     scale = scale_of(bundle, feature)
     if not scale.has_range:
         step = f"give {' or '.join(words_of(bundle, feature))}"
@@ -151,10 +158,11 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
 
 
 def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
-    """The reading of what a person typed: a word, a sign, a number where the feature has a range, else a code.
+    """Return the reading of a typed text: a word, a sign, a number if the feature has a range, else a code.
 
-    `0`, `1` and `-1` are numbers where the feature has a range. A number may end with the unit of its feature, and may
-    have a decimal comma; a comma before exactly three digits is asked back, as it could stand for a thousand.
+    For a feature with a range, `0`, `1` and `-1` are numbers. A number may end with the unit of the feature and may
+    have a decimal comma. A comma before exactly three digits raises an error that asks back, because it could separate
+    thousands.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)
@@ -175,7 +183,7 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 
 
 def echo(bundle: Bundle, feature: str, reading: ReadValue) -> str:
-    """How a value was read: `flow: 0 ml/s is low`, or `frost: yes` where a code was given."""
+    """Return a sentence that shows how a value was read: `flow: 0 ml/s is low`, or `frost: yes` for a code."""
     word = word_of(bundle, feature, reading.code)
     said = word if reading.number is None else f"{written(reading.number, reading.unit)} is {word}"
     return f"{bundle.shown(feature)}: {said}"
@@ -194,21 +202,20 @@ def same_unit(one: str, other: str) -> bool:
 
 
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
-    """The code that a word stands for, of the words that this feature takes; None for any other text."""
+    """Return the code for a word that this feature accepts; None for any other text."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
+    if meanings := meanings_of(bundle, feature):  # as features.csv writes them, before `normal` and the like
+        words = words | {meanings[0]: 0, meanings[1]: 1}
     return words.get(text.strip().casefold())
 
 
 def _number_of(typed: str, unit: str, fault: Fault) -> float:
-    """The number that a text begins with, its unit after it or none; a `PlannerError` like `fault` otherwise."""
+    """Return the number at the start of a text, with or without unit; else raise a `PlannerError` like `fault`."""
 
     def refused(step: str, expected: str = fault.expected) -> PlannerError:
         return PlannerError(Fault(fault.where, fault.found, expected, step))
 
-    if commas := _THOUSAND_OR_DECIMAL.match(typed):
-        either = [commas[0].replace(",", "")]
-        if commas[0].count(",") == 1 and "." not in commas[0]:
-            either.append(commas[0].replace(",", "."))
+    if either := numbers_with_commas(typed):
         expected = "a number without a comma before three digits, which could stand for a thousand"
         raise refused(f"write {' or '.join(either)}", expected)
     found = _NUMBER.match(typed)
@@ -224,7 +231,7 @@ def _number_of(typed: str, unit: str, fault: Fault) -> float:
 
 
 def unknown(features: Collection[str], feature: Any) -> PlannerError:
-    """The error for a name that is no feature, with the nearest one."""
+    """Return the error for an unknown feature name, with the most similar name."""
     step = suggestion(feature, features) if isinstance(feature, str) else "give its name"
     step = "see bundle.features" if step.startswith("correct") else step
     return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))

@@ -1,4 +1,4 @@
-"""The reasons in words: of a suggestion, of the answer by each finding, and of what each result would do to it."""
+"""Explanations in words: why a feature is suggested, what supports the answer, and what each result would change."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from afa.planner.base import Planner
 
 NUMBERS_AT_ONCE = 5_000_000
-"""Gains, duels times features, that are looked at for the words."""
+"""Largest number of gains, duels times features, computed for an explanation."""
 OF_THE_LARGEST = 0.2
-"""Opponents are named whose duel has at least this share of the gain of the one that matters most."""
+"""An opponent is named if its duel has at least this share of the largest gain."""
 NAMED = 3
-"""Names of a list that are shown; where there are more, one fewer, and the others are counted."""
+"""Largest number of names in a list; a longer list shows one name fewer and counts the others."""
 DUELS_AT_ONCE = 1_000
 
 
 def told_apart(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
-    """The entities that some features separate: `a from b and c`, by the duels of largest weighted gain.
+    """Return the entities that some features separate, `a from b and c`, from the duels of largest weighted gain.
 
-    The first named is the side of the best duel that has more to gain in all of its duels; empty where nothing gains.
+    The first name is the entity of the best duel with more gain over all its duels. The text is empty without a gain.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
 
 
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
-    """The entities that some features separate, by index: the one, then those it is separated from, as `told_apart`."""
+    """Return the entities that some features separate, by index: the entity, then its opponents."""
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
     places = over.duels[chosen]
@@ -60,10 +60,14 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
 
 
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
-    """How many labelled patients stand behind the probabilities of a feature with and without some entities.
+    """Return in words how many labelled patients the probabilities of a feature rest on, by entity.
 
-    `flu 4 with, 5 without`; empty where there is none. entities : by name, what each is shown as; names that are no
-    entity of the bundle are skipped.
+    An example is `flu 4 with, 5 without`; the text is empty without labelled patients.
+
+    Parameters
+    ----------
+    entities : entity -> name shown; names that are not entities of the bundle are skipped
+
     """
     place, known = bundle.features.index(feature), [name for name in entities if name in bundle.entities]
     counts = [(entities[name], *bundle.patients_behind(name)[place].tolist()) for name in known]
@@ -72,8 +76,8 @@ def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -
 
 
 def explained(planner: Planner, most: int) -> pd.DataFrame:
-    """The table of `Planner.explain`."""
-    import pandas as pd  # noqa: PLC0415 (slow to load, and planning does without)
+    """Return the table of `Planner.explain`."""
+    import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
     state, bundle, menu, offer = planner._state, planner.bundle, planner._menu, planner._offer()
     duels = planner._open_duels()
@@ -94,12 +98,12 @@ def explained(planner: Planner, most: int) -> pd.DataFrame:
 
 
 def shown_entities(planner: Planner) -> tuple[str, ...]:
-    """Return what people are shown for the entities of the duels, in their order."""
+    """Return the display names of the entities of the duels, in order."""
     return tuple(map(planner.asked_of.shown, planner.bundle.entities))
 
 
 def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-    """(M,) gains summed over some duels, and how many of these have a gain."""
+    """Return the gains summed over some duels, (M,) nats, and the number of these duels with a gain, (M,)."""
     total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
         gains = state.gains(np.isin(np.arange(state.n_duels), part))
@@ -109,7 +113,7 @@ def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, 
 
 
 def shares(planner: Planner, entity: str) -> list[dict[str, Any]]:
-    """The rows of `Planner.why`, the strongest finding first."""
+    """Return the rows of `Planner.why`, the largest contribution first."""
     names = planner.bundle.entities
     if entity not in names:
         step = suggestion(str(entity), names, "see bundle.entities")
@@ -132,8 +136,8 @@ UNCHANGEABLE = "nothing left to measure can change this"
 
 
 def in_words(planner: Planner) -> str:
-    """What `Planner.in_words` says."""
-    if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # a usual value counts there
+    """Return the text of `Planner.in_words`."""
+    if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # usual values count there
         return "none of these: nothing that was measured is unusual"
     shown = planner.asked_of.shown
     tied = planner.undecided()
@@ -157,7 +161,7 @@ def in_words(planner: Planner) -> str:
 
 
 def listed(names: list[str], most: int) -> str:
-    """Names as a list in words, `and N others` for those beyond `most`.
+    """Return names as a list in words, with `and N others` for those beyond `most`.
 
     >>> listed(["a", "b", "c", "d", "e"], 3), listed(["a", "b"], 3)
     ('a, b and 3 others', 'a and b')
@@ -167,7 +171,7 @@ def listed(names: list[str], most: int) -> str:
 
 
 def outcomes(planner: Planner, feature: str) -> list[dict[str, Any]]:
-    """What each possible value of an open feature would do: one row each, with the columns of `Planner.outcomes`."""
+    """Return one row for each possible value of an unobserved feature, with the columns of `Planner.outcomes`."""
     rows = list[dict[str, Any]]()
     for value in itertools.compress(VALUES, planner.bundle.possible[planner.bundle.features.index(feature)]):
         after = planner.copy()

@@ -1,11 +1,13 @@
-"""The belief about all scores S_v of one patient, and what a measurement would settle of it (docs/frontier.md, ours).
+"""The mean and covariance of all scores S_v of one patient, and the gain of a measurement (docs/frontier.md).
 
-Unobserved features are expected as among patients without labels, the background: each with its probabilities there,
-and, where the background has a covariance, as those already observed predict it (the best linear prediction). The mean
-and the covariance of all S_v at full observation are then sums over features and coupled pairs, without mean-field, and
-exact where features are independent. `Background` is that knowledge, `ScoreTable` the scores of a bundle, laid out once
-for all patients, and `Belief` the state of one patient. The functions in the order of a decision: `Belief.order`,
-`Belief.differences`, `Belief.frontier`, `Belief.value_of`, `Belief.top_probability`.
+An unobserved feature has the probabilities of its values among patients without labels, the background. If the
+background has a covariance, observed features change the means of the others by the best linear prediction. The mean
+and the covariance of all S_v at full observation are then sums over features and coupled pairs. The sums need no
+mean-field inference and are exact where features are independent.
+
+`Background` has these probabilities, `ScoreTable` the scores of a bundle in a layout shared by all patients, and
+`Belief` the state of one patient. A planner calls the methods of `Belief` in this order: `order`, `differences`,
+`frontier`, `value_of`, `top_probability`.
 """
 
 from __future__ import annotations
@@ -29,29 +31,29 @@ from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES, Floats
 Indices = NDArray[np.int64]
 Kind = Literal["patients", "elicited", "mixture", "uniform"]
 PRIOR_PATIENTS = 10.0
-"""Patients that the bundle's own probabilities count for in a mixture with the shares among few patients."""
+"""Number of patients that the bundle's own probabilities count for when mixed with shares among few patients."""
 FEW_PATIENTS = 30
-"""Fewer patients than this are mixed with what the bundle states, where a command reads them from a table."""
+"""With fewer patients than this, commands that read a table mix the table's shares with the bundle's probabilities."""
 DRAWS = 4096
-"""Draws behind the probability that the top k is right: its standard error is at most 0.008."""
+"""Random samples for the probability that the top k is right: its standard error is at most 0.008."""
 NEAR = 100
-"""Entities outside the top k that are drawn; what the others add to the risk is bounded by its sum."""
+"""Entities outside the top k that are sampled; the risk of the remaining entities is bounded by a sum."""
 OF_VALUES = np.array(VALUES, dtype=np.float64)
 TOGETHER = ", and how their features go together"
-"""End of the words of a background with a covariance."""
+"""End of the description of a background with a covariance."""
 MOST_FEATURES = 500
-"""A background of more features than this has no covariance."""
+"""Largest number of features for which a background has a covariance."""
 SHRINKAGE = np.linspace(0.1, 1.0, 10)
-"""Shares of its correlations that a covariance may lose; 1 leaves features independent."""
+"""Candidate shrinkages: the share of its correlations that a covariance loses; 1 makes features independent."""
 FOLDS = 5
-"""Parts of the patients, each of which is predicted from the others to choose the share."""
+"""Folds of the cross-validation that chooses the shrinkage."""
 DIGITS = 6
-"""Decimals of a covariance, so that a session that is read again has the same."""
+"""Decimals of a covariance, so that a session that is saved and read again has the same numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """How frequent each value of each feature is among patients at large, and where that is known from.
+    """The frequencies of each feature's values among patients at large, with their source.
 
     Parameters
     ----------
@@ -60,10 +62,10 @@ class Background:
     kind : str
         `patients`, `elicited`, `mixture` or `uniform`.
     words : str
-        The same in words, for every place that shows a number which depends on it.
+        The source in words, shown beside every number that depends on the background.
     covariance : (n_features, n_features) float64 or None
-        Covariance of the features' values, its diagonal their variances under `probabilities`; None if features are
-        taken as independent.
+        Covariance of the features' values, with their variances under `probabilities` as diagonal; None if features are
+        treated as independent.
 
     Examples
     --------
@@ -101,12 +103,12 @@ class Background:
 
     @classmethod
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
-        """Return the background that a planner is given: itself, its plain values, `elicited` or `uniform`.
+        """Return a `Background` from a planner's option: a `Background`, its plain values, `elicited` or `uniform`.
 
-        None stands for what the bundle states, or for `uniform` where it states nothing.
+        None means `elicited` if the bundle has probabilities, else `uniform`.
         """
         if background is None:
-            background = "elicited" if bundle.says_how_often else "uniform"
+            background = "elicited" if bundle.has_probabilities else "uniform"
         if isinstance(background, Mapping):
             background = cls(**background)
         known = {"elicited": cls.elicited, "uniform": cls.uniform}
@@ -121,7 +123,7 @@ class Background:
         return background
 
     def plain(self) -> str | dict[str, Any]:
-        """Return the background as plain values, from which `given` makes it again."""
+        """Return the background as plain values, which `given` converts back to a `Background`."""
         if self.kind in ("elicited", "uniform"):
             return self.kind
         found = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
@@ -135,26 +137,31 @@ class Background:
 
     @classmethod
     def uniform(cls, bundle: Bundle) -> Background:
-        """Return the background of no knowledge: all values that a feature can take are alike."""
+        """Return the uniform background: all possible values of a feature have equal probability."""
         possible = bundle.possible
         return cls(possible / possible.sum(axis=1, keepdims=True), "uniform", "no background, every value alike")
 
     @classmethod
     def elicited(cls, bundle: Bundle) -> Background:
-        """Return the background that the bundle states.
+        """Return the background from the probabilities in the bundle.
 
-        Of each feature it is `p_low,p_high` of features.csv; else the mean of the probabilities with and without an
-        entity, over all entities that state them; else every value alike. A `PlannerError` where nothing is stated.
+        A feature's probabilities are `p_low` and `p_high` of features.csv, or else the mean of all class-conditional
+        probabilities in the bundle, or else equal for all values.
+
+        Raises
+        ------
+        PlannerError : the bundle has no probabilities
+
         """
-        if bundle.rates is None or not bundle.says_how_often:
+        if bundle.rates is None or not bundle.has_probabilities:
             step = "add p_low,p_high to features.csv, or give patients"
             raise PlannerError(Fault(f"bundle {bundle.name}", "no probabilities", "a background", step))
-        found, stated = np.full((len(bundle.features), 3), np.nan), bundle.rates.stated
+        found, probability_rows = np.full((len(bundle.features), 3), np.nan), bundle.rates.probability_rows
         total, n = np.zeros_like(found), np.zeros(len(found))
-        for said in (stated.with_entity, stated.without):
+        for said in (probability_rows.with_entity, probability_rows.without):
             here = np.isfinite(said[:, 0])
-            np.add.at(total, stated.feature[here], said[here])
-            np.add.at(n, stated.feature[here], 1.0)
+            np.add.at(total, probability_rows.feature[here], said[here])
+            np.add.at(n, probability_rows.feature[here], 1.0)
         found[n > 0] = total[n > 0] / n[n > 0, None]
         if bundle.rates.table is not None:
             own = bundle.rates.table.background
@@ -173,21 +180,21 @@ class Background:
         name: str = "patients",
         dependence: bool = True,
     ) -> Background:
-        """Return the shares of each value among patients without labels, and how features go together.
+        """Return the shares of each value among patients without labels, with the covariance of the features.
 
-        Of a feature that was measured in none of them every value is alike. `shrunk_covariance`
-        computes the covariance; bundles of more than 500 features get no covariance.
+        A feature measured in no patient has equal probabilities. `shrunk_covariance` computes the covariance; bundles
+        of more than 500 features get no covariance.
 
         Parameters
         ----------
-        values : (n_patients, n_features)
+        values : (n_patients, n_features) float64
             -1, 0, +1, or NaN where not measured; columns in the order of the bundle.
         without : int
-            Row of the patient who is planned for, where he is among them.
+            Row of the patient to plan for, excluded from the shares; None if the patient is not in the table.
         name : str
-            What the patients are called in `words`.
+            Name of the patients in `words`.
         dependence : bool
-            False to take features as independent.
+            False to treat features as independent.
 
         """
         values = np.asarray(values, dtype=np.float64)
@@ -206,20 +213,33 @@ class Background:
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | NDArray[np.int8], *, prior: float = PRIOR_PATIENTS) -> Background:
-        """Return shares among few patients, with what the bundle states counting for `prior` patients.
+        """Return shares among few patients, where the bundle's probabilities count for `prior` patients.
 
-        values : as in `of_patients`. A bundle without probabilities counts as one that states every value alike.
+        If the bundle has no probabilities, all values of a feature have equal probability instead.
+
+        Parameters
+        ----------
+        values : (n_patients, n_features) float64, as in `of_patients`
+        prior : number of patients
+
         """
-        stated = cls.elicited(bundle) if bundle.says_how_often else cls.uniform(bundle)
-        counts = counts_of(bundle, values) + prior * stated.probabilities
+        expected = cls.elicited(bundle) if bundle.has_probabilities else cls.uniform(bundle)
+        counts = counts_of(bundle, values) + prior * expected.probabilities
         shares = counts / counts.sum(axis=1, keepdims=True)
-        return cls(shares, "mixture", f"{len(values)} patients, and as {prior:g} patients {stated.words}")
+        return cls(shares, "mixture", f"{len(values)} patients, and as {prior:g} patients {expected.words}")
 
 
 def counts_of(bundle: Bundle, values: Floats | NDArray[np.int8]) -> Floats:
-    """Count -1, 0, +1 of each feature, (n_features, 3); a `PlannerError` for a table that does not fit the bundle.
+    """Return how many patients have -1, 0 and +1 in each feature, (n_features, 3) float64.
 
-    values : as in `Background.of_patients`.
+    Parameters
+    ----------
+    values : (n_patients, n_features) float64, as in `Background.of_patients`
+
+    Raises
+    ------
+    PlannerError : the table does not fit the bundle
+
     """
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 2 or x.shape[1] != len(bundle.features) or not (np.isnan(x) | np.isin(x, VALUES)).all():
@@ -235,10 +255,13 @@ def variances_of(probabilities: Floats) -> Floats:
 
 
 def _symmetric(covariance: Any) -> Floats:
-    """Return a covariance as a matrix, (M, M).
+    """Return a covariance as a matrix, (M, M) float64.
 
-    covariance : a matrix, or M texts: row i of the lower triangle, i + 1 numbers separated by blanks. A text with
-    another count of numbers becomes a row of NaN.
+    Parameters
+    ----------
+    covariance : a matrix, or M texts: row i of the lower triangle as i + 1 numbers separated by blanks. A text with
+        another count of numbers becomes a row of NaN
+
     """
     if isinstance(covariance, np.ndarray):
         return np.array(covariance, dtype=np.float64)
@@ -250,15 +273,16 @@ def _symmetric(covariance: Any) -> Floats:
 
 
 def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
-    """Return the covariance of features among patients, its correlations shrunk by the share that predicts best.
+    """Return the covariance of features among patients, with correlations shrunk by cross-validation.
 
-    Of the shares in `SHRINKAGE` it is the one with the largest normal log-likelihood of patients who are left out, in
-    `FOLDS` parts of the patients. Return None if that share is 1, because features are then treated as independent.
+    The shrinkage is the one in `SHRINKAGE` with the largest normal log-likelihood of the held-out patients over `FOLDS`
+    folds. Return None if the shrinkage is 1, because features are then independent, and for too few patients or
+    features.
 
     Parameters
     ----------
     values : (n_patients, n_features) float64
-        -1, 0, +1, or NaN where not measured, which counts as the mean.
+        -1, 0, +1, or NaN where not measured, which is replaced by the mean.
     probabilities : (n_features, 3) float64
         Shares of -1, 0, +1 among these patients.
 
@@ -284,9 +308,15 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
 
 
 def _held_out(z: Floats, left_out: Floats) -> Floats:
-    """Return the normal log-likelihood of patients left out, up to a constant, for each share of `SHRINKAGE`.
+    """Return the normal log-likelihood of held-out patients, up to a constant, for each shrinkage, (n_shares,).
 
-    z, left_out : (n, m) standardised values. The correlations are (1 - share) z'z / n + share I.
+    The correlations are (1 - share) z'z / n + share I.
+
+    Parameters
+    ----------
+    z : (n, m) float64, standardised values of the patients used to estimate
+    left_out : (n_left_out, m) float64, standardised values of the held-out patients
+
     """
     _, size, axes = np.linalg.svd(z, full_matrices=False)
     along = left_out @ axes.T
@@ -301,30 +331,30 @@ def _held_out(z: Floats, left_out: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """The scores S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l, laid out once for all patients.
+    """The scores S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l in a layout shared by all patients.
 
-    A slot is an entity and a feature on which S_v depends; slots are sorted by entity and then by feature.
+    A slot is a pair of an entity v and a feature on which S_v depends; slots are sorted by entity and then by feature.
 
     Parameters
     ----------
     entities, features : tuple of str
         N and M names.
     constant : (n_entities,) float64
-        What a score has before any feature, in nats.
+        The part of a score that depends on no feature, nats.
     entity, feature : (n_slots,) int64
         Indices of the entity and the feature of each slot.
     terms : (n_slots, 3) float64
-        f_vj(-1), f_vj(0), f_vj(+1); 0 at values that cannot occur.
+        f_vj(-1), f_vj(0), f_vj(+1), nats; 0 at values that cannot occur.
     owner : (n_pairs,) int64
         Entity of each coupling, ascending.
     ends : (2, n_pairs) int64
         The two slots of each coupling, the lower feature first.
     psi : (n_pairs,) float64
-        Couplings.
+        Couplings, nats.
     groups : tuple of (n_members,) int64
-        Exclusive groups of features: each is 0 or +1, at most one of a group is +1, and none is coupled.
+        Exclusive groups of features: each member is 0 or +1, at most one member is +1, and no member is coupled.
     places : (n_entities,) int64
-        The order in which entities with equal scores come; that of the bundle unless given.
+        Rank of each entity among entities with equal scores; the order of the bundle by default.
 
     """
 
@@ -342,9 +372,12 @@ class ScoreTable:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
-        """Lay out the scores of the paper's models: S_v of each entity, without the couplings that both classes have.
+        """Return the scores S_v of each entity; couplings that both classes share cancel and are excluded.
 
-        A `PlannerError` for a bundle with features that cannot take all three values.
+        Raises
+        ------
+        PlannerError : the bundle has features that cannot take all three values
+
         """
         if not bundle.ternary:
             found, step = "features that cannot be -1, or cannot be +1", "use the scores of the explicit gauge"
@@ -369,12 +402,15 @@ class ScoreTable:
 
     @cached_property
     def slots_of(self) -> tuple[Indices, Indices]:
-        """Slots sorted by feature, (n_slots,), and where those of each feature begin, (n_features + 1,)."""
+        """Return slots sorted by feature, (n_slots,), and the first position of each feature, (n_features + 1,)."""
         return self._by_feature(self.feature)
 
     @cached_property
     def neighbours(self) -> tuple[Indices, Floats, Indices]:
-        """Slot at the other end and coupling, (2 n_pairs,) each, sorted by feature, and where each feature begins."""
+        """Return the other slot and the value of each coupling, (2 n_pairs,) each, and where each feature starts.
+
+        The two arrays are sorted by feature. The third result is the first position of each feature, (n_features + 1,).
+        """
         order, start = self._by_feature(self.feature[np.concatenate(self.ends)])
         return np.concatenate(self.ends[::-1])[order], np.concatenate([self.psi, self.psi])[order], start
 
@@ -384,31 +420,31 @@ class ScoreTable:
 
     @cached_property
     def pair_features(self) -> Indices:
-        """(2, n_pairs) the two features of each coupling."""
+        """Return the two features of each coupling, (2, n_pairs)."""
         return self.feature[self.ends]
 
     @cached_property
     def distinct_pairs(self) -> tuple[Indices, Indices]:
-        """(2, n_distinct) features of the pairs that any entity couples, and (n_pairs,) which of these each is."""
+        """Return the distinct pairs of coupled features, (2, n_distinct), and the pair of each coupling, (n_pairs,)."""
         m = len(self.features)
         keys, which = np.unique(self.pair_features[0] * m + self.pair_features[1], return_inverse=True)
         return np.stack(np.divmod(keys, m)), which
 
     @cached_property
     def pairs_pointer(self) -> Indices:
-        """(n_entities + 1,) where the couplings of each entity begin."""
+        """Return the first position of each entity's couplings, (n_entities + 1,)."""
         return np.searchsorted(self.owner, np.arange(len(self.entities) + 1))
 
     @cached_property
     def by_pair(self) -> tuple[Indices, Indices]:
-        """Couplings sorted by distinct pair, (n_pairs,), and where those of each begin, (n_distinct + 1,)."""
+        """Return couplings sorted by distinct pair, (n_pairs,), and each pair's first position, (n_distinct + 1,)."""
         features, which = self.distinct_pairs
         order = np.argsort(which, kind="stable")
         return order, np.searchsorted(which[order], np.arange(features.shape[1] + 1))
 
     @cached_property
     def pointer(self) -> Indices:
-        """(n_entities + 1,) where the slots of each entity begin."""
+        """Return the first position of each entity's slots, (n_entities + 1,)."""
         return np.searchsorted(self.entity, np.arange(len(self.entities) + 1))
 
     @cached_property
@@ -417,30 +453,36 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """(n_entities, n_features) a quantity of slots as a matrix; of_slots : (n_slots,)."""
-        found = copy(self._by_row)  # its indices are shared
+        """Return a quantity `of_slots`, (n_slots,), as a sparse matrix, (n_entities, n_features)."""
+        found = copy(self._by_row)  # all these matrices share their indices
         found.data = of_slots
         return found
 
     @cached_property
     def tie(self) -> float:
-        """Size up to which a difference of two scores is rounding."""
+        """Return the largest difference of two scores that can be rounding error, nats."""
         largest = np.abs(self.constant) + self.by_entity(np.abs(self.terms).max(axis=1, initial=0.0))
         largest += np.bincount(self.owner, weights=np.abs(self.psi), minlength=len(self.entities))
         return 10 * ROUNDING * float(largest.max(initial=0.0))
 
     @cached_property
     def step(self) -> float:
-        """1 where all potentials are whole numbers, so that scores are too; else 0."""
+        """Return 1 if all potentials, and so all scores, are whole numbers; else 0."""
         parts = (self.constant, self.terms, self.psi)
         return float(all((part == np.round(part)).all() for part in parts))
 
     def by_entity(self, of_slots: Floats) -> Floats:
-        """(n_entities,) sums of a quantity of slots; of_slots : (n_slots,)."""
+        """Return the sum of a quantity `of_slots`, (n_slots,), over the slots of each entity, (n_entities,)."""
         return np.asarray(np.bincount(self.entity, weights=of_slots, minlength=len(self.entities)))
 
     def scores(self, values: NDArray[np.int8]) -> Floats:
-        """(n, n_entities) S_v of full configurations, values (n, n_features) in -1, 0, +1."""
+        """Return S_v of full configurations, (n, n_entities) nats.
+
+        Parameters
+        ----------
+        values : (n, n_features) int8, -1, 0 or +1
+
+        """
         x = np.asarray(values, dtype=np.int64)
         found = np.tile(self.constant, (len(x), 1))
         slots, (first, second) = np.arange(len(self.feature)), self.pair_features
@@ -451,9 +493,13 @@ class ScoreTable:
 
 
 class Differences(NamedTuple):
-    """The differences D_ab = S_a - S_b of the k members a of the present top and the N - k others b.
+    """The differences D_ab = S_a - S_b of the k members a of the current top set and the N - k other entities b.
 
-    inside, outside : (k,), (N - k,) indices, best first. mean, variance : (k, N - k) of each D_ab.
+    Attributes
+    ----------
+    inside, outside : (k,) and (N - k,) int64, indices of the entities, best first
+    mean, variance : (k, N - k) float64, of each D_ab
+
     """
 
     inside: Indices
@@ -462,10 +508,10 @@ class Differences(NamedTuple):
     variance: Floats
 
     def weights(self) -> Floats:
-        """(k, N - k) phi(d / sqrt V) / sqrt V of each difference, the largest scaled to 1; 0 where V is 0.
+        """Return phi(d / sqrt V) / sqrt V of each difference, scaled to a maximum of 1, (k, N - k); 0 where V is 0.
 
-        It is the density of D_ab at 0: a difference that is as good as decided, or that nothing can change, is left
-        alone. All are divided by the largest, which changes no choice and keeps small ones above 0.
+        The weight is the density of D_ab at 0. Differences that are nearly decided, or that no measurement can change,
+        have a weight near 0. The scaling changes no choice and avoids underflow.
         """
         open_ = self.variance > 0
         v = np.where(open_, self.variance, 1.0)
@@ -475,30 +521,30 @@ class Differences(NamedTuple):
 
 
 class Belief:
-    """The mean and the covariance of all scores of one patient, given what has been observed.
+    """The mean and the covariance of all scores of one patient, given the observed features.
 
     Parameters
     ----------
     table : ScoreTable
         The scores.
     background : Background
-        Probabilities of the values of unobserved features. Its covariance is not used with exclusive groups, nor where
-        a score bends in a feature (bundles with probabilities).
+        Probabilities of the values of unobserved features. Its covariance is ignored with exclusive groups, and where a
+        score is not linear in a feature (bundles with probabilities).
     exact : bool
-        Whether the covariance has its part of coupled pairs; without it the covariance is that to first order.
+        True to include coupled pairs in the covariance; False for the covariance to first order.
 
     Attributes
     ----------
     mean : (n_entities,) float64
-        E S_v.
+        Expected score E S_v, nats.
     middle, spread : (n_features,) float64
-        Mean and variance of each feature; its value and 0 where observed.
+        Mean and variance of each feature; for an observed feature, its value and 0.
     joint : (n_features, n_features) float64 or None
-        Covariance of the features, 0 where observed; None where they are independent.
+        Covariance of the features, 0 where observed; None if features are independent.
     background : Background
-        What is used of the background given.
+        The given background, without its covariance where that is ignored.
     observed : (n_features,) bool
-        Features that are observed, or known to be 0 as another one of their exclusive group is +1.
+        True for features that are observed, or known to be 0 because another member of their exclusive group is +1.
 
     """
 
@@ -525,7 +571,7 @@ class Belief:
         self._add_up()
 
     def _add_up(self) -> None:
-        """Compute `mean`, and the couplings' part of each slope, from the means and covariances of the features."""
+        """Compute `mean` and each slope's contribution of the couplings from the features' means and covariances."""
         self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
@@ -539,11 +585,11 @@ class Belief:
 
     @property
     def slope(self) -> Floats:
-        """(n_slots,) c_vj, by how much E S_v rises with x_j, to first order."""
+        """Return the slopes c_vj, the change of E S_v for a unit change of x_j, to first order, (n_slots,) nats."""
         return np.asarray(self._linear + self._pull)
 
     def copy(self) -> Belief:
-        """Return the belief about another patient of whom the same is known."""
+        """Return an independent copy of the belief."""
         other = copy(self)
         for name in ("middle", "spread", "observed", "mean", "_value", "_expected", "_pull"):
             setattr(other, name, getattr(self, name).copy())
@@ -554,10 +600,11 @@ class Belief:
         return self.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Take in one value; means move by its surprise.
+        """Update the belief with one observed value.
 
-        With a covariance the means of all other features move too, each by its regression on this one. A member of an
-        exclusive group that is 0 makes the others likelier, and one that is +1 settles them.
+        With a covariance, the mean of every other feature changes by its regression on the observed one. In an
+        exclusive group, a member observed as 0 raises the probabilities of the others, and a member observed as +1
+        makes them 0.
         """
         if self.joint is not None:
             self._observe_jointly(feature, value)
@@ -573,7 +620,7 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Take in one value where features go together: scores are linear in each, so that f_vj(m_j) = c m_j."""
+        """Update the belief with one value if features have a covariance; scores are then linear: f_vj(m_j) = c m_j."""
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
@@ -581,13 +628,13 @@ class Belief:
         self._add_up()
 
     def _regression(self, feature: int) -> Floats:
-        """(M,) by how much the mean of each feature rises with the value of this one."""
+        """Return the change of each feature's mean for a unit change of `feature`, (M,)."""
         assert self.joint is not None
         own = self.spread[feature]
         return self.joint[feature] / own if own > 0 else np.zeros(len(self.spread))
 
     def _settle(self, feature: int) -> None:
-        """Let a feature have no variance any more, and the others none that they share with it."""
+        """Set the variance of a feature to 0 and condition the covariance of the other features on it."""
         if self.joint is not None:
             self._products = None
             self.joint -= np.outer(self._regression(feature), self.joint[feature])
@@ -596,7 +643,7 @@ class Belief:
         self.spread[feature] = 0.0
 
     def _set(self, feature: int, middle: float, spread: float, value: int | None) -> None:
-        """Give a feature another mean and variance; a value where it is now known."""
+        """Set the mean and variance of a feature, and its value if `value` is not None."""
         table, step = self.table, middle - self.middle[feature]
         order, start = table.slots_of
         slots = order[start[feature] : start[feature + 1]]
@@ -613,23 +660,23 @@ class Belief:
         self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Indices:
-        """(N,) all entities by E S_v, the best first; equal means, to rounding, go by `places`."""
+        """Return all entities by E S_v, the best first, (N,) int64; means equal to rounding are sorted by `places`."""
         rounded = np.round(self.mean / self.table.tie) if self.table.tie > 0 else self.mean
         places = np.arange(len(rounded)) if self.table.places is None else self.table.places
         return np.asarray(np.lexsort((places, -rounded)), dtype=np.int64)
 
     @property
     def _through(self) -> Floats:
-        """(N, M) c Sigma: covariances of all scores with all features, to first order."""
+        """Return c Sigma, the covariance of each score with each feature to first order, (N, M)."""
         if self._products is None:
             self._products = np.asarray(self.table.matrix(self.slope) @ self.joint)
         return self._products
 
     def _loadings(self) -> list[tuple[Any, Floats]]:
-        """Matrices (N, M) of what each feature adds to the scores, and the (M,) variances that go with each.
+        """Return pairs of slopes, (N, M), of the scores in the features, and the variances for the slopes, (M,).
 
-        With a covariance Sigma of the features, c Sigma and 1 / s_j stand for c and s_j: measuring feature j takes
-        (c Sigma)_j^2 / s_j out of the variance of a score, which is c_j^2 s_j where features are independent.
+        With a covariance Sigma of the features, the pair is c Sigma and 1 / s_j instead of c and s_j. Measuring feature
+        j reduces the variance of a score by (c Sigma)_j^2 / s_j, which is c_j^2 s_j if features are independent.
         """
         if self.joint is not None:
             inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
@@ -640,11 +687,11 @@ class Belief:
         return parts
 
     def covariance(self, entities: Indices | None = None) -> Floats:
-        """(N, n) covariances of all scores with those of some entities, or (N, N) with all; exact.
+        """Return the covariance of all scores with the scores of some entities, (N, n), or of all entities, (N, N).
 
-        Cov(S_v, S_w) = sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, with the bends of the explicit gauge,
-        and the exclusion within groups, added. With a covariance Sigma of the features the first sum is c_v Sigma c_w,
-        and the second is not exact.
+        For independent features the result is exact: Cov(S_v, S_w) = sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl
+        s_j s_l, plus terms for the non-linear scores of the `explicit` closure and for exclusive groups. With a
+        covariance Sigma of the features the first sum is c_v Sigma c_w, and the second is approximate.
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
         if self.joint is not None:
@@ -660,7 +707,7 @@ class Belief:
         return total + self._covariance_of_pairs(chosen) if self.exact else total
 
     def _covariance_of_pairs(self, chosen: Indices) -> Floats:
-        """(N, n) sum over j < l of psi_vjl psi_wjl s_j s_l, w of the chosen entities."""
+        """Return the sum over j < l of psi_vjl psi_wjl s_j s_l for all v and the chosen entities w, (N, n)."""
         table, n = self.table, len(self.mean)
         features, which = table.distinct_pairs
         at, member = _entries(table.pairs_pointer, chosen)
@@ -675,12 +722,12 @@ class Belief:
         return np.stack([np.bincount(owner, weights=psi * row[column], minlength=n) for row in weight], axis=1)
 
     def _open_groups(self) -> list[Indices]:
-        """The unobserved members of each exclusive group."""
+        """Return the unobserved members of each exclusive group with two or more of them."""
         parts = (group[~self.observed[group]] for group in self.table.groups)
         return [part for part in parts if len(part) > 1]
 
     def variances(self) -> Floats:
-        """(N,) Var S_v of each entity; the diagonal of `covariance`."""
+        """Return the variance of each score S_v, (N,), the diagonal of `covariance`."""
         table = self.table
         if self.joint is None:
             total = table.by_entity(self.slope**2 * self.spread[table.feature])
@@ -697,7 +744,7 @@ class Belief:
         return total
 
     def differences(self, k: int) -> Differences:
-        """The mean and the variance of every difference across the edge of the present top k."""
+        """Return mean and variance of the differences of each entity in the current top k and each other entity."""
         order, variances = self.order(), self.variances()
         inside, outside = order[:k], order[k:]
         shared = self.covariance(inside)[outside].T
@@ -707,10 +754,10 @@ class Belief:
         return Differences(inside, outside, mean, np.where(variance > rounding, variance, 0.0))
 
     def frontier(self, k: int) -> Floats:
-        """(M,) what measuring a feature takes out of the open differences at the edge of the top k; 0 where observed.
+        """Return the gain of measuring each feature for the current top k, (M,); 0 where observed.
 
-        sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j: the expected fall of the variance of D_ab, times
-        the weight of the difference (`Differences.weights`).
+        The gain is the sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j: the expected reduction of the
+        variance of D_ab times the weight of D_ab (`Differences.weights`).
         """
         return self._settled(self.differences(k))
 
@@ -719,11 +766,11 @@ class Belief:
         for matrix, s in self._loadings():
             linear = self.joint is None and matrix.data is not self._bend
             total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
-        # What cancels in rounding is nothing.
+        # # Gains as small as the rounding error are set to 0.
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
 
     def _with_groups(self, slopes: sp.csr_array) -> sp.csr_array:
-        """The slopes, of a member of an exclusive group less what its +1 rules out of the others."""
+        """Return slopes that subtract, for a member of an exclusive group, what its +1 excludes of the others."""
         groups = self._open_groups()
         if not groups:
             return slopes
@@ -735,11 +782,11 @@ class Belief:
         return sp.csr_array(whole)
 
     def value_of(self, features: Sequence[int], k: int) -> float:
-        """Return what measuring several features at once takes out of the open differences at the edge of the top k.
+        """Return the gain of measuring several features at once for the current top k.
 
-        The value is a sum. Each feature contributes its value in `frontier`, computed as if the features before it
-        were already measured. Each coupled pair of the features contributes w_ab (psi_ajl - psi_bjl)^2 s_j s_l. Of
-        several members of one exclusive group the sum is too large.
+        The gain is a sum. Each feature contributes its value in `frontier`, computed as if the features before it were
+        already measured. Each coupled pair of the features contributes w_ab (psi_ajl - psi_bjl)^2 s_j s_l. For several
+        members of one exclusive group the sum is an overestimate.
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):
@@ -748,7 +795,7 @@ class Belief:
         return total
 
     def _paired(self, of: Differences, feature: int) -> Floats:
-        """(M,) what a feature adds to the value of each other one that some entity couples it with."""
+        """Return the gain that measuring `feature` adds to each other feature, (M,); 0 for uncoupled features."""
         table = self.table
         there, psi, begin = table.neighbours
         part = slice(begin[feature], begin[feature + 1])
@@ -767,22 +814,22 @@ class Belief:
         left: float = np.inf,
         first: Sequence[int] = (),
     ) -> list[int]:
-        """Return the features of up to n items to measure at once: one by one the item that adds most to the value.
+        """Return the features of up to n items to measure at once, choosing greedily the item that adds most gain.
 
         Parameters
         ----------
         n, k : int
-            How many items, and the size of the top set.
+            Number of items, and the size of the top set.
         offered : (n_features,) bool
-            What can be chosen; all that is unobserved unless given.
+            Features that can be chosen; all unobserved features by default.
         item_of : (n_features,) int64
-            The item that each feature comes with; each is an item of its own unless given.
+            Item that includes each feature; by default each feature is an item.
         price : (n_items,) float64
-            Of each item; the value is compared by unit of price, free items being divided by 1. Alike unless given.
+            Price of each item, by which its gain is divided (free items by 1); equal by default.
         left : float
-            What all may cost together.
+            Largest total price.
         first : sequence of int
-            Features of the first item, where it is chosen already.
+            Features of the first item, if it has been chosen already.
 
         """
         of, ahead, pairs = self.differences(k), self.copy(), np.zeros(len(self.middle))
@@ -797,9 +844,9 @@ class Belief:
                 for j in new:
                     pairs += self._paired(of, j)
                     ahead._settle(j)
-            worth = ahead._settled(of) + pairs
+            gained_variance = ahead._settled(of) + pairs
             allowed = allowed & (cost <= left * (1 + ROUNDING))[items]
-            total = np.bincount(items, weights=np.where(allowed, worth, 0.0), minlength=len(cost))
+            total = np.bincount(items, weights=np.where(allowed, gained_variance, 0.0), minlength=len(cost))
             per_cost = np.where(allowed, (total / np.where(cost > 0, cost, 1.0))[items], 0.0)
             if taken == n or not per_cost.max(initial=0.0) > 0:
                 return chosen
@@ -808,12 +855,12 @@ class Belief:
             new = [int(best), *(int(j) for j in np.flatnonzero(allowed & (items == items[best])) if j != best)]
 
     def top_probability(self, k: int) -> float:
-        """Return the probability that the present top k is the one at full observation, ties counting as right.
+        """Return the probability that the current top k is the top k at full observation; ties count as right.
 
-        Of the joint normal distribution with this mean and covariance, by 4,096 draws from a fixed seed. Of more than
-        100 entities outside those are drawn that are likeliest to get in; the chance of the others is added to the
-        risk, so that the answer is then a lower bound. Where scores are whole numbers, which tie often, a difference
-        above -1/2 counts (the correction for continuity).
+        The probability is that of a joint normal distribution with the mean and covariance of the belief, from 4,096
+        samples with a fixed seed. Only the 100 entities outside the top k with the largest risk of entering are
+        sampled; the risk of the others is added, so that the answer is a lower bound. If scores are whole numbers, ties
+        are frequent, and a difference above -1/2 counts as right (continuity correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)
@@ -834,14 +881,14 @@ class Belief:
 
 
 def _entries(pointer: Indices, rows: Indices) -> tuple[Indices, Indices]:
-    """Places of all entries of some rows, which begin at `pointer`, and which of the rows each is of, both (n,)."""
+    """Return the positions of all entries of some rows, and the row of each, (n,) each; rows start at `pointer`."""
     count = pointer[rows + 1] - pointer[rows]
     which = np.repeat(np.arange(len(rows)), count)
     return np.arange(len(which)) + np.repeat(pointer[rows] - np.cumsum(count) + count, count), which
 
 
 def _rows(matrix: sp.csr_array, rows: Indices) -> Floats:
-    """(n, M) some rows of a matrix, dense."""
+    """Return some rows of a sparse matrix as a dense array, (n, M)."""
     at, which = _entries(matrix.indptr, rows)
     dense = np.zeros((len(rows), matrix.shape[1]))
     dense[which, matrix.indices[at]] = matrix.data[at]
@@ -849,7 +896,14 @@ def _rows(matrix: sp.csr_array, rows: Indices) -> Floats:
 
 
 def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
-    """(M,) sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j; loadings c (N, M), s (M,)."""
+    """Return the sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j, (M,).
+
+    Parameters
+    ----------
+    loadings : (N, M) float64, slopes c
+    s : (M,) float64, variances
+
+    """
     weights, n = of.weights(), loadings.shape[0]
     if isinstance(loadings, np.ndarray):
         inside, outside = loadings[of.inside], loadings[of.outside]
@@ -865,13 +919,13 @@ def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> F
 
 
 def _standard(vectors: Floats, p: Floats) -> Floats:
-    """(M, 3) vectors scaled to mean square 1 under the probabilities (M, 3); 0 where they vanish."""
+    """Return vectors, (M, 3), scaled to mean square 1 under the probabilities `p`, (M, 3); 0 for vanishing vectors."""
     size = np.sqrt((p * vectors**2).sum(axis=1, keepdims=True))
     return np.asarray(np.divide(vectors, size, out=np.zeros_like(vectors), where=size > np.sqrt(ROUNDING)))
 
 
 def _curve(p: Floats) -> Floats:
-    """(M, 3) the function of a value with mean 0 and mean square 1 that does not correlate with the value itself."""
+    """Return the function of x with mean 0 and mean square 1 that is uncorrelated with x, (M, 3), under `p`, (M, 3)."""
     line = _standard(OF_VALUES - (p @ OF_VALUES)[:, None], p)
     square = OF_VALUES**2 - (p @ OF_VALUES**2)[:, None]
     return _standard(square - (p * line * square).sum(axis=1, keepdims=True) * line, p)

@@ -1,4 +1,4 @@
-"""Gains: what a duel is expected to learn from one more feature (sec:gain). The readable definitions.
+"""Gains: the expected effect of measuring one more feature on a duel (sec:gain). The readable definitions.
 
 `cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution: the marginals of the two
 entities, weighted by the entities' posterior. The page docs/decisions.md gives the reasons.
@@ -103,8 +103,8 @@ def site_probabilities(marginals: Marginals) -> Floats:
 def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Solver | None = None) -> Floats:
     """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] at every feature, (M,); 0 where observed (eq:smart_delta).
 
-    F is the score named by `target`. Each lookahead solves the conditioned models again from the uniform start, so that
-    it finds the value of the score after the observation.
+    F is the score named by `target`. For each value of x_f the conditioned models are solved again from the uniform
+    start, which gives the score after the observation.
     """
     score = _SCORE[target]
     now = [mean_field(state.mrf, state, solver=solver) for state in (a, b)]

@@ -79,7 +79,7 @@ def two_elbo(solutions: Sequence[MeanField]) -> Floats:
 
 
 def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
-    """Return E[S_a | x_obs] - E[S_b | x_obs], nats, with unobserved features independent at given frequencies (ours).
+    """Return E[S_a | x_obs] - E[S_b | x_obs], nats, with unobserved features independent at given frequencies.
 
     Parameters
     ----------

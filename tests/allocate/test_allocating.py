@@ -20,9 +20,11 @@ from afa.model.rule_names import IN_THE_GRID, RULE_NAMES, WITHOUT_GAIN
 from afa.planner import TopKPlanner
 from afa.planner import rules as allocate
 from afa.planner.cluster import clusters
+from afa.planner.options import INFORMATION
 from afa.planner.rules import RULES
 
 GAINS = (("wald_magnitude", None), ("cmi", None), ("f_target", "linearity"))
+INFORMATION_RULE = (INFORMATION, (INFORMATION, None))
 SEVEN = {"entities": (2, 7), "features": (2, 5)}
 
 
@@ -48,8 +50,9 @@ def places_of(planner, readout):
     return ahead.sum(axis=1)
 
 
-@pytest.mark.parametrize("gain", GAINS)
-@pytest.mark.parametrize("rule", COMPILED)
+@pytest.mark.parametrize(
+    ("rule", "gain"), [(rule, gain) for rule in COMPILED for gain in GAINS if rule in RULES] + [INFORMATION_RULE]
+)
 @given(random_bundles(**SEVEN, potentials=QUARTERS), st.data())
 @settings(max_examples=8, deadline=None)
 def test_every_choice_ranking_and_certificate_is_the_planners(rule, gain, bundle, data):
@@ -155,7 +158,10 @@ def test_no_rule_looks_at_where_entities_and_features_stand(bundle, data):
 def test_the_names_of_the_rules_are_those_of_their_classes_those_of_the_grid_first():
     assert tuple(RULES) == RULE_NAMES
     assert RULE_NAMES[: len(IN_THE_GRID)] == IN_THE_GRID
-    assert set(IN_THE_GRID) <= set(COMPILED) <= set(RULE_NAMES), "the grid of every run has compiled rules alone"
+    assert set(IN_THE_GRID) <= set(COMPILED), "the grid of every run has compiled rules alone"
+    assert set(COMPILED) - set(RULE_NAMES) == {INFORMATION}, (
+        "the rule that looks at entities needs the gain of its name"
+    )
     assert [name for name, rule in RULES.items() if getattr(rule, "looks_at", "") == "nothing"] == list(WITHOUT_GAIN)
     assert all(getattr(allocate, RULES[rule].__name__) is RULES[rule] for rule in IN_THE_GRID)
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afa.cohort.cohort import Cohort, write_cohort
-from afa.engine.course import SCORES
 from afa.engine.paths import sign_paths
+from afa.engine.run import SCORES
 from afa.model.orders import random_order
 from afa.planner import TopKPlanner
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from afa import TopKPlanner
-from afa.engine.course import MISSING
 from afa.engine.patient import Patient
+from afa.engine.run import MISSING
 from afa.errors import ConfigError
 from afa.evaluate.entrants import read_entrant
 from afa.model.bundle import load_bundle

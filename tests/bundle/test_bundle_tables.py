@@ -236,6 +236,8 @@ noise,binary,,,
         (b"heat,continuous", b"heat,Continuous", "line 2, column kind: found 'Continuous'"),
         (b"36,70", b"70,36", "line 2, column low: found 70, above high (36)"),
         (b"noise,binary", b"heat,binary", "line 3, column feature: found 'heat', as in line 2"),
+        (b"degrees C", b"K\x1b[2J", "line 2: found the control character U+001B"),
+        (b"degrees C", b"K\xc2\x9b2J", "line 2: found the control character U+009B"),
     ],
 )
 def test_one_wrong_cell_of_features_csv_is_one_fault(tmp_path, old, new, words):
@@ -250,6 +252,30 @@ def test_one_wrong_cell_of_features_csv_is_one_fault(tmp_path, old, new, words):
     faults, _ = validate_bundle(tmp_path)
     assert len(faults) == 1
     assert str(faults[0]).startswith(f"{tmp_path / 'features.csv'}, {words}")
+
+
+@pytest.mark.parametrize("control", ["\x1b]8;;http://elsewhere\x07", "\x9b2J", "\u202e"])
+@pytest.mark.parametrize("column", ["definition", "evidence", "display"])
+def test_a_control_character_in_a_text_that_is_shown_is_a_fault(folder: Path, column: str, control: str) -> None:
+    if column == "display":
+        (folder / "display.csv").write_text(f"name,display\nMUC2,Mucin{control} 2\n")
+        file, line = "display.csv", 2
+    elif column == "evidence":
+        rows = (folder / "unary.csv").read_text().splitlines()
+        rows[1] = ",".join([*rows[1].split(",")[:4], f"shown{control} so"])
+        (folder / "unary.csv").write_text("\n".join(rows) + "\n")
+        file, line = "unary.csv", 2
+    else:
+        kinds = "".join(
+            f"{name},continuous,what{control} it is\n" for name in ("AQP8", "CXCL8", "MMP9", "MUC2", "TFF3")
+        )
+        (folder / "features.csv").write_text(f"feature,kind,definition\n{kinds}")
+        file, line = "features.csv", 2
+    faults, _ = validate_bundle(folder)
+    (fault, *_) = [fault for fault in faults if file in fault.where]
+    assert f"{file}, line {line}" in fault.where
+    assert "control character" in fault.found or "invisible" in fault.expected
+    assert not any(mark in str(fault) for mark in control if not mark.isprintable())
 
 
 def test_columns_without_a_name_are_told_by_their_places(folder: Path) -> None:
@@ -282,6 +308,7 @@ def test_display_names_stay_with_copies_and_restrictions_and_change_no_model(fol
     [
         ("MUC3,Mucin", "line 2, column name", "'MUC3'"),
         ("MUC2,TFF3", "line 2, column display", "TFF3, the name of another"),
+        ("MUC2,IL8", "line 2, column display", "IL8, the name of another"),
         ("MUC2,A\nTFF3,A", "line 3, column display", "'A', as in line 2"),
         ("MUC2,A\nMUC2,B", "line 3, column name", "'MUC2', as in line 2"),
         ("MUC2,", "line 2, column display", "nothing"),

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 import afa
 from afa.cohort.cohort import Cohort
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.errors import AfaError
 from afa.evaluate.simulate import simulate
 from afa.evaluate.simulate.binary import BinaryTask

@@ -1,6 +1,7 @@
 """`afa update` at the command line: what it writes, says and refuses."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -76,6 +77,11 @@ def test_show_prints_what_the_patients_moved(place):
     shown = CliRunner().invoke(app, ["bundle", "show", str(place / "new")]).output
     assert "updated by 3 labelled patients: flu 2 with, 1 without" in shown
     assert "probabilities that moved most:" in shown
+    (place / "new/display.csv").write_text("name,display\nflu,Influenza\nblue,Blue lips\n")
+    load_bundle(place / "new")
+    named = CliRunner().invoke(app, ["bundle", "show", str(place / "new")]).output
+    assert "updated by 3 labelled patients: Influenza 2 with, 1 without" in named
+    assert re.search("Influenza +with +Blue lips", named)
     assert "updated by" not in CliRunner().invoke(app, ["bundle", "show", str(place / "fevers")]).output
 
 

@@ -454,7 +454,9 @@ def test_an_open_quote_is_named_by_its_line(tmp_path: Path) -> None:
     assert "counts.txt, line 5, row" in message
 
 
-@pytest.mark.parametrize(("cell", "step"), [("1,5", "decimal point"), ("1,058", "commas between thousands")])
+@pytest.mark.parametrize(
+    ("cell", "step"), [("1,5", "decimal point"), ("1,058", "write 1058 or 1.058, whatever the comma stands for")]
+)
 def test_a_comma_inside_a_number_is_named_as_what_it_is(tmp_path: Path, cell: str, step: str) -> None:
     message = refusal(matrix, tmp_path, gene_matrix(GSM, rows(("X", (1, cell, 3))), separator=";"))
     assert f"found '{cell}'" in message

@@ -240,3 +240,29 @@ def test_a_feature_without_a_range_needs_a_reference():
 def _written(folder, table):
     table.rename_axis("patient").to_csv(folder / "table.csv")
     return folder / "table.csv"
+
+
+RANGES = pd.DataFrame({"feature": ["heat", "flow", "wet"], "kind": ["continuous", "continuous", "binary"]}).assign(
+    low=[36.0, 1.0, None], high=[70.0, 2.0, None], unit=["C", "l/s", ""]
+)
+
+
+def test_a_table_that_is_encoded_already_is_not_encoded_again():
+    X = pd.DataFrame({"heat": [20.0, 80, 50, None], "flow": [0.5, 1.5, None, 3], "wet": [0, 1, 1, 0]}, index=[*"abcd"])
+    code = afa.encode(X, RANGES)
+    assert code["heat"].tolist()[:3] == [-1, 1, 0]
+    with pytest.raises(
+        CohortError, match=r"X: found -1, 0 and 1 alone in all columns with cut points.*use it as it is"
+    ):
+        afa.encode(code, RANGES)
+    around_zero = RANGES.assign(low=[-0.5, -0.5, None], high=[0.5, 0.5, None])
+    assert afa.encode(code, around_zero).equals(code), "codes that stay what they are do no harm"
+    one_side = pd.DataFrame({"heat": [0.0, 1, 1], "flow": [1.0, 1, 0], "wet": [0, 1, 1]})
+    with pytest.warns(UserWarning, match="3 of 3 values are below 36 C"):
+        afa.encode(one_side, RANGES)
+
+
+def test_in_python_too_it_is_said_that_nearly_all_values_are_beyond_a_cut_point():
+    X = pd.DataFrame({"heat": [290.0, 310, 300], "flow": [1.5, 1.5, 1.5], "wet": [0, 1, 1]})
+    with pytest.warns(UserWarning, match="heat: 3 of 3 values are above 70 C; is that their unit"):
+        afa.encode(X, RANGES)

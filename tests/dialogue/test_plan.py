@@ -303,6 +303,11 @@ def test_every_request_is_answered(bundle_tiny: Bundle, tmp_path: Path) -> None:
         ('{"do": "observe", "values": {"MUC2": 2}}', "request, key observe.values.MUC2"),
         ('{"do": "observe", "values": {"MUC2": true}}', "request, key observe.values.MUC2"),
         ('{"do": "observe", "values": {"MUC2": 1}, "cost": NaN}', "request, key observe.cost"),
+        ('{"do": "observe", "values": {"MUC2": NaN}}', "request, key observe.values.MUC2"),
+        ('{"do": "observe", "values": {"MUC2": Infinity}}', "request, key observe.values.MUC2"),
+        ('{"do": "observe", "values": {"MUC2": null}}', "request, key observe.values.MUC2"),
+        ('{"do": "observe", "numbers": {"MUC2": NaN}}', "request, key observe.numbers.MUC2"),
+        ('{"do": "observe", "numbers": {"MUC2": null}}', "request, key observe.numbers.MUC2"),
         ('{"do": "observe", "values": {"nosuch": 1}}', "feature 'nosuch'"),
         ('{"do": "observe", "values": {"IL8": 1, "CXCL8": 1}}', "request observe, key values"),
         ('{"do": "correct", "feature": "MUC2", "value": 1}', "feature MUC2"),
@@ -337,6 +342,15 @@ def test_a_value_given_twice_names_the_command_that_replaces_it(bundle_tiny: Bun
         "feature MUC2: found the earlier value high; expected a feature without a value. Next step: write fix MUC2 and"
         in text
     )
+
+
+def test_a_second_number_is_refused_before_it_is_said_how_it_reads() -> None:
+    planner = plain(load_bundle("afa/examples/cooling/bundle"))
+    text = talk(planner, "superheat=3", "superheat=50", "superheat=50 subcooling=9")
+    assert "superheat: 3 K is low" in text
+    assert text.count("the earlier value 3 K (low)") == 2
+    assert "50 K is" not in text
+    assert planner.numbers == {"superheat": 3.0}
 
 
 def test_json_takes_codes_words_and_what_was_typed_and_says_how_each_was_read() -> None:
@@ -419,11 +433,14 @@ def shown_by_names(folder: Path) -> Path:
 def test_people_are_shown_display_names_and_may_type_them(tmp_path: Path) -> None:
     bundle = load_bundle(shown_by_names(tmp_path / "b"))
     planner = TopKPlanner(bundle, k=1, first=["MUC2"])
-    text = talk(planner, "mucin 2=low", "why Visible bleeding", "ranking")
+    looks = ["features", "why", "mucin 2=low", "why Visible bleeding", "ranking", "history", "undo", "Mucin 2=low"]
+    text = talk(planner, *looks)
     assert planner.observed == {"MUC2": -1}
     assert "Mucin 2 (MUC2)" in text
     assert "\nVisible bleeding (ahead by " in text
     assert "Visible bleeding: 1 measured" in text
+    assert "undone: Mucin 2\n" in text
+    assert "MUC2" not in re.sub(re.escape("Mucin 2 (MUC2)"), "", re.sub("^MUC2> ", "", text, flags=re.MULTILINE))
     assert " bleeding" not in re.sub("Visible bleeding", "", text)
     asked = talk(BinaryPlanner(bundle, entity="bleeding"))
     assert "is it Visible bleeding?" in asked
@@ -438,3 +455,35 @@ def test_keys_of_json_stay_the_names_whatever_people_are_shown(tmp_path: Path) -
     assert greeting["display_names"] == {"bleeding": "Visible bleeding", "MUC2": "Mucin 2"}
     assert answer["answer"]["top_k"] == ["bleeding"]
     assert answer["answer"]["words"].startswith("Visible bleeding (")
+
+
+@pytest.fixture
+def coded(tmp_path: Path) -> Bundle:
+    """A finding whose 0 and 1 are good and poor, one whose normal is 1, and one of no and yes."""
+    folder = tmp_path / "coded"
+    folder.mkdir()
+    (folder / "bundle.yaml").write_text('name: coded\nversion: "1"\n')
+    (folder / "pairwise.csv").write_text("entity,feature_a,feature_b,potential\n")
+    shares = "p_high_with,p_high_without\n"
+    rows = "".join(f"ill,{name},,{p},0.3\n" for name, p in (("appetite", 0.9), ("gait", 0.1), ("pain", 0.6)))
+    (folder / "unary.csv").write_text(f"entity,feature,potential,{shares}{rows}")
+    kinds = 'appetite,binary,"0 good, 1 poor"\ngait,binary,"0 abnormal, 1 normal"\npain,binary,"0 no, 1 yes"\n'
+    (folder / "features.csv").write_text(f"feature,kind,values\n{kinds}")
+    return load_bundle(folder)
+
+
+def test_what_no_and_yes_of_a_finding_mean_is_shown_and_its_words_are_taken(coded: Bundle) -> None:
+    planner = BinaryPlanner(coded, entity="ill", first=["appetite"])
+    text = talk(planner, "poor", "gait=normal", "pain=yes", "history")
+    assert "no means good, yes means poor" in text
+    assert planner.observed == {"appetite": 1, "gait": 1, "pain": 1}
+    assert "means no" not in text
+    by_word = BinaryPlanner(coded, entity="ill")
+    by_word.observe_all({"appetite": "good", "gait": "abnormal"})
+    assert by_word.observed == {"appetite": 0, "gait": 0}
+    (greeting,) = map(json.loads, converse(by_word, [], Keeper()))
+    assert {name: scale["meanings"] for name, scale in greeting["scales"].items()} == {
+        "appetite": ["good", "poor"],
+        "gait": ["abnormal", "normal"],
+        "pain": None,
+    }

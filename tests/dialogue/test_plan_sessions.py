@@ -15,7 +15,7 @@ from talking import AFA, TINY, Noted, Refusing, ask, plain, talk
 
 from afa.dialogue.sessions import Keeper, Panels, new_planner, open_session, resumed_planner
 from afa.errors import PlannerError
-from afa.model.bundle import Bundle
+from afa.model.bundle import Bundle, load_bundle, stamp_bundle
 from afa.planner import Stop
 from afa.planner.session import load_session, save_session
 
@@ -72,6 +72,32 @@ def test_a_session_is_taken_up_again_by_the_same_command(tmp_path: Path) -> None
     refused = afa("plan", TINY, "--session", file, "--k", 2)
     assert refused.returncode == 2
     assert "an earlier session, and --k 2; expected 1" in refused.stderr
+
+
+def test_a_session_whose_bundle_was_edited_is_refused_and_replayed_on_request_and_says_what_changed(tmp_path):
+    file, bundle = tmp_path / "s.yaml", tmp_path / "bundle"
+    shutil.copytree(TINY, bundle)
+    assert afa("plan", bundle, "--session", file, "--to-the-end", typed="CXCL8=1\n").returncode == 0
+    before = file.read_text()
+    text = (bundle / "unary.csv").read_text()
+    (bundle / "unary.csv").write_text(text.replace("CXCL8,1", "CXCL8,-1", 1))
+    stamp_bundle(bundle)
+    refused = afa("plan", bundle, "--session", file)
+    assert refused.returncode == 2
+    assert "or take its values again (--replay, afa.replay_session)" in refused.stderr
+    looked = afa("plan", bundle, "--session", file, "--replay", "--json", typed="")
+    greeting = json.loads(looked.stdout)
+    assert [change.split(":")[0] for change in greeting["changed"]] == ["tiny has changed since this session"]
+    assert greeting["observed"] == 1
+    assert file.read_text() == before, "nothing is written before a step"
+    replayed = afa("plan", bundle, "--session", file, "--replay", typed="AQP8=0\n")
+    assert "tiny has changed since this session: then version 1" in replayed.stdout
+    again = afa("plan", bundle, "--session", file, "--json", typed="")
+    assert json.loads(again.stdout)["changed"] == []
+    assert yaml.safe_load(file.read_text())["bundle"]["digest"] == load_bundle(bundle).digest
+    lone = afa("plan", bundle, "--replay")
+    assert lone.returncode == 2
+    assert "--replay: found no session; expected a session file" in lone.stderr
 
 
 def test_two_processes_on_one_session_take_turns_and_lose_nothing(

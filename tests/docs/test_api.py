@@ -142,6 +142,10 @@ def test_every_public_annotation_names_something_that_is_there() -> None:
     assert get_type_hints(afa.TopKPlanner.explain)["return"] is pd.DataFrame
 
 
+def test_dir_lists_every_name_of_the_package_and_its_figures() -> None:
+    assert {*afa.__all__, "plot"} <= set(dir(afa))
+
+
 def test_every_public_signature_is_typed_in_full() -> None:
     untyped = [
         f"{name}({each.name})"

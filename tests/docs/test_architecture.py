@@ -38,3 +38,22 @@ def test_every_file_that_the_page_names_is_there():
         "labels.csv",
     }
     assert {path for path in missing if "NAME" not in path} <= made_by_users | {"summary.csv"}
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in heads}
+
+
+def test_every_link_from_page_to_page_leads_to_a_file_and_a_heading():
+    lost = []
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "config").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            name, _, anchor = link.partition("#")
+            target = page.parent / name if name else page
+            if link.startswith(("http", "mailto")):
+                continue
+            if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+                lost.append(f"{page.name}: {link}")
+    assert lost == []

@@ -7,8 +7,8 @@ import pytest
 from rated import rated
 from scipy.special import log_softmax
 
-from afa.engine.course import CERTAIN, DUELS, ENTITIES, MISSING
 from afa.engine.follow import choose, follow
+from afa.engine.run import CERTAIN, DUELS, ENTITIES, MISSING
 from afa.engine.tasks import classes_of, elbo_differences, follow_gain, follow_orders, task_of
 from afa.errors import CohortError
 from afa.evaluate.entrants import which

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rated import rated
 
-from afa.engine.course import CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MISSING, MOMENTS, SIGNS, SOLVES
 from afa.engine.follow import choose, follow
 from afa.engine.layout import Models
+from afa.engine.run import CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MISSING, MOMENTS, SIGNS, SOLVES
 from afa.errors import BundleError
 from afa.inference.meanfield import Solver, mean_field
 from afa.model.bundle.rates import explicit_models, hypotheses_of
@@ -102,7 +102,7 @@ def test_along_given_orders_the_engine_reads_what_the_readable_functions_say(cas
             if t < len(order) and order[t] in models.at[0]:
                 at = int(np.searchsorted(models.at[0], order[t]))
                 expected = 0.0 if found.resolved[i, t, 0] else gains[at]
-                assert found.worth[i, t] == pytest.approx(expected, **CLOSE)
+                assert found.chosen_gain[i, t] == pytest.approx(expected, **CLOSE)
 
 
 @pytest.mark.parametrize("seed", range(12))

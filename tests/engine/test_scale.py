@@ -20,7 +20,7 @@ from afa.engine.state import condition, new_state, solve_all
 from afa.engine.sweeps import Iteration
 from afa.model.mrf import Evidence
 from afa.planner import TopKPlanner
-from afa.planner.cluster import C_MIN, Clustering, clusters, distances, parameters
+from afa.planner.cluster import SMALLEST_CLUSTER, Clustering, clusters, distances, parameters
 from afa.planner.rules import RULES, View
 from afa.planner.rules.base import view_of
 from afa.scores.bracket import l1_interval
@@ -265,7 +265,7 @@ def test_clusters_over_time_are_those_that_are_linked_one_by_one(seed):
         if t % 50 == 0:
             apart = distances(bundle, seen)
             expected = clusters(apart, bundle.entities)
-            assert {frozenset(part) for part in expected} == linked(apart, bundle.entities, 7, C_MIN)
+            assert {frozenset(part) for part in expected} == linked(apart, bundle.entities, 7, SMALLEST_CLUSTER)
             assert len(expected) > 1
         assert clustering.at(seen) == expected
         if t < len(bundle.features):

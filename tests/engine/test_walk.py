@@ -8,15 +8,15 @@ from bundles import bundle_of
 from numpy.typing import NDArray
 
 from afa.engine import follow as entrances
-from afa.engine.course import BOUNDARY, CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MOMENTS, RANKS, SIGNS, SOLVES
 from afa.engine.follow import choose, follow
 from afa.engine.paths import solve_paths
 from afa.engine.rounds import follow_rule, full_observation, shared_order_calls
+from afa.engine.run import BOUNDARY, CALLS, CERTAIN, CHOICE, DUELS, ENTITIES, LARGEST, MOMENTS, RANKS, SIGNS, SOLVES
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 
 EVERYTHING = SIGNS | RANKS | SOLVES | CERTAIN | CHOICE | BOUNDARY | LARGEST | ENTITIES | MOMENTS | DUELS | CALLS
-BY_ROUND = set(entrances.Followed._fields) - {"order", "fallback", "worth", "source"}
+BY_ROUND = set(entrances.WalkResults._fields) - {"order", "fallback", "worth", "source"}
 SETTINGS = {"gain": "cmi", "k": 2, "threads": 1, "ranks": ("linearity", "wald", "two_elbo")}
 
 
@@ -45,7 +45,7 @@ def orders_of(n: int) -> NDArray[np.int64]:
     return np.array([shared if i < 6 else random.permutation(7) for i in range(n)])
 
 
-def same(one: entrances.Followed, other: entrances.Followed, at: object = slice(None)) -> None:
+def same(one: entrances.WalkResults, other: entrances.WalkResults, at: object = slice(None)) -> None:
     for name in set(one._fields) - {"source"}:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name)[at], err_msg=name)
 

@@ -1,5 +1,7 @@
 """What an update would bring: nobody is scored by a bundle that has seen his label."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rated import rated
@@ -49,7 +51,9 @@ def test_patients_of_another_law_than_the_bundle_s_bring_what_it_lacked(cases):
     assert last["updated"] > 0.9
     assert last["brought"] == pytest.approx(last["updated"] - last["alone"])
     assert last["low"] <= last["brought"] <= last["high"]
-    assert "brought" in brought_text(found)
+    bundle = replace(cases[0], display_names={last["question"]: "Red leaves"})
+    assert "brought" in brought_text(found, bundle)
+    assert brought_text(found, bundle).splitlines()[-1].split("  ")[0].strip() == "Red leaves"
 
 
 def test_with_shuffled_labels_nothing_is_brought(cases):
@@ -63,4 +67,4 @@ def test_a_question_with_one_patient_of_an_answer_is_not_asked(cases):
     bundle, values, _ = cases
     found = update_brings(bundle, values, np.where(np.arange(60)[:, None] == 0, 1.0, 0.0), resamples=20)
     assert found.empty
-    assert brought_text(found) == ""
+    assert brought_text(found, bundle) == ""

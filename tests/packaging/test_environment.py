@@ -115,6 +115,12 @@ def test_the_citation_prefers_the_paper_of_the_method() -> None:
     assert len(citation["preferred-citation"]["authors"]) == 6
 
 
+def test_make_wheel_builds_no_environment_of_the_project() -> None:
+    planned = subprocess.run(["make", "-n", "wheel"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "pip wheel" in planned
+    assert ".venv" not in planned
+
+
 def test_make_builds_its_environment_below_a_path_with_blanks_and_quotes(tmp_path: Path) -> None:
     folder = tmp_path / "path with space's"
     (folder / "envs").mkdir(parents=True)

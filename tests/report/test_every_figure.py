@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import re
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from string import ascii_lowercase
@@ -64,6 +65,8 @@ SETTINGS = {
     "layer0_synthetic": {"layer0": {"simulated": 20}},
 }
 """Small settings; a stage without an entry has the defaults."""
+SHOWN = "Shown name"
+"""What people are shown for the second entity."""
 NOT_SUMMARISED = ("allocation_truth", "sanity")
 INPUTS = {"bundle": "bundle", "cohort": "cohort", "by_cohort": "by_cohort.parquet", "portfolio": "portfolio.yaml"}
 
@@ -109,6 +112,7 @@ def run(tmp_path_factory):
     folder.mkdir(parents=True)
     random = np.random.default_rng(5)
     bundle = bundle_of(random.integers(-1, 2, (4, 6)), random.integers(-1, 2, (4, 6, 6)))
+    bundle = replace(bundle, display_names={bundle.entities[1]: SHOWN})
     names = tuple(f"p{i}" for i in range(8))
     labels = pd.DataFrame(random.integers(0, 2, (8, 4)), list(names), list(bundle.entities)).astype("Int8")
     values = random.integers(-1, 2, (8, 6)).astype(np.int8)
@@ -203,6 +207,13 @@ def test_a_figure_says_whose_it_is_and_that_the_patients_are_simulated(figures, 
     title = figures[name].get_suptitle()
     assert re.search(r"[Cc]ohort tiny \(simulated\)", title), title
     assert "8 patients" in title
+
+
+@pytest.mark.parametrize("name", ["bundle", "cohort"])
+def test_an_entity_with_a_display_name_stands_by_it_on_an_axis(figures, name):
+    ticks = {tick.get_text() for axes in panels(figures[name]) for tick in axes.get_yticklabels()}
+    assert SHOWN in ticks
+    assert "v1" not in ticks
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

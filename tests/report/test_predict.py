@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,9 +13,10 @@ from typer.testing import CliRunner
 
 import afa
 from afa.cli import app
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.errors import CohortError, PlannerError
-from afa.evaluate.simulate.walks import told
+from afa.evaluate.simulate.walks import informed
+from afa.io.csvfile import visible
 from afa.planner import BinaryPlanner, TopKPlanner
 
 FINE = afa.Solver(tolerance=1e-10)
@@ -30,7 +33,7 @@ def table(bundle, n=12, seed=0):
 
 def planned(bundle, X, **options):
     rows = np.where(X.isna(), MISSING, X).astype(np.int8)
-    return np.stack([told(TopKPlanner(bundle, k=1, **options), row).posterior() for row in rows])
+    return np.stack([informed(TopKPlanner(bundle, k=1, **options), row).posterior() for row in rows])
 
 
 @pytest.mark.parametrize("inference", ["mean_field", "exact"])
@@ -146,3 +149,28 @@ def test_the_command_writes_a_row_a_patient_in_the_order_of_the_table(tmp_path, 
     assert list(found.index) == ["zoe", "ann"]
     X = pd.read_csv(tmp_path / "t.csv", index_col=0)
     np.testing.assert_allclose(found, afa.predict_proba(bundle_tiny, X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cxcl8", " CXCL8", "IL8", "Interleukin 8"])
+def test_a_feature_under_another_name_is_refused_and_not_left_out(bundle_tiny, name):
+    bundle = replace(bundle_tiny, display_names={"CXCL8": "Interleukin 8"})
+    X = pd.DataFrame({name: [1, -1], "MUC2": [1, 0]}, index=["ann", "ben"])
+    labels = pd.DataFrame({"Bleeding": [1, 0]}, index=X.index)
+    words = rf"table X, column {re.escape(visible(name))}: found another name than the bundle has; expected CXCL8"
+    with pytest.raises(CohortError, match=words):
+        afa.predict_proba(bundle, X)
+    with pytest.raises(CohortError, match=words):
+        afa.simulate(bundle, X)
+    with pytest.raises(CohortError, match=r"table y, column Bleeding: .* expected bleeding"):
+        afa.simulate(bundle, X.rename(columns={name: "CXCL8"}), labels)
+    other = X.assign(CXCL8=0)
+    assert afa.predict_proba(bundle, other).shape == (2, 3), "where the feature has a column the other is none of its"
+
+
+def test_the_command_refuses_a_feature_under_another_name_also_where_missing_ones_are_dropped(tmp_path):
+    (tmp_path / "x.csv").write_text("patient,cxcl8,MUC2\nann,1,1\n")
+    words = ["score", "tests/data/bundle_tiny", str(tmp_path / "x.csv"), "--out", str(tmp_path / "p.csv")]
+    ran = CliRunner().invoke(app, [*words, "--drop-missing"])
+    assert isinstance(ran.exception, CohortError)
+    assert "column cxcl8: found another name than the bundle has; expected CXCL8" in str(ran.exception)
+    assert not (tmp_path / "p.csv").exists()

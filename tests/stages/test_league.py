@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from afa.cohort.table_cohort import field_cohort, nobody_is_complete
-from afa.engine.course import CERTAIN, MISSING
 from afa.engine.follow import choose
 from afa.engine.layout import Models
+from afa.engine.run import CERTAIN, MISSING
 from afa.evaluate.entrants import (
     NOBODY,
     Entrant,
@@ -207,10 +207,11 @@ def test_patients_of_a_field_where_one_entity_holds_equal_the_stepwise_planner(h
     bundle = field.bundle if how_often else field.directions
     orders, evidence = reading.orders(values), reading.planned(values, range(6))
     for row, order, seen in zip(values, orders, evidence, strict=True):
-        planner = TopKPlanner(bundle, k=1, allocation="boundary", costs="equal")
+        planner = TopKPlanner(bundle, k=1, gain=None if how_often else "information", costs="equal", panels={})
         for t in range(6):
             share = np.exp(seen[t] - seen[t].max())
             assert share / share.sum() == pytest.approx(planner.posterior(), abs=1e-6)
+            assert planner.next_feature() == field.features[order[t]]
             planner.observe(field.features[order[t]], int(row[order[t]]))
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import SCORES
+from afa.engine.run import SCORES
 from afa.errors import ConfigError
 from afa.evaluate.summary import (
     COLUMNS,

@@ -9,7 +9,7 @@ import numpy as np
 from bundles import bundle_of
 
 from afa.model.bundle import Bundle, load_bundle
-from afa.planner.cluster import T_RE
+from afa.planner.cluster import CLUSTER_EVERY
 from afa.planner.rules import Rule
 from afa.planner.rules import check_policy as check_on
 
@@ -27,7 +27,7 @@ def tied(seed: int) -> Bundle:
 def long() -> Bundle:
     """Twelve entities in two clusters on more features than are observed before clusters are made anew."""
     rng = np.random.default_rng(1)
-    m = T_RE + 6
+    m = CLUSTER_EVERY + 6
     couplings = np.zeros((12, m, m))
     unary = np.zeros((12, m))
     for entity in range(12):

@@ -1,6 +1,7 @@
-# The allocation grid: a job for each part of the patients and each gain. The rule that joins them is in stages.smk.
+# The allocation grid has one job for each shard of the patients and each gain.
+# The rule that joins the shards is in stages.smk.
 rule allocation_shard:
-    """Tables of the stage allocation, of one gain and one part of the patients."""
+    """Tables of the stage allocation, for one gain and one shard of the patients."""
     input:
         bundle=FILES["bundle"],
         cohort=FILES["cohort"],
@@ -30,9 +31,9 @@ rule allocation_shard:
         " --threads {threads} --out {output.tables} > {log} 2>&1"
 
 
-# A page to step through some patients' acquisition, made of the choices of the allocation grid.
+# A page that steps through the acquisition of some patients, with the choices of the allocation grid.
 rule explorer:
-    """A page to step through the acquisition of some patients."""
+    """A page that steps through the acquisition of some patients."""
     input:
         bundle=FILES["bundle"],
         cohort=FILES["cohort"],

@@ -1,5 +1,5 @@
-# Language models that plan by themselves: by answers that the project carries, by a record, or live. Where the project
-# carries answers there are two experiments: asked along the planner's order, and choosing their own features.
+# Language models that plan, with answers that are bundled with the project, from a record, or live.
+# The bundled answers belong to two experiments: models follow the planner's order, or choose features themselves.
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:
@@ -14,11 +14,11 @@ for name, asked in BASELINES.items():
         *(path.name for path in study_files(PLANNED_STUDY).values()),
         "keywords.csv",
     )
-    # A live run adds to the record, which must not call for another run.
+    # A live run adds to the record, and the changed record must not start another run.
     ANSWERS = [] if asked.live else files_of(asked.folder, "*.jsonl", "retrieved/**/*")
 
     rule:
-        """What language models decide that plan by themselves, beside the planner, and the rows of the summary on them."""
+        """Decisions of language models that plan, compared with the planner, and their rows of the summary."""
         name:
             f"{name}_tables"
         input:
@@ -40,7 +40,7 @@ for name, asked in BASELINES.items():
         resources:
             mem_mb=memory,
             runtime=minutes,
-            # Caps and prices are no parameters of this rule: another cap makes no other answers.
+            # Caps and prices are not parameters of this rule, because they do not affect the answers.
             terms=f"--live {asked.terms}" if asked.live else "",
         params:
             bundle=folder_of_input("bundle"),

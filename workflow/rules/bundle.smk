@@ -1,4 +1,4 @@
-# The bundle: elicited, a field's own, or the user's own, checked and in canonical form.
+# The bundle, checked and in canonical form: from the elicitation, from the answers of a field, or given by the user.
 if OWN_BUNDLE is None:
 
     include: "elicit.smk"
@@ -6,7 +6,7 @@ if OWN_BUNDLE is None:
 elif settings.bundle is None:
 
     rule field_bundle:
-        """The bundle that a field's recorded answers make."""
+        """The bundle made from a field's recorded answers."""
         input:
             field=ancient(FIELD),
             files=files_of(

@@ -1,4 +1,4 @@
-# The paper and this run side by side: every printed cell and every claim, each with a verdict and its reason.
+# The comparison of the paper with this run: every printed cell and every claim, with a verdict and a reason.
 FILES["comparison"] = [
     f"{RUN}/comparison/{name}"
     for name in (
@@ -13,7 +13,7 @@ VOTERS = FILES["voters"] if "voters" in STAGES else []
 
 
 rule comparison:
-    """Every cell and claim of the paper beside this run's, with a verdict."""
+    """Every printed cell and claim of the paper compared with this run, with a verdict."""
     input:
         summary=f"{RUN}/summary.csv",
         cohort=FILES["cohort"],

@@ -1,4 +1,4 @@
-# The cohort: a series carried as an extract, fetched from GEO, found in a mirror, or simulated in GEO's layout; then encoded.
+# The cohort, encoded from a series: a bundled extract, a series of GEO or of a mirror, or a simulated series.
 EXTRACT = None if TABLE else carried_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 FILES["source"] = [f"{RUN}/source.json"]
@@ -6,7 +6,8 @@ if SIMULATED:
     FILES["geo"] = [f"{RUN}/geo/{name}" for name in simulated_files(COHORT)]
     SERIES_FILES = FILES["geo"]
 elif TABLE:
-    # A table that is not carried is looked for in the mirror; those that are there make the cohort anew when they change.
+    # A table that is not bundled is searched for in the mirror.
+    # If the tables in the mirror change, the cohort is made again.
     SERIES = [ancient(folder) for folder in [settings.tables] if folder is not None]
     TABLE_PLACES = [COHORT.table, COHORT.features, COHORT.labels] + [
         Path(folder) / COHORT.name / path.name
@@ -60,7 +61,7 @@ if SIMULATED:
 
 
 rule fetch_series:
-    """Where the files of the series are, fetched from GEO if need be."""
+    """The paths of the series' files, which are fetched from GEO if necessary."""
     input:
         config=COHORT_FILE,
         series=SERIES,
@@ -123,9 +124,9 @@ rule encode_cohort:
         " {params.complete} --out {params.folder} > {log} 2>&1"
 
 
-# The same series, each gene compared with the cohort itself, at each of some thresholds.
+# The same series with each gene encoded against the cohort itself, at each of several thresholds.
 rule cohort_by_cohort:
-    """The same patients, compared with each other in place of the controls."""
+    """The same patients, encoded against each other instead of the controls."""
     input:
         config=COHORT_FILE,
         source=FILES["source"],

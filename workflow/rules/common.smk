@@ -1,4 +1,4 @@
-# The checked settings of this run, and what every rule needs of them.
+# The checked settings of this run, and functions and names that all rules use.
 import atexit
 import hashlib
 import json
@@ -64,19 +64,19 @@ SOURCES = set()
 
 
 def home(path):
-    """The path of a file or folder that comes with the workflow."""
+    """Return the path of a file or folder that is part of the workflow."""
     found = str(path) if HOME == Path.cwd() else str(HOME / path)
     SOURCES.add(found)
     return found
 
 
 def here_or_home(path):
-    """A path as the settings have it; where there is no such thing here, the one that comes with the workflow."""
+    """Return a path of the settings, or if nothing exists there, the same path in the workflow."""
     return path if path.exists() else Path(home(path))
 
 
 try:
-    # Another folder than the one it runs in, for a module or with --directory.
+    # The workflow's folder is another than the working folder for a module or with --directory.
     HOME = workflow_folder(workflow.current_basedir, ".snakemake")
     settings = check_run_config(config)
     COHORT_FILE = str(
@@ -86,14 +86,14 @@ try:
     COHORT = load_cohort_file(COHORT_FILE)
     SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
-    # A field has a bundle of its own; without it, and without a bundle that is named, the study is elicited.
+    # A field has its own bundle; without a field and without a bundle in the settings, the study is elicited.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
     OWN_BUNDLE = settings.bundle or FIELD
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
-    # The stages of the paper take patients of whom everything was measured.
+    # The paper's stages take only patients with all values measured.
     GAPS = bool(FIELD) and nobody_is_complete(COHORT, settings.tables)
     NEEDS = read_needs(home("resources/benchmarks"))
-    # After a crash the same command goes on: the lock that a dead run left is removed, a living one's never.
+    # The same command resumes after a crash: the lock of a dead run is removed, the lock of a living run never.
     if workflow.is_main_process and (kept := join_the_living(".snakemake")):
         logger.warning(f"afa: {kept}")
 except AfaError as error:
@@ -108,23 +108,24 @@ if workflow.is_main_process and not has_profile(sys.argv, workflow.main_snakefil
 
 
 def doubled(path):
-    """A path for what Snakemake formats: braces in the name of a folder are no names of wildcards."""
+    """Return a path for Snakemake to format, with braces in folder names escaped."""
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-# Jobs find the afa of the Python that runs Snakemake also where that is called by its path, .venv/bin/snakemake.
+# Jobs find the afa of the Python that runs Snakemake, even if Snakemake is called by its path, .venv/bin/snakemake.
 BESIDE = doubled(shlex.quote(str(Path(sys.executable).parent)))
 shell.prefix(
     f'set -euo pipefail; PATH="$PATH":{BESIDE}; source {doubled(shlex.quote(str(JOB_SHELL)))}; '
 )
-# By its place beside these rules, so that no path is kept; Snakemake would take braces in that place for wildcards.
+# The path is relative to these rules, so that no absolute path is recorded.
+# Snakemake would read braces in an absolute path as wildcards.
 ENVIRONMENT = "../../envs/afa.yaml"
 if "{" in str(HOME.absolute()):
     ENVIRONMENT = doubled(HOME.absolute() / "envs" / "afa.yaml")
 os.environ.update(AFA_SOURCE=str(HOME.absolute()))  # for envs/afa.post-deploy.sh
 
 
-# Each job compares, at its end, the code that it ran and the sources that it read with what was there at the start.
+# Each job ends with a comparison of the code that it ran, and of its sources, with the files at the start of the run.
 onstart:
     note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
     os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
@@ -137,8 +138,8 @@ onstart:
             logger.info(f"afa: {note}")
 
 
-# A killed run may leave shards that no job will read again, and Snakemake removes those of this run only. They stay
-# where a command asks for them, by --notemp or as its target.
+# A killed run may leave shards that no job will read again, and Snakemake removes only shards of the current run.
+# Shards stay if the command asks for them, by --notemp or as its target.
 onsuccess:
     if "--notemp" not in sys.argv and not any(
         "/shards/" in word for word in sys.argv
@@ -217,14 +218,14 @@ def code_of(*roots, beside=""):
         try:
             return f"{CODE.digest(*roots)}{beside} {versions()}"
         except AfaError as error:
-            # Snakemake would show any other exception of a parameter with a traceback.
+            # Without this exit, Snakemake would show the exception of a parameter with a traceback.
             sys.exit(f"afa: {error}")
 
     return digest
 
 
 def command_digest(command, beside=""):
-    """`code_of` one command, such as `bundle:bundle_build`."""
+    """Return `code_of` one command, such as `bundle:bundle_build`."""
     return code_of(f"afa.cli.{command}", beside=beside)
 
 
@@ -247,7 +248,7 @@ def template_digest(pattern):
     return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
 
 
-# The files of resources/paper that a notebook shows.
+# The files of resources/paper that each notebook shows.
 SHOWN = {
     "sign_convergence": ["tab_m2_random_sign.csv"],
     "chaos": ["tab_chaos.csv"],
@@ -262,7 +263,7 @@ SHOWN = {
 
 
 def shown_in(notebook):
-    """The files of resources/paper that a notebook shows."""
+    """Return the files of resources/paper that a notebook shows."""
     return [home(f"resources/paper/{file}") for file in SHOWN.get(notebook, [])]
 
 
@@ -272,7 +273,7 @@ def notebook_code(notebook):
 
 
 def caption_in(notebook):
-    """The caption of a notebook's figure, with its fields in braces."""
+    """Return the caption of a notebook's figure, with its fields in braces."""
     try:
         return caption_of(notebook)
     except AfaError as error:
@@ -280,22 +281,22 @@ def caption_in(notebook):
 
 
 def notebook_caption(notebook):
-    """The caption of a notebook's figure, filled in for this run, for Snakemake's own report."""
+    """Return the caption of a notebook's figure, filled in for this run, for Snakemake's own report."""
     return doubled(
         fill_caption(caption_in(notebook), COHORT.name, settings.bootstrap.confidence)
     )
 
 
 def confidence_option(notebook):
-    """The option with the confidence of the intervals, for a notebook whose caption gives it."""
+    """Return the option with the confidence of the intervals, for a notebook whose caption contains it."""
     said = "{confidence}" in caption_in(notebook)
     return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
-# Snakemake compares the params of two runs of a job as sets of values, without their names. Where two of them could
-# change places, each carries its option: `--seeds 0,1`, not `0,1`.
+# Snakemake compares the params of two runs of a job as sets of values, without the names of the params.
+# Two params that could exchange their values therefore include the name of the option: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
-    """What changes the answers of a live stage of the elicitation. The key is read by the command, from the environment alone."""
+    """Return the settings that affect the answers of a live elicitation stage; the key is only in the environment."""
     if not settings.elicitation.live:
         return ""
     from afa.model.study import MODEL
@@ -309,7 +310,8 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# What this run does not have, and why: stages that need what bundle and cohort lack, and the paper's own numbers.
+# Parts that this run lacks, with the reason: the comparison with the paper, and stages.
+# A run lacks a stage if its bundle or its cohort does not meet the requirements of the stage.
 LEFT_OUT = declared.left_out(
     2 if ENTITIES is None else ENTITIES,
     labelled=bool(COHORT.labels),
@@ -325,8 +327,8 @@ elif "allocation" in LEFT_OUT:
 STAGES = {
     name: stage for name, stage in declared.STAGES.items() if name not in LEFT_OUT
 }
-# The files of what jobs read, by name: a list of those of a folder. A bundle and
-# a cohort may have further files, of which bundle.yaml and cohort.yaml have the digests.
+# `FILES` has the files that jobs read, by name; for a folder, it has the list of the folder's files.
+# Other files of a bundle or cohort are covered by the digests in bundle.yaml and cohort.yaml.
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
     "cohort": [
@@ -338,7 +340,7 @@ FILES = {
 
 
 def tables_in(folder, names):
-    """The files of the tables of a stage in a folder."""
+    """Return the files of the tables of a stage in a folder."""
     return [f"{folder}/{name}.parquet" for name in names]
 
 
@@ -347,11 +349,11 @@ for name, stage in STAGES.items():
 
 
 def files_by_name(names):
-    """The files that a job reads, by the names of its inputs."""
+    """Return the files that a job reads, by the names of its inputs."""
     return {name: FILES[name] for name in names}
 
 
-# What comes before what, beside the stages, which say it themselves. Not all of it is in every run.
+# Steps that come before others, except stages, which declare their inputs. Some steps are not in every run.
 BEFORE = {
     "bundle": ["unary", "consensus", "evidence", "pairwise", "bundle_dropped"],
     "cohort": ["bundle", "geo", "source"],
@@ -362,7 +364,7 @@ BEFORE = {
 
 
 def files_behind(*names):
-    """Every file that is kept on the way to some stages, or to the bundle or the cohort, and their own."""
+    """Return every saved file on which some stages, the bundle or the cohort depend, and their own files."""
     needed, pending = set(), list(names)
     while pending:
         name = pending.pop()
@@ -371,7 +373,7 @@ def files_behind(*names):
             stage = STAGES.get(name)
             of_stage = [*stage.inputs, *stage.beside] if stage else []
             pending += [*of_stage, *BEFORE.get(name, [])]
-    needed -= {"portfolio", "study"}  # come with the project
+    needed -= {"portfolio", "study"}  # these two are part of the project
     files = [FILES[name] for name in FILES if name in needed]
     rows = [rows_of(name) for name in STAGES if name in needed]
     return [
@@ -388,13 +390,13 @@ def files_of_part(part):
 
 
 def rows_of(name):
-    """The file of a stage's rows of the summary, in a list; an empty one for a stage without rows."""
+    """Return a list with the file of a stage's rows of the summary; empty for a stage without rows."""
     has_rows = STAGES[name].summary is not None
     return [f"{RUN}/curves/{name}.parquet"] if has_rows else []
 
 
 def folder_of(files):
-    """The folder that all files of a list lie in."""
+    """Return the folder that contains all files of a list."""
     return os.path.commonpath([os.path.dirname(file) for file in files])
 
 
@@ -414,7 +416,7 @@ def folder_of_output(name):
 
 
 def settings_of(keys):
-    """What a job reads of the settings, as JSON; single keys of a section have a dot."""
+    """Return the settings that a job reads, as JSON; single keys of a section have a dot."""
     document = settings.model_dump(mode="json")
     chosen = {}
     for head, _, name in (key.partition(".") for key in keys):
@@ -456,12 +458,12 @@ wildcard_constraints:
 
 
 def field_folder(name):
-    """The folder of a field, of this run or of those that come with the workflow."""
+    """Return the folder of a field, of this run or of the workflow."""
     return here_or_home(Path("resources/fields") / name)
 
 
 def files_of_field(name):
-    """What a field is made of, its table included where that is in a mirror."""
+    """Return the files of a field, including its table if that is in a mirror."""
     folder = field_folder(name)
     mirrored = [] if settings.tables is None else [settings.tables / name]
     parts = ["study.yaml", "entities.csv", "features.csv", "groups.csv", "record/*.csv"]
@@ -489,36 +491,36 @@ def shard_folder(name):
 
 
 def shard_folders(name):
-    """The folders of all shards of a stage, in the order in which their tables are joined."""
+    """Return the folders of all shards of a stage, in the order in which their tables are joined."""
     gains = settings.allocation.parts if name == "allocation" else [None]
     return expand(shard_folder(name), gain=gains, shard=SHARDS)
 
 
 def is_split(name):
-    """Whether a stage has jobs of its own for parts of it. The allocation grid has, one for each gain at least."""
+    """Return True if a stage has separate jobs for parts of it; the allocation grid always has one for each gain."""
     return name == "allocation" or (STAGES[name].sharded and settings.shards > 1)
 
 
 def rows_option(wildcards, output):
-    """The option that names the rows of a stage; nothing for a stage without rows."""
+    """Return the option that names the rows of a stage; empty for a stage without rows."""
     return f"--rows {output.rows}" if output.rows else ""
 
 
 def sources_of(stage):
-    """The files that come with the project among what a stage reads."""
+    """Return the files among a stage's inputs that are part of the project."""
     return [FILES[name] for name in stage.inputs if name in ("portfolio", "study")]
 
 
 def series_option(wildcards, input):
-    """The option that names the folder of the series; nothing where GEO itself is asked."""
+    """Return the option that names the folder of the series; empty if GEO itself is used."""
     if SIMULATED:
         return f"--mirror {folder_of(input.files)}"
     kind = "extract" if EXTRACT else "mirror"
     return f"--{kind} {shlex.quote(str(input.series))}" if input.series else ""
 
 
-# Memory and time that a job requests on a cluster: as much as its rule needed in stored runs, and more in later attempts.
-# Stored runs have no shards and rows of every stage; these jobs request as much as the whole stage needed.
+# Return the memory and time that a job requests: the need of its rule in stored runs, and more in later attempts.
+# Stored runs have no shards, so that a job for a shard or for rows requests the need of the whole stage.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

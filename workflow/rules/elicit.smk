@@ -1,4 +1,4 @@
-# From questions to a bundle: recorded answers, or with `live` a model that is asked for what its record lacks.
+# From questions to a bundle, with recorded answers, or with `live` and a model that is asked for missing answers.
 from afa.elicit.record import RETRIEVED
 from afa.model.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
 
@@ -6,14 +6,14 @@ ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
-# A live stage appends to its record, which is therefore no input: it would be newer than what was made of it.
+# A live stage appends to its record. The record is therefore no input; it would be newer than the stage's output.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):
     KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE)
     RECORD_FILES += [] if ELICITATION.live else files_of(RECORD, f"{RETRIEVED}/**/*")
 
-# The tables of each step. A study that looks at abstracts has further ones, for readers alone.
+# The tables of each step. A study that uses abstracts has additional tables for readers.
 ELICITED = {
     "unary": ["asked", "named", "dropped", "references"],
     "consensus": ["kept", "dropped", "agreement"],
@@ -48,7 +48,7 @@ rule elicit_unary:
     resources:
         mem_mb=memory,
         runtime=minutes,
-        terms=ELICITATION.terms,  # caps and prices: no parameters, as another cap makes no other answers
+        terms=ELICITATION.terms,  # caps and prices are not params, because they do not affect the answers
     params:
         folder=folder_of_output("tables"),
         record=f"--record {shlex.quote(str(RECORD))}",
@@ -91,7 +91,7 @@ rule elicit_consensus:
 
 
 rule elicit_evidence:
-    """The genes that a retrieved abstract supports, where the study asks for that."""
+    """The genes that a retrieved abstract supports, if the study requires it."""
     input:
         study=ancient(STUDY),
         files=STUDY_FILES,
@@ -122,7 +122,7 @@ rule elicit_evidence:
 
 
 rule elicit_pairwise:
-    """The couplings of each two genes of a phenotype."""
+    """The couplings of each pair of a phenotype's genes."""
     input:
         study=ancient(STUDY),
         files=STUDY_FILES,
@@ -142,7 +142,7 @@ rule elicit_pairwise:
     resources:
         mem_mb=memory,
         runtime=minutes,
-        terms=ELICITATION.terms,  # caps and prices: no parameters, as another cap makes no other answers
+        terms=ELICITATION.terms,  # caps and prices are not params, because they do not affect the answers
     params:
         evidence=folder_of_input("evidence"),
         folder=folder_of_output("tables"),
@@ -157,7 +157,7 @@ rule elicit_pairwise:
 
 
 rule build_bundle:
-    """The bundle that the answers make."""
+    """The bundle made from the answers."""
     input:
         study=ancient(STUDY),
         files=STUDY_FILES,

@@ -1,8 +1,9 @@
-# The compiled kernels of the engine, compiled once before the stages start. After a change of the engine this rule does
-# not run again; each stage then compiles the kernels that it lacks. The rule has no digest of its code on purpose: while
-# this job is planned, Snakemake does not check for changes in jobs whose only planned input is ancient() output of it.
-# They are cached beside Snakemake's own records: in the project, which all nodes of a cluster see, and out of the
-# results, since machine code is not the same bytes on any two machines.
+# The kernels of the engine are compiled once, before the stages start.
+# After a change of the engine this rule does not run again; each stage then compiles the kernels that it lacks.
+# The rule has no digest of its code on purpose.
+# While this job is planned, Snakemake checks no other job whose only planned input is an ancient() output of this job.
+# The kernels are cached beside Snakemake's records: all nodes of a cluster see this folder of the project.
+# The kernels are not part of the results, because machine code differs between machines.
 KERNELS = ".snakemake/afa_kernels"
 COMPILED = f"{KERNELS}/compiled.json"
 

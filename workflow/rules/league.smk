@@ -1,4 +1,4 @@
-# The league: every field with real labels alone, and the page of them all, in results/league.
+# The league: every field with real labels, evaluated separately, and the common page in results/league.
 FIELDS = sorted(
     {
         path.parent.name
@@ -13,9 +13,10 @@ MIRROR = (
 )
 
 
-# A folder: only the job finds out whether a table that is not carried is there, or a note in its place.
+# The output is a folder, because only the job finds out whether the table is available; if the table is missing, the
+# job writes a note.
 rule league_field:
-    """How good zero-shot acquisition is on one field with real labels."""
+    """Accuracy of zero-shot acquisition on one field with real labels."""
     input:
         files=lambda wildcards: files_of_field(wildcards.field),
     output:
@@ -62,12 +63,12 @@ rule league:
         "rm -rf {params.folder} && afa league page {input.fields} --out {params.folder} > {log} 2>&1"
 
 
-# A run of a field has what the league says of it, first in its report.
+# The report of a field begins with the league's results on that field.
 if FIELD:
     FILES["league"] = tables_in(f"{RUN}/tables/league", declared.LEAGUE_TABLES)
 
     rule measured_field:
-        """How good zero-shot acquisition is on the field of this run."""
+        """Accuracy of zero-shot acquisition on the field of this run."""
         input:
             files=files_of_field(FIELD.name),
         output:
@@ -91,7 +92,7 @@ if FIELD:
             "afa league field {params.field:q} {params.mirror} --out {params.folder} > {log} 2>&1"
 
 
-# Where nobody has every value that is the report.
+# If no patient has every value, the league's page is the report.
 if GAPS:
     logger.info(
         f"cohort {COHORT.name}: nobody has every value, so the report has what the league says, and no stage of the paper"
@@ -100,7 +101,7 @@ if GAPS:
     ruleorder: field_report > report_page
 
     rule field_report:
-        """The report of a field of which no patient has every value."""
+        """The report of a field in which no patient has every value."""
         input:
             field=FILES["league"],
         output:

@@ -1,11 +1,11 @@
-# What a reader sees: the summary, the figures, and the report made of them.
+# The files for readers: the summary, the figures, and the report made from them.
 
 SUMMARISED = [name for name, stage in STAGES.items() if stage.summary is not None]
 SUMMARISED += BASELINES
 
 
 rule summary:
-    """The numbers of a run, one to a line."""
+    """The numbers of a run, one on each line."""
     input:
         parts=expand(f"{RUN}/curves/{{stage}}.parquet", stage=SUMMARISED),
     output:
@@ -27,7 +27,7 @@ rule summary:
         "afa join {input.parts} --out {output} > {log} 2>&1"
 
 
-# One notebook per part of the paper: its chapter in the report, its title there, and what it reads of the run.
+# One notebook for each part of the paper: its chapter and title in the report, and the files of the run that it reads.
 NOTEBOOKS = {
     "comparison": ("Comparison", "verdicts by table", ["comparison", "bundle"]),
     "cohort": ("Inputs", "patients, encoding and labels", ["bundle"]),
@@ -109,7 +109,7 @@ NOTEBOOKS = {
     "sanity": ("Checks", "acceptance tests", ["tables/sanity"]),
 }
 
-# A stage's own figure, last of its chapter.
+# A stage's own figure, at the end of its chapter.
 for name, stage in STAGES.items():
     if stage.figure:
         rows = [] if stage.summary is None else [f"curves/{name}.parquet"]
@@ -122,7 +122,7 @@ if "llm_choosing" in BASELINES:
         ["curves/llm_choosing.parquet"],
     )
 
-# Figures whose tables this run does not have are left out, and the report says why.
+# Figures without tables in this run are left out, and the report gives the reason.
 for name, (_, _, reads) in dict(NOTEBOOKS).items():
     lacking = [Path(part).stem for part in reads if Path(part).stem in LEFT_OUT]
     if lacking:
@@ -177,7 +177,7 @@ for name, (chapter, title, reads) in NOTEBOOKS.items():
             " {params.confidence} > {log} 2>&1"
 
 
-# The tables for readers, each as CSV, with the units of every column.
+# The tables for readers as CSV, with the units of every column.
 FILES["published"] = [
     f"{RUN}/published/{name}.csv"
     for name in [declared.DICTIONARY, *([] if TABLE else PRINTED_TABLES)]
@@ -234,7 +234,7 @@ REPORTED = [
 ]
 
 
-# The settings of this run, complete and checked: what makes its numbers, beside them.
+# The complete and checked settings of this run, which determine its numbers.
 rule run_config:
     """The settings of this run, complete and checked."""
     output:
@@ -256,9 +256,9 @@ rule run_config:
         "printf '%s\\n' {params.settings:q} > {output} 2> {log}"
 
 
-# How every figure and table was made: the workflow's own records of the jobs behind them.
+# The origin of every figure and table: the workflow's records of the jobs behind them.
 rule provenance:
-    """How every result was made: the jobs behind it, and what they read."""
+    """The origin of every result: the jobs behind it, and their inputs."""
     input:
         results=REPORTED,
         config=f"{RUN}/config.json",
@@ -284,12 +284,12 @@ rule provenance:
         " --out {output} > {log} 2>&1"
 
 
-# What opens the report of a field that is read by its own bundle.
+# For a field with its own bundle, the report begins with the league's results.
 MEASURED_BY = ["league"] if FIELD and not settings.bundle else []
 MEASURED = [file for name in MEASURED_BY for file in FILES[name]]
 
 
-# The report: one page made of the finished run and of the project's own texts.
+# The report: one page made from the finished run and the project's documents.
 rule report_page:
     """The report: one page about the whole run."""
     input:
@@ -353,7 +353,7 @@ rule report_page:
         " {params.parts:q} {params.left_out:q} {params.measured} --out {output.page} --readme {output.readme} > {log} 2>&1"
 
 
-# Snakemake's own report of the same jobs: the graph of rules, their code, their times.
+# Snakemake's own report of the same jobs: the graph of rules, their code and their times.
 rule workflow_report:
     """Snakemake's own report of the same jobs."""
     input:
@@ -377,14 +377,14 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        # A function of the inputs, which Snakemake does not compare: the same report through whichever door.
+        # Snakemake does not compare functions of the inputs, so the report does not depend on the Snakefile.
         snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
         " --report {output} -- {input.results} > {log} 2>&1"
 
 
-# Every file of the run that is kept.
+# Every file of the run that is saved.
 if GAPS:
     KEPT = [*FILES["league"], f"{RUN}/report.html"]
 else:

@@ -1,9 +1,9 @@
-# Every stage of afa/paper/experiments: its tables and its rows of the summary, made by one job. Of a stage that is split,
-# each shard makes a part of the tables; one job joins them, and one makes the rows. Shards are folders and temporary, so
-# that thousands of them are planned quickly.
+# For every stage of afa/paper/experiments one job makes the tables and the rows of the summary.
+# If a stage is split, each shard has a job for its part of the tables, one job joins the parts, and one makes the rows.
+# Shards are temporary folders, so that thousands of them are planned quickly.
 
 
-# No function of a rule may look at the variables of the loop: it would see those of the last stage.
+# No function of a rule may use the variables of the loop: it would see their values for the last stage.
 for name, stage in STAGES.items():
     summary = stage.summary or ()
     summarised = [] if stage.summary is None else ["summarise"]
@@ -11,7 +11,7 @@ for name, stage in STAGES.items():
     if is_split(name) and name != "allocation":
 
         rule:
-            """Tables of a stage, of one part of the patients."""
+            """Tables of a stage, for one shard of the patients."""
             name:
                 f"{name}_shard"
             input:
@@ -43,10 +43,10 @@ for name, stage in STAGES.items():
 
     if is_split(name):
 
-        # What the shards read and run is named here too. Shards are temporary: of one that failed in a rerun nothing
-        # is left that tells Snakemake so.
+        # The inputs and the code of the shards are named here too, because shards are temporary.
+        # After a shard fails in a rerun, no file remains from which Snakemake would see that the shard must run again.
         rule:
-            """Tables of a stage, joined of its shards."""
+            """Tables of a stage, joined from its shards."""
             name:
                 f"{name}_tables"
             input:
@@ -84,9 +84,9 @@ for name, stage in STAGES.items():
             shell:
                 "afa gather {params.stage} {input.shards} --out {params.folder} > {log} 2>&1"
 
-        # A job of its own, so that no shard is made again for other intervals.
+        # The rows have a separate job, so that other intervals do not make the shards again.
         rule:
-            """Rows of the summary, of the tables of a stage."""
+            """Rows of the summary, from the tables of a stage."""
             name:
                 f"{name}_rows"
             input:

@@ -3,7 +3,7 @@
 const token = new URLSearchParams(location.search).get("token") || "";
 const at = (id) => document.getElementById(id);
 const NAMES = { "-1": "low", 0: "usual", 1: "high" };
-let greeting = null, state = null, chosen = {}, typed = {}, busy = false, asking = null;
+let greeting = null, state = null, chosen = {}, typed = {}, busy = false, asking = null, refusal = null;
 
 async function ask(path, body) {
   const options = { headers: { "X-Token": token } };
@@ -37,12 +37,13 @@ async function say(request) {
   document.body.dataset.busy = "true";
   try {
     const { answer, state: now } = await ask("say", { step: state.step, request });
+    refusal = answer.ok ? null : answer;
     const error = answer.ok ? null : answer.error;
     tell(error ? `${error.where}: found ${error.found}; expected ${error.expected}. Next step: ${error.next_step}.` : "");
     if (answer.ok) at("echo").textContent = (answer.read || []).map((one) => one.words).join("; ");
     if (answer.ok || now.step !== state.step) show(now);
     else values(state.view);  // a correction that was refused shows the value that holds; what was typed elsewhere stays
-    return answer.ok;
+    return answer.ok && answer;
   } catch (error) {
     lost(error);
   } finally {
@@ -81,6 +82,7 @@ const hasRange = (feature) => Boolean(greeting.scales[feature] && greeting.scale
 // The range that a code stands for, after its word; empty where there is none.
 function range(feature, value) {
   const scale = greeting.scales[feature];
+  if (scale && scale.meanings) return `: ${scale.meanings[value]}`;
   if (!hasRange(feature)) return "";
   const unit = scale.unit ? ` ${scale.unit}` : "";
   if (value < 0) return `: below ${scale.low}${unit}`;
@@ -246,7 +248,7 @@ function values(view) {
   for (const step of view.history) reasons[step.feature] = step.reason;
   const lines = Object.entries(view.values).map(([feature, value]) => {
     const control = hasRange(feature) ? rewriting(feature) : choosing(feature, value);
-    control.setAttribute("aria-label", `correct ${feature}`);
+    control.setAttribute("aria-label", `correct ${shown(feature)}`);
     const said = make("span", view.said[feature], { className: hasRange(feature) ? "said" : "said printed" });
     return make("tr", [make("th", named(shown(feature)), { scope: "row" }), make("td", [said, control]), make("td", reasons[feature])]);
   });
@@ -279,7 +281,7 @@ at("known").addEventListener("submit", async (event) => {
   event.preventDefault();
   const feature = at("feature").value.trim(), text = at("value").value.trim();
   if (!feature) return tell("Write the name of what is known.");
-  if (!text) return tell(`Write the value of ${feature}: ${takes(feature)}.`);
+  if (!text) return tell(`Write the value of ${shown(feature)}: ${takes(feature)}.`);
   if (await say({ do: "observe", typed: { [feature]: text } })) at("feature").value = at("value").value = "";
 });
 function takes(feature) {
@@ -290,7 +292,7 @@ function takes(feature) {
 at("feature").addEventListener("input", () => {
   const feature = at("feature").value.trim(), scale = greeting.scales[feature];
   at("value").placeholder = scale ? takes(feature) : "low, usual, high or a number";
-  at("words").replaceChildren(...(scale ? scale.words : ["low", "usual", "high"]).map((one) => make("option", [], { value: one })));
+  at("value-words").replaceChildren(...(scale ? scale.words : ["low", "usual", "high"]).map((one) => make("option", [], { value: one })));
 });
 at("why-close").addEventListener("click", () => why(null));
 at("new").addEventListener("click", () => leaving() && another({ do: "new" }));
@@ -300,7 +302,11 @@ at("opened").addEventListener("change", async () => {
   if (!file) return;
   const text = await file.text();
   at("opened").value = "";
-  another({ do: "open", text });
+  refusal = null;
+  if (await another({ do: "open", text }) || !refusal || !refusal.replay) return;
+  const { found, expected } = refusal.error;
+  const question = "Take its values in again on the bundle as it is now?";
+  if (confirm([`Found ${found}; expected ${expected}.`, ...refusal.replay, question].join("\n\n"))) another({ do: "open", text, replay: true });
 });
 at("download").addEventListener("click", async () => {
   try {
@@ -319,7 +325,9 @@ function leaving() {
 }
 async function another(request) {
   asking = null;
-  if (await say(request)) tell("");
+  const done = await say(request);
+  if (done) tell((done.changed || []).join(". "));
+  return done;
 }
 at("keep").addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -347,5 +355,6 @@ ask("start").then((start) => {
   at("start").textContent = greeting.start;
   document.title = at("title").textContent = `${name} ${version}`;
   show(start.state);
+  tell(greeting.changed.join(". "));
   follow();
 }, lost);

@@ -1,6 +1,6 @@
-"""Acquisition on measured patients: what each way of choosing features would have needed.
+"""Simulated acquisition on measured patients: how many features each way of choosing features would have needed.
 
-Patients are followed block by block, so that memory grows with their number only by their values and the resamples.
+Patients are followed in blocks, so that memory grows with their number only by their values and the resamples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import MISSING
+from afa.engine.run import MISSING
 from afa.errors import BundleError, Fault
 from afa.evaluate.accuracy import ranking, share_of
 from afa.evaluate.cubes import UNIT
@@ -43,16 +43,17 @@ from afa.planner.options import INFORMATION, gauge_of
 
 
 class Simulation(NamedTuple):
-    """The tables of a simulation: `afa.evaluate.simulate` tells their columns."""
+    """The tables of a simulation; `curves` and `features_needed` of this module describe their columns."""
 
     curves: pd.DataFrame
     features_needed: pd.DataFrame
 
 
 def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
-    """Every rule with every gain and score; a rule that looks at no gain once for each score.
+    """Return every rule with every gain and score; a rule without gains once for each score.
 
-    The gain `information` is of entities, not of duels: its rule has the same name, and no other rule goes with it.
+    The gain `information` is over entities instead of duels; only the rule `information` uses this gain, and the rule
+    uses no other gain.
     """
     duels = tuple(gain for gain in gains if gain != INFORMATION)
     by_entity = [INFORMATION] if INFORMATION in gains and INFORMATION not in allocations else []
@@ -64,19 +65,19 @@ def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[s
 
 
 def usual_rules(rules: str, gains: Sequence[str]) -> list[str]:
-    """The rules, of a text with commas, that go with any of these gains."""
+    """Return the rules in a comma-separated text that fit any of these gains."""
     if list(gains) != [INFORMATION]:
         return rules.split(",")
     return [INFORMATION, *(rule for rule in rules.split(",") if rule in CHOOSES_WITHOUT_GAIN)]
 
 
 def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
-    """What is followed: each way once, those that draw their order once for each seed."""
+    """Return the runs: each way once, and ways with a random order once for each seed."""
     return [(way, seed) for way in dict.fromkeys(ways) for seed in (seeds if way.allocation in DRAWN else seeds[:1])]
 
 
 def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
-    """The cohort, or n of its patients, drawn by their names alone."""
+    """Return the cohort, or n of its patients, sampled by their names alone."""
     if n is None or n >= len(cohort.patients):
         return cohort
     drawn = sorted(random_order(cohort.patients, patient="", seed=seed, experiment="simulate")[:n].tolist())
@@ -93,16 +94,21 @@ def simulate(
     measured: NDArray[np.bool_] | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Simulation:
-    """Follow the patients of a cohort on the bundle's features through every way; the same for any number of threads.
+    """Follow the patients of a cohort through every way; the result is the same for any number of threads.
 
-    The top-k setting, or with an entity the binary one. measured : (P, M) which values of the cohort were; all unless
-    given. `tick` is called with how many walks of a patient are done.
+    The question is the top k, or binary if the setting has an entity.
+
+    Parameters
+    ----------
+    measured : (P, M) bool, True where a value of the cohort was measured; all by default
+    tick : function called with the number of finished walks (one patient through one way)
 
     Raises
     ------
-    BundleError : fewer than two entities for the top-k setting, or no such entity. PlannerError : k, a score, a gain or
-    a rule that no planner takes. ConfigError : one that the binary setting does not take. CohortError : the
-    probabilities of the bundle are of values that are encoded otherwise.
+    BundleError : fewer than two entities for the top k, or an unknown entity.
+    PlannerError : k, a score, a gain or a rule that no planner accepts.
+    ConfigError : a way that the binary setting does not support.
+    CohortError : the probabilities of the bundle belong to another encoding.
 
     """
     entity, setting = setting.entity, replace(setting, coupling=gauge_of(bundle, setting.coupling))
@@ -146,13 +152,18 @@ CONSTANT = Way("constant", "", "")
 
 @dataclass
 class Sums:
-    """What is known of one way, all its seeds together, once all blocks of patients have been added, in their order.
+    """Sums over blocks of patients for one way, with all its seeds.
 
-    T is M + 1 where features are counted and C where cost is, which is looked at by `budgets` (C,) if there are any.
+    T is M + 1 if features are counted, and C if cost is counted.
 
-    right : by what is counted and metric, (R + 1, T) weighted sums over patients, the first row unweighted.
-    total : the same, or (R + 1, 1). needed : by criterion and what is counted, one array a block and seed.
-    scores : by what is counted and seed, one (B, T) a block.
+    Attributes
+    ----------
+    budgets : (C,) float64, costs at which to read the curves; None if costs do not differ
+    right : (counted, metric) -> (R + 1, T) float64, weighted sums over patients, the first row unweighted
+    total : (counted, metric) -> (R + 1, T) or (R + 1, 1) float64, weighted numbers of decisions
+    needed : (criterion, counted) -> one array for each block and seed
+    scores : (counted, seed) -> one array (B, T) for each block
+
     """
 
     budgets: Floats | None = None
@@ -162,11 +173,11 @@ class Sums:
     scores: dict[tuple[str, int], list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
-        """Add a block of B patients; weights (R + 1, B) whole numbers, so that no order of adding up shows."""
+        """Add a block of B patients; weights, (R + 1, B), are whole numbers, so that sums are exact in any order."""
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
-            """Numbers (B, M + 1) by what is counted; those of (B, 1) are the same at all t."""
+            """Return numbers, (B, M + 1), by the counted quantity; numbers of shape (B, 1) are the same at all t."""
             if counted == FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
             return np.take_along_axis(numbers, last, axis=1)
@@ -184,10 +195,14 @@ class Sums:
 def curves(
     sums: Mapping[Way, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
 ) -> pd.DataFrame:
-    """`CURVES`, by the number of features, and where costs differ by what is spent on them.
+    """Return the table `CURVES` by the number of features, and, if costs differ, also by the cost.
 
-    weights : (R + 1, P) as the walks were added with. labels : (P,) in {0, 1, NaN}, which their scores are held
-    against. axes : by what is counted, (T,) the column t.
+    Parameters
+    ----------
+    weights : (R + 1, P) float64, the weights passed to `Sums.add`
+    labels : (P,) float64, 0, 1 or NaN, compared with the scores
+    axes : counted quantity -> (T,) values of the column t
+
     """
     tables, known = [], ~np.isnan(labels)
     for (counted, t), (way, of_way) in product(axes.items(), sums.items()):
@@ -210,11 +225,11 @@ def curves(
 
 
 def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
-    """`NEEDED`: quantiles over patients, and over the seeds of a way, of what a criterion needed in order to hold.
+    """Return the table `NEEDED`: quantiles, over patients and seeds, of the amount after which a criterion holds.
 
-    What is `counted` are the features, and where costs differ their cost too. A quantile is one of the numbers that
-    occurred; missing where so many patients never reach it. `never` is the share that does not, of `n`; `left_out`
-    counts those for whom the criterion has no meaning.
+    The column `counted` is `features`, or, if costs differ, also `cost`. A quantile is one of the observed numbers; it
+    is missing if too many patients never reach the criterion. `never` is the share of `n` that does not reach the
+    criterion; `left_out` counts the patients for whom the criterion is undefined.
     """
     rows = []
     for way, of_way in sums.items():
@@ -231,9 +246,9 @@ def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
 
 
 def areas_of(scores: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
-    """(R, T) area under the ROC curve of scores (P, T), patients weighted by each row of (R, P); ties count one half.
+    """Return the area under the ROC curve of scores (P, T), (R, T), with weights (R, P); ties count one half.
 
-    Scores that differ by rounding are ties. NaN where only one class has a weight.
+    Scores that differ by rounding error are ties. The result is NaN if only one class has weight.
     """
     weights = np.asfortranarray(weights)
     return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)

@@ -1,10 +1,9 @@
-"""Patients followed under one way of choosing features in the binary setting: does one entity hold?
+"""Patients followed under one way of choosing features for the binary question whether one entity holds.
 
-The numbers are those of a `BinaryPlanner` that is asked and told until everything has been measured: by the compiled
-engine, or by the planner itself where there are costs or measurements of several features to weigh, exclusive groups or
-a tau. Random orders look at no costs. What of a patient was not measured is never asked for (docs/decisions.md, F8). A
-patient is decided by the sign of the calibrated log-odds, as `BinaryPlanner.decision` says; the target is that decision
-at all that was measured.
+The results are those of a `BinaryPlanner` followed until everything has been measured. The compiled engine computes
+these results; the planner is used for costs, measurements of several features, exclusive groups or a tau. Random orders
+ignore costs. Unmeasured values of a patient are never chosen (docs/decisions.md, F8). The decision on a patient is the
+sign of the calibrated log-odds, as in `BinaryPlanner.decision`; the target is the decision after all measured values.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.course import MISSING
 from afa.engine.paths import watch_task
+from afa.engine.run import MISSING
 from afa.engine.tasks import METHODS, TASK_BRACKETS, ClassTask, elbo_differences, follow_gain, follow_orders, task_of
 from afa.errors import ConfigError, Fault
 from afa.evaluate.accuracy import right_of
@@ -28,11 +27,11 @@ from afa.evaluate.simulate.walks import (
     Walk,
     Way,
     ends,
+    informed,
     measured_first,
     planned,
     prices_of,
     spent_along,
-    told,
     weighs_items,
     with_costs,
 )
@@ -44,13 +43,13 @@ from afa.planner import BinaryPlanner
 from afa.planner.options import INFORMATION
 
 DECIDES = "two_elbo"
-"""The score whose calibrated sign is the decision; others are only what the gain `f_target` is of."""
+"""The score whose calibrated sign is the decision; other scores are used only by the gain `f_target`."""
 
 CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
 class PatientBlock(NamedTuple):
-    """A block of B patients, and by metric what is true of them, (B, 1): a sign, 0 where there is none."""
+    """A block of B patients, and for each metric the right answer, (B, 1): a sign, or 0 if there is none."""
 
     names: Sequence[str]
     values: NDArray[np.int8]
@@ -58,21 +57,21 @@ class PatientBlock(NamedTuple):
 
 
 Paths = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
-"""Of B patients: orders (B, M), meant where they are drawn or the planner's; scores and certificates (B, M + 1)."""
+"""Orders (B, M), as planned or as intended if random; scores and certificates (B, M + 1)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BinaryTask(Asked):
-    """One entity of a bundle as a task of P patients, labels (P,)."""
+    """The task whether one entity of a bundle holds, for P patients with labels (P,)."""
 
     @property
     def entity(self) -> str:
-        """The one that is asked for."""
+        """Return the entity in question."""
         return str(self.setting.entity)
 
     @cached_property
     def task(self) -> ClassTask | None:
-        """The task laid out; None where only the planner can follow."""
+        """Return the task for the compiled engine; None if only the planner can follow it."""
         coupling, tau = self.setting.coupling or "differential", self.setting.tau
         if self.setting.explicit and (bool(self.bundle.exclusive) or tau not in (None, 1.0)):
             return None
@@ -80,26 +79,26 @@ class BinaryTask(Asked):
 
     @property
     def has_labels(self) -> bool:
-        """Whether the entity is labelled in any patient."""
+        """Return True if any patient has a label of the entity."""
         return bool((~np.isnan(self.labels)).any())
 
     @cached_property
     def targets(self) -> Mapping[str, NDArray[np.int8]]:
-        """By metric, (P,) the sign at all that was measured, and that of the label: 0 where there is none."""
+        """Return right signs by metric, (P,): signs after all measured values, and signs of labels; 0 if unknown."""
         label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 
     def look(self, rows: slice) -> PatientBlock:
-        """A block of patients."""
+        """Return a block of patients."""
         targets = {metric: target[rows, None] for metric, target in self.targets.items()}
         return PatientBlock(self.patients[rows], self.values[rows], targets)
 
     def _winners(self) -> NDArray[np.int8]:
-        """The sign at all that was measured; to directions alone a value that was not adds nothing, as a 0 does."""
+        """Return the signs after all measured values, (P,); with directions alone, an unmeasured value counts as 0."""
         values, setting = self.values, self.setting
         if self.task is None:
             way = Way("random", "", "two_elbo")
-            return np.array([told(self._planner(way), row).decision() for row in values], dtype=np.int8)
+            return np.array([informed(self._planner(way), row).decision() for row in values], dtype=np.int8)
         if isinstance(self.task.bundle, Bundle):
             known = np.where(values == MISSING, 0, values)
             one, zero = (self.task.bundle.mrf(name).energies(known) for name in self.task.bundle.entities)
@@ -110,7 +109,7 @@ class BinaryTask(Asked):
         return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
 
     def constant(self, seen: PatientBlock) -> Walk:
-        """What the more frequent answer has right."""
+        """Return the accuracy of the more frequent answer."""
         parts = {}
         for metric, target in seen.targets.items():
             usual = np.int8(1 if self.targets[metric].sum(dtype=int) >= 0 else -1)
@@ -118,7 +117,7 @@ class BinaryTask(Asked):
         return Walk(parts, {})
 
     def walk(self, seen: PatientBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Follow a block of patients to the end; `tick` is called with how many are done."""
+        """Follow a block of patients to the end; call `tick` with the number of finished patients."""
         if self.task is None or way.gain == INFORMATION or weighs_items(self.bundle, way, self.setting):
             order, scores, certified = self._planned(seen, way, seed, tick)
         else:
@@ -147,7 +146,7 @@ class BinaryTask(Asked):
         else:
             paths = follow_gain(task, seen.values, gain=gain, threads=self.setting.threads)
         every = np.arange(len(self.bundle.features) + 1)
-        step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # of the last feature that matters by then
+        step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # the last relevant feature up to t
         called = paths.calls[:, 0, :, CERTIFIED] != 0
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
         return orders, scores, np.take_along_axis(called, step, axis=1)
@@ -165,7 +164,7 @@ class BinaryTask(Asked):
         return order[:, 1:], scores, certified
 
     def _planner(self, way: Way) -> BinaryPlanner:
-        """A planner that goes this way, or takes the values in the order drawn; a `PlannerError` where none does."""
+        """Return a planner for this way or for a random order; raise a `PlannerError` if the options are invalid."""
         return BinaryPlanner(
             self.bundle,
             entity=self.entity,
@@ -178,7 +177,7 @@ class BinaryTask(Asked):
         )
 
     def check(self, way: Way) -> None:
-        """A `ConfigError`, or the `PlannerError` of a planner, where the binary setting has no such way."""
+        """Raise a `ConfigError`, or the planner's `PlannerError`, if the binary setting does not support the way."""
         explicit = self.setting.explicit
         if way.allocation not in (*COMPARED_BINARY.split(","), INFORMATION):
             expected, step = f"with --entity one of {COMPARED_BINARY}", "greedy stands for the others"
@@ -196,7 +195,7 @@ class BinaryTask(Asked):
             self._planner(way)
 
     def _orders(self, seen: PatientBlock, way: Way, seed: int) -> NDArray[np.int64]:
-        """(B, M) random orders; under `random_own` the entity's own features come first, in the same order."""
+        """Return random orders, (B, M); with `random_own` the features of the entity come first, in the same order."""
         features = self.bundle.features
         orders = random_orders(features, seen.names, [seed])[:, 0]
         if way.allocation == "random_own":

@@ -1,9 +1,9 @@
-"""Patients followed under one way of choosing features in the top-k setting: what is right after each, and when enough.
+"""Patients followed under one way of choosing features for the top k: accuracy by round, and features needed.
 
-The numbers are those of a `TopKPlanner` that is asked and told until everything has been measured. Ways guided by
-`linearity` are followed by the compiled engine; other scores, custom rules, rules that have costs to weigh and
-bundles that say how often, by the planner itself, which takes more than ten times as long. Random orders look at no
-costs. What of a patient was not measured is never asked for (docs/decisions.md, F8).
+The results are those of a `TopKPlanner` followed until everything has been measured. The compiled engine computes ways
+guided by `linearity`. Other scores, custom rules, rules with costs, and bundles with probabilities use the planner,
+which takes more than ten times as long. Random orders ignore costs. Unmeasured values of a patient are never chosen
+(docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from afa.engine.course import MISSING
 from afa.engine.duels import all_pairs
 from afa.engine.ranks import name_places, ranks_of
 from afa.engine.rounds import Outcomes, follow_rule, full_observation
 from afa.engine.rules import COMPILED, NONE
+from afa.engine.run import MISSING
 from afa.evaluate.accuracy import overlap, precisions_by_prevalence
 from afa.evaluate.cubes import UNIT
 from afa.evaluate.resampling import first_where
@@ -41,18 +41,18 @@ AnyPlanner = TypeVar("AnyPlanner", bound=Planner)
 CHOOSES_WITHOUT_GAIN = (*WITHOUT_GAIN, "random_own", FRONTIER)
 DRAWN = ("random", "random_own")
 IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
-"""Metrics whose sums are in whole numbers of 1 / `UNIT`, so that they are exact in any order of adding up."""
+"""Metrics summed as multiples of 1 / `UNIT`, so that sums are exact in any order."""
 
 MOST_BUDGETS = 100
-"""Budgets at which curves by cost are read, at most, beside 0 and the whole cost."""
+"""Largest number of budgets of curves by cost, beside 0 and the total cost."""
 BLOCK = 128
-"""Patients that are followed at a time."""
+"""Number of patients followed at a time."""
 NEARLY = (19, 20)
-"""Nearly as accurate as in the end: 95 %, as whole numbers."""
+"""Share of the final accuracy that counts as nearly as accurate: 95 %, as a fraction of integers."""
 
 
 class Way(NamedTuple):
-    """One way to choose features: a rule, the gain it looks at ("" where none), the score that guides and is read."""
+    """One way to choose features: a rule, its gain ("" if the rule uses none), and the guiding score."""
 
     allocation: str
     gain: str
@@ -61,13 +61,19 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSetting:
-    """What is asked of all patients, and how.
+    """The question and the settings of a simulation.
 
-    k, entity : the size of the top set, or the one entity that is asked for. coupling, holds, tau : as of the planners.
-    background : maps the name of a patient to the option of that name; None for what the bundle states.
-    costs : `own`, those of the bundle, which rules weigh gains by, or `equal`. seeds : of orders drawn at random, each
-    followed once. resamples, confidence : of the intervals. solver : of the mean-field iteration. threads : they change
-    no number.
+    Attributes
+    ----------
+    k, entity : the size of the top set, or the entity of a binary question
+    coupling, holds, tau : as in the planners
+    background : function from a patient's name to the planner's option `background`; None for the planner's default
+    costs : `own`, the costs of the bundle, which rules divide gains by, or `equal`
+    seeds : seeds of random orders; a patient is followed once for each seed
+    resamples, confidence : number of resamples and coverage of the intervals
+    solver : settings of the mean-field iteration
+    threads : number of threads; the results do not depend on it
+
     """
 
     k: int = 1
@@ -85,18 +91,21 @@ class SimulationSetting:
 
     @property
     def explicit(self) -> bool:
-        """Whether the classes are as the bundle states them, where the coupling is known."""
+        """Return True if the coupling is set to `explicit`, so that the bundle's probabilities give the classes."""
         return self.coupling == "explicit"
 
 
 class Walk(NamedTuple):
-    """What one run shows of B patients, t from 0 to M.
+    """The results of one run for B patients, by t from 0 to M.
 
-    parts : by metric, how much is right, and of how much; (B, M + 1), or (B, 1) where t does not matter.
-    needed : by criterion and what is counted, (B,) the features, or where they differ in cost the units of cost too,
-    after which it holds for good; inf where never, NaN where it has no meaning.
-    scores : (B, M + 1) the score itself where there is one number a patient.
-    spent : (B, M + 1) what the features up to t cost; None where costs do not differ.
+    Attributes
+    ----------
+    parts : metric -> (amount right, total), each (B, M + 1), or (B, 1) if independent of t
+    needed : (criterion, counted) -> (B,) float64, the number of features, or the cost, after which the criterion holds
+        for good; inf if never, NaN if undefined
+    scores : (B, M + 1) float64, the score if a patient has a single one, else None
+    spent : (B, M + 1) float64, cost of the first t features; None if costs do not differ
+
     """
 
     parts: Mapping[str, tuple[Floats, Floats]]
@@ -106,12 +115,12 @@ class Walk(NamedTuple):
 
 
 Paths = tuple[NDArray[np.int64], Floats, NDArray[np.int64], NDArray[np.bool_]]
-"""Of B patients: the order chosen (B, M); duels called right (B, M + 1), the place of each entity (B, M + 1, N), and
-whether the top k is certified (B, M + 1), by t from 0 to M."""
+"""For B patients: the chosen orders (B, M), and by t from 0 to M the number of duels called right (B, M + 1), the rank
+of each entity (B, M + 1, N), and whether the top k is certified (B, M + 1)."""
 
 
 class Seen(NamedTuple):
-    """A block of patients, what is true of them at full observation, and their places in the cohort."""
+    """A block of patients, their right answers at full observation, and their rows in the cohort."""
 
     names: Sequence[str]
     values: NDArray[np.int8]
@@ -122,7 +131,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Asked:
-    """What is asked of P patients, values (P, M), labels (P, ...) in {0, 1, NaN}: `TopKTask` or `BinaryTask`."""
+    """A question about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN; base class of both tasks."""
 
     bundle: Bundle
     patients: Sequence[str]
@@ -132,22 +141,22 @@ class Asked:
 
     @property
     def blocks(self) -> list[slice]:
-        """The patients, some at a time."""
+        """Return slices of at most `BLOCK` patients."""
         return [slice(first, first + BLOCK) for first in range(0, len(self.patients), BLOCK)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopKTask(Asked):
-    """The k most supported entities of P patients, labels (P, N); and what needs no observation."""
+    """The task to find the k most supported entities of P patients, labels (P, N); constant answers are baselines."""
 
     @cached_property
     def k_labels(self) -> int:
-        """The size of the top set among the labelled entities (decisions.md S10)."""
+        """Return the size of the top set among the labelled entities (decisions.md S10)."""
         return clinical_k(self.labels, self.setting.k)
 
     @cached_property
     def usual(self) -> tuple[NDArray[np.int8], list[int]]:
-        """(Q,) the winner of each duel in most patients, and the entities that are most often among the k best."""
+        """Return the most frequent winner of each duel, (Q,), and the entities most often among the k best."""
         counts = [
             (seen.truth.winner.sum(axis=0, dtype=np.int64), (2 * seen.targets.sure + seen.targets.tied).sum(axis=0))
             for seen in map(self.look, self.blocks)
@@ -158,7 +167,7 @@ class TopKTask(Asked):
         return np.where(wins >= 0, 1, -1).astype(np.int8), top
 
     def look(self, rows: slice) -> Seen:
-        """A block of patients; where the bundle does not say how often, a value that is missing adds nothing, as 0."""
+        """Return a block of patients; for a bundle without probabilities, a missing value counts as 0."""
         values = self.values[rows]
         if self.setting.explicit:
             truth = planned_truth(values, [self._planner(Way("random", "", "two_elbo")) for _ in values])
@@ -168,7 +177,7 @@ class TopKTask(Asked):
         return Seen(self.patients[rows], values, rows, truth, targets)
 
     def constant(self, seen: Seen) -> Walk:
-        """What constant answers have right: each duel's usual winner, the usual top k, the order by prevalence."""
+        """Return the accuracy of constant answers: usual winners of duels, usual top k, order by prevalence."""
         (majority, usual), known = self.usual, seen.truth.winner != 0
         right = ((seen.truth.winner == majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
         top = (2 * seen.targets.sure + seen.targets.tied).astype(np.int8)
@@ -179,7 +188,7 @@ class TopKTask(Asked):
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
     def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Follow a block of patients to the end; `tick` is called with how many are done."""
+        """Follow a block of patients to the end; call `tick` with the number of finished patients."""
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
         order, right, place, certified = paths
@@ -235,31 +244,34 @@ class TopKTask(Asked):
         return planner_of(self.bundle, way, self.setting, patient=name, seed=seed)
 
     check = _planner
-    """A `PlannerError`, or the `ConfigError` of a custom rule, where no planner goes this way."""
+    """Raise the `PlannerError`, or the `ConfigError` of a custom rule, if no planner supports the way."""
 
 
 def is_compiled(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
-    """Whether the compiled engine follows this way; else the planner itself does."""
+    """Return True if the compiled engine can follow this way, instead of the planner."""
     known = way.score == "linearity" and way.allocation in COMPILED
     return known and not weighs_items(bundle, way, setting) and not setting.explicit
 
 
 def weighs_items(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
-    """Whether a rule looks at costs, or at measurements that several features come from."""
+    """Return True if the rule uses costs, or measurements with several features."""
     return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
 
 
-def told(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
-    """The planner, once it has been told all that was measured of a patient, values (M,)."""
+def informed(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
+    """Return the planner after observing all measured values of a patient, (M,)."""
     if known := {planner.bundle.features[j]: int(values[j]) for j in np.flatnonzero(values != MISSING)}:
         planner.observe_all(known)
     return planner
 
 
 def steps(planner: Planner, values: NDArray[np.int8], order: NDArray[np.int64] | None = None) -> Iterator[int]:
-    """Ask and tell a planner until all is known of a patient, values (M,); M + 1 times what was told last, or -1.
+    """Follow a planner for a patient, values (M,), to the end; yield the last observed feature M + 1 times, first -1.
 
-    order : what it is given instead of what it asks for, as long as it may be asked for.
+    Parameters
+    ----------
+    order : (M,) int64, features to observe, where available, instead of the suggested ones
+
     """
     features = planner.bundle.features
     for j in np.flatnonzero(values == MISSING):
@@ -283,10 +295,16 @@ def planned(
     orders: NDArray[np.int64] | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> list[NDArray[Any]]:
-    """Follow B patients, values (B, M), by a planner each: arrays (B, M + 1, ...) by t, from 0 to M.
+    """Follow B patients, values (B, M), with one planner each, and return arrays (B, M + 1, ...) by t from 0 to M.
 
-    The first is the feature that was told last, -1 for none; then come the numbers of `read`, given a planner and the
-    place of its patient. orders : (B, M) what planners are given; they choose unless it is. tick : as of `simulate`.
+    The first array is the feature observed last, -1 for none; the others are the results of `read`.
+
+    Parameters
+    ----------
+    read : function of a planner and the index of its patient
+    orders : (B, M) int64, features to observe; by default the planners choose
+    tick : as in `simulate`
+
     """
     seen: list[list[tuple[Any, ...]]] = []
     for patient, planner in enumerate(planners):
@@ -297,15 +315,15 @@ def planned(
 
 
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDArray[np.int64]]:
-    """A score (N, N) of a planner, the guiding one unless given, and (N,) how many entities are ahead of each by it."""
+    """Return a score, (N, N), by default the guiding one, and how many entities rank above each, (N,)."""
     scores, entities = planner.scores_by(score or planner.guide), planner.bundle.entities
     ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
     return scores, ranks.place
 
 
 def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Outcomes:
-    """What planners, one a patient, answer at all that was measured of P patients, values (P, M)."""
-    answers = [ranked(told(planner, row)) for planner, row in zip(planners, values, strict=True)]
+    """Return the answers of planners, one for each patient, after all measured values of P patients, (P, M)."""
+    answers = [ranked(informed(planner, row)) for planner, row in zip(planners, values, strict=True)]
     scores, places = (np.array(part) for part in zip(*answers, strict=True))
     a, b = all_pairs(places.shape[1]).T
     winner = np.sign(scores[:, a, b]).astype(np.int8)
@@ -313,7 +331,7 @@ def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> 
 
 
 def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Orders (B, M) with what was not measured of each patient, values (B, M), at the end."""
+    """Return orders, (B, M), with the features not measured in a patient (by `values`, (B, M)) moved to the end."""
     missing = np.take_along_axis(values == MISSING, orders, axis=1)
     return np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
 
@@ -321,7 +339,7 @@ def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArr
 def planner_of(
     bundle: Bundle, way: Way, setting: SimulationSetting, *, patient: str = "", seed: int = 0
 ) -> TopKPlanner:
-    """A planner that goes this way; a `PlannerError`, or the `ConfigError` of a custom rule, where none does."""
+    """Return a planner for this way; raise the `PlannerError`, or the `ConfigError` of a custom rule, if invalid."""
     believes = setting.background is not None and (way.score == BACKGROUND or way.allocation == FRONTIER)
     return TopKPlanner(
         bundle,
@@ -341,14 +359,14 @@ def planner_of(
 
 
 def prices_of(bundle: Bundle, setting: SimulationSetting) -> Floats | None:
-    """(M,) what the features cost; None where that is left aside, or they cost the same, so that none is weighed."""
+    """Return the costs of the features, (M,); None if costs are ignored or all equal."""
     if setting.costs == "equal" or bundle.costs is None or bool((bundle.costs == bundle.costs[0]).all()):
         return None
     return bundle.costs
 
 
 def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | None:
-    """(B, M + 1) what the first t features of orders (B, M) cost, -1 standing for none; None without prices."""
+    """Return the cost of the first t features of orders (B, M), (B, M + 1); -1 costs nothing. None without prices."""
     if prices is None:
         return None
     paid = np.where(order == NONE, 0.0, prices[order])
@@ -356,7 +374,7 @@ def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | Non
 
 
 def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
-    """What each criterion needs, (B,) rounds, and if there is what was spent by t, (B, M + 1), the cost of these."""
+    """Return the rounds needed by each criterion, (B,), and, if `spent` (B, M + 1) is given, also their cost."""
     every = {(criterion, "features"): rounds for criterion, rounds in needed.items()}
     if spent is None:
         return every
@@ -368,9 +386,9 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 
 
 def budgets_of(prices: Floats) -> Floats:
-    """(C,) the budgets that curves by cost have: 0, multiples of the smallest price, and the price of all features.
+    """Return the budgets of curves by cost, (C,): 0, multiples of the smallest price, and the price of all features.
 
-    Where these would be more than `MOST_BUDGETS`, every second one, or third, and so on.
+    If there were more than `MOST_BUDGETS`, only every second or third multiple, and so on, is used.
     """
     total, smallest = float(prices.sum()), float(prices[prices > 0].min())
     step = smallest * np.ceil(total / (smallest * MOST_BUDGETS))
@@ -381,17 +399,20 @@ def budgets_of(prices: Floats) -> Floats:
 
 
 def within(budgets: Floats, spent: Floats) -> NDArray[np.int64]:
-    """(B, C) the last t at which what was spent, (B, M + 1), is within each budget (C,)."""
-    slack = 1e-9 * budgets[-1]  # of sums in different orders
+    """Return the last t at which the cost, (B, M + 1), is within each budget, (C,); the result is (B, C)."""
+    slack = 1e-9 * budgets[-1]  # for sums in different orders
     return np.stack([(spent <= budget + slack).sum(axis=1) - 1 for budget in budgets], axis=1)
 
 
 def ends(
     away: NDArray[np.bool_], certified: NDArray[np.bool_]
 ) -> tuple[dict[str, tuple[Floats, Floats]], dict[str, Floats]]:
-    """Parts and needs of a `Walk` by two criteria: the answer stays what it is at the end, and nothing can change it.
+    """Return parts and needs of a `Walk` for two criteria: the answer is the final one, and the answer is certain.
 
-    away, certified : (B, M + 1) whether the answer is another than at the end, and whether it is certain.
+    Parameters
+    ----------
+    away, certified : (B, M + 1) bool, True where the answer differs from the final one, and where it is certain
+
     """
     each = np.ones((len(away), 1))
     settled = np.cumsum(away[:, ::-1], axis=1)[:, ::-1] == 0
@@ -400,14 +421,14 @@ def ends(
 
 
 def rounds_until(missing: NDArray[np.bool_]) -> Floats:
-    """(B,) the first t from which on nothing is missing, of masks (B, M + 1); inf where something is missing at M."""
+    """Return the first t from which no entry of `missing`, (B, M + 1), is True, (B,); inf if the last one is True."""
     until: Floats = (missing.shape[1] - first_where(missing[:, ::-1])).astype(np.float64)
     until[missing[:, -1]] = np.inf
     return until
 
 
 def _share_part(share: Floats) -> tuple[Floats, Floats]:
-    """Shares (B, T), NaN of patients who have none, as whole numbers of units, and which patients count."""
+    """Return shares (B, T) in units of 1 / `UNIT`, and 1 for patients that count; a NaN share does not count."""
     units: Floats = np.rint(np.nan_to_num(share) * UNIT)
     counts: Floats = 1.0 - np.isnan(share[:, :1])
     return units, counts

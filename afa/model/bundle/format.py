@@ -13,11 +13,12 @@
     features.csv   feature,kind,unit,low,high,values,missing,p_low,p_high,definition (optional; all features)
     groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
 
-Where `bundle.yaml` lists `entities` or `features`, a row that names another is a fault. Where it does not, entities
-come in the order of their first appearance in unary.csv and then pairwise.csv, and features in that of features.csv
-or, without it, in sorted order.
+Where `bundle.yaml` lists `entities` or `features`, a row with a name outside the list is an error. Without a list,
+entities are ordered by their first appearance in unary.csv and then in pairwise.csv; features are ordered as in
+features.csv or, without that file, alphabetically.
 
-The rows of each table are checked here: indices and numbers, and every fault by line and column.
+The functions below check the rows of each table, convert names to indices and text to numbers, and record every error
+by line and column.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from afa.errors import CohortError, Fault
 from afa.io.csvfile import CONTROLS, LONGEST_NAME, CsvTable, few, name_column, number_column
 from afa.io.files import sha256_of
 from afa.model.bundle.priors import COLUMNS as PRIORS
-from afa.model.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
+from afa.model.bundle.rates import FLOOR, SCOPES, Group, Holds, ProbabilityRows, Rates, three_values
 from afa.model.features import FEATURE_COLUMNS, Features, checked_features, share_columns
 
 HEADER = "bundle.yaml"
@@ -79,7 +80,7 @@ def _quoted_text(value: Any) -> Any:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """All texts of a value as YAML has it, those of keys among them."""
+    """Yield all texts in a value read from YAML, including the keys of mappings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -94,7 +95,7 @@ Text = Annotated[str, BeforeValidator(_quoted_text)]
 
 
 class Header(BaseModel):
-    """What `bundle.yaml` says."""
+    """The fields of `bundle.yaml`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -129,8 +130,13 @@ class Header(BaseModel):
 class Potentials:
     """Rows of unary.csv or pairwise.csv as indices.
 
-    `entity` (n_rows,), `features` (n_rows, 1) or (n_rows, 2) with the smaller index first, `value` (n_rows,) finite;
-    `scope` (n_rows,) indices of `SCOPES`, None where no row says one.
+    Attributes
+    ----------
+    entity : (n_rows,) int64, index of the entity
+    features : (n_rows, 1) or (n_rows, 2) int64, indices of the features, the smaller one first
+    value : (n_rows,) float64, potential, nats; finite
+    scope : (n_rows,) int8, indices of `SCOPES`; None if no row has a scope
+
     """
 
     entity: NDArray[np.int64]
@@ -140,14 +146,17 @@ class Potentials:
 
 
 def digests_of(folder: str | Path) -> dict[str, str]:
-    """The SHA-256 of every CSV file of the format that a folder holds, by file name."""
+    """Return the SHA-256 of every CSV file of the bundle format in a folder, by file name."""
     return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}
 
 
 def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potentials:
-    """The potentials of unary.csv or pairwise.csv; 0 where a row of unary.csv states probabilities instead.
+    """Return the potentials in unary.csv or pairwise.csv; 0 for a row of unary.csv with probabilities alone.
 
-    codes : (n_rows,) indices of the entities and of each column of features, -1 where a name is unknown.
+    Parameters
+    ----------
+    codes : arrays (n_rows,) int64, the indices of the entities and of each column of features; -1 for an unknown name
+
     """
     entity, features = codes[0], np.sort(np.column_stack(codes[1:]), axis=1)
     paired = features.shape[1] == 2
@@ -179,20 +188,23 @@ def _scopes(table: CsvTable) -> NDArray[np.int8] | None:
 
 
 def _states(table: CsvTable) -> NDArray[np.bool_]:
-    """(n_rows,) whether a row of unary.csv states any probability."""
+    """Return True for each row of unary.csv that has a probability, (n_rows,) bool."""
     stated: NDArray[np.bool_] = ~np.logical_and.reduce([table.empty(name) for name in SHARES])
     return stated
 
 
-def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
-    """The rows of unary.csv that state probabilities.
+def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> ProbabilityRows:
+    """Return the rows of unary.csv that have probabilities.
 
-    rates : what the other files say.
+    Parameters
+    ----------
+    rates : possible values and background probabilities, from the other files of the bundle
+
     """
     entity, feature = unary.entity, unary.features[:, 0]
     states = _states(table) & (entity >= 0) & (feature >= 0)
-    # At -1, of unknown features, any value.
-    possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.background_stated, False)
+    # # An unknown feature has index -1, which selects the row appended here: all three values are possible.
+    possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.has_background, False)
     wrong, both = np.zeros(len(table), dtype=bool), {}
     for state in ("with", "without"):
         names = f"p_low_{state}", f"p_high_{state}"
@@ -210,14 +222,21 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
     rows = np.flatnonzero(states)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
     directed, patients = ~table.empty("potential")[order], _patients(table, states)
-    kept = None if patients is None else patients[order]
-    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed, kept)
+    patients_in_order = None if patients is None else patients[order]
+    return ProbabilityRows(
+        entity[order], feature[order], both["with"][order], both["without"][order], directed, patients_in_order
+    )
 
 
 def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-    """(n_rows, 2) `COUNTS` as whole numbers, 0 where a cell is empty; None where all are.
+    """Return the numbers of patients in the columns `COUNTS`, (n_rows, 2) int64; None if all cells are empty.
 
-    states : (n_rows,) whether a row states probabilities; a count in another row is a fault.
+    An empty cell counts as 0.
+
+    Parameters
+    ----------
+    states : (n_rows,) bool, True for a row with probabilities; a count in another row is recorded as an error
+
     """
     counts = np.column_stack([number_column(table, name, low=0.0, high=1e9, empty=np.nan) for name in COUNTS])
     for name, column in zip(COUNTS, counts.T, strict=True):
@@ -230,10 +249,14 @@ def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] |
 
 
 def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:
-    """(n_features,) costs; NaN for a feature without a row, of its own or of the measurement that it comes from.
+    """Return the cost of each feature, (n_features,) float64; NaN if neither the feature nor its measurement has a row.
 
-    item : (n_rows,) indices of features and, behind them, of measurements. One of a measurement is divided among its
-    features, so that together they cost what it says.
+    The cost of a measurement is divided equally among its features.
+
+    Parameters
+    ----------
+    item : (n_rows,) int64, index of a feature, or n_features plus the index of a measurement; -1 for an unknown name
+
     """
     value = number_column(table, "cost", low=0.0)
     table.once(item, "each feature once")
@@ -250,7 +273,7 @@ def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measure
 
 
 def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Other names by feature."""
+    """Return feature -> aliases; record an error for an alias that is a feature's name or occurs twice."""
     name_column(table, "alias")
     names, known = table.columns["alias"], set(features)
     taken = [row for row, alias in enumerate(names) if alias in known]
@@ -264,25 +287,40 @@ def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
     return aliases
 
 
-def display_rows(table: CsvTable, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
-    """What people are shown for entities and features, by name; no two of them are shown alike."""
+def display_rows(
+    table: CsvTable,
+    entities: Sequence[str],
+    features: Sequence[str],
+    aliases: Mapping[str, Sequence[str]] = {},
+    *,
+    name: str = "name",
+    display: str = "display",
+) -> dict[str, str]:
+    """Return the display names of entities and features, by name; record an error if two display names are equal.
+
+    Parameters
+    ----------
+    aliases : other names, by feature
+    name, display : the columns of the table with the name and the display name
+
+    """
     names = list(dict.fromkeys([*entities, *features]))
-    named = name_column(table, "name", {name: place for place, name in enumerate(names)}, "among entities and features")
-    table.once(named, "each name once", "name")
-    name_column(table, "display")
-    shown = table.columns["display"]
-    taken = [row for row, text in enumerate(shown) if text in names and text != table.columns["name"][row]]
+    named = name_column(table, name, {name: place for place, name in enumerate(names)}, "among entities and features")
+    table.once(named, "each name once", name)
+    name_column(table, display)
+    shown = table.columns[display]
+    owner = {alias: feature for feature, others in aliases.items() for alias in others} | {text: text for text in names}
+    pairs = zip(shown, table.columns[name], strict=True)
+    taken = [row for row, (text, given) in enumerate(pairs) if owner.get(text, given) != given]
     step = "choose another text, or remove the row"
-    table.wrong(
-        taken, "display", "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another"
-    )
+    table.wrong(taken, display, "a text that is no other name", step, lambda row: f"{shown[row]}, the name of another")
     place = {text: number for number, text in enumerate(dict.fromkeys(shown)) if text}
-    table.once([place.get(text, -1) for text in shown], "each text once", "display")
+    table.once([place.get(text, -1) for text in shown], "each text once", display)
     return {names[at]: text for at, text in zip(named, shown, strict=True) if at >= 0 and text}
 
 
 def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:
-    """features.csv in the order of `features`, each of which must have a row; or None, with all that is wrong."""
+    """Return features.csv in the order of `features`, or None and the errors; every feature must have a row."""
     try:
         read = checked_features(table)
     except CohortError as error:
@@ -294,13 +332,13 @@ def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | N
 
 
 def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: str) -> list[Fault]:
-    """One line for the features that a file has no such thing of; nothing where there is none."""
+    """Return one error that lists `names`, the features that a file lacks; no error if `names` is empty."""
     step = "add the missing rows or remove the file"
     return [Fault(table.faults.path, f"no {what} {few(names)}", expected, step)] if names else []
 
 
 def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:
-    """Measurements with the features that come of each, and groups of features that exclude each other."""
+    """Return two lists of groups: features by measurement, and features of which at most one can be +1."""
     table.once(feature, "each feature once")
     groups, known = list[Group](), set(features)
     for column in ("measurement", "exclusive"):
@@ -324,7 +362,7 @@ def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
 def group_faults(
     groups: CsvTable, couplings: CsvTable, rates: Rates, features: Sequence[str], pairwise: Potentials
 ) -> list[Fault]:
-    """What does not fit in the exclusive groups: features that can be -1, couplings, a single member."""
+    """Return the errors of exclusive groups: a feature that can be -1, a coupling, or a group of one feature."""
     faults, where = [], groups.faults.path
     pairs = pairwise.features[pairwise.value != 0]
     for name, members in rates.exclusive:

@@ -205,10 +205,10 @@ def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) 
 def read_graph(
     path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle of a graph file; options and errors as `from_networkx`.
+    """Return the bundle of a graph file; options and errors are those of `from_networkx`.
 
-    The edges of node-link JSON are under `edges`, or under `links` as NetworkX before 3.6 and d3 write them. A file
-    without a graph raises a `BundleError`.
+    The edges of node-link JSON are read from `edges`, or from `links`, the key that NetworkX before 3.6 and d3 write. A
+    file without a graph raises a `BundleError`.
     """
     source = Path(path)
     form, networkx = _form_of(source), library("networkx")

@@ -1,7 +1,7 @@
 """Priors of the entities before anything is measured, and their file `priors.csv`.
 
-`priors.csv` has the columns `entity,probability` or `entity,log_odds`. Without the file each entity starts at 1/2 where
-several may hold, and at an equal share where one holds.
+`priors.csv` has the columns `entity,probability` or `entity,log_odds`. Without the file, each entity has probability
+1/2 if several entities may hold for a patient, and all have equal probabilities if only one holds.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def prior_rows(
 ) -> tuple[Floats, Floats | None]:
     """Return the priors in priors.csv, (N,) float64, and the probabilities, (N,), or None where the file has log-odds.
 
-    Where several entities may hold, a prior is the log-odds of the entity against its absence; otherwise it is the log
-    of the entity's weight among all, relative to 0 for none of them. An entity without a row has 0, or an equal share
-    of the probability that the rows leave.
+    If several entities may hold, a prior is the log-odds of the entity against its absence. Otherwise a prior is the
+    log of the entity's weight among all, relative to 0 for no entity. An entity without a row has log-odds 0, or an
+    equal share of the probability that the rows leave.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
 
 
 def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
-    """Return the probabilities of all entities, (N,), with NaN filled in for entities without a row.
+    """Return the probabilities of all entities, (N,) float64, with entities without a row (NaN) filled in.
 
-    A sum that is not possible is recorded as an error of the table.
+    An impossible sum of the probabilities is recorded as an error of the table.
     """
     without_row = np.isnan(shares)
     if holds == "several":
@@ -101,7 +101,7 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
 
 
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return log-odds as priors.csv accepts them: with signs if all lie between 0 and 1, as probabilities do."""
+    """Return log-odds for priors.csv, with plus signs if all lie between 0 and 1 and look like probabilities."""
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)
     return {name: f"+{value!r}" for name, value in priors.items()}
@@ -149,7 +149,7 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
     holds = holds or bundle.holds
     if holds == "several":
         share = "1/2"
-        if not bundle.says_how_often:
+        if not bundle.has_probabilities:
             share += f" (1/{n} where exactly one holds)"
     else:
         share = f"1/{n}" if holds == "one" else f"1/{n + 1}, as has none of them"

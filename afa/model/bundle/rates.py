@@ -1,8 +1,8 @@
-"""How often: the probabilities of each value with and without an entity, what else a bundle may say, and its models.
+"""Probabilities of each feature value with and without an entity, and the models made from these probabilities.
 
-docs/decisions.md has the decisions that are named here: what can occur (F1), the explicit gauge, which is the two class
-models of an entity (F2, F3), the background (F5), several distributions pooled to one (F7), and from the rows of a
-bundle to probabilities (F10).
+docs/decisions.md explains the decisions behind this module: which values can occur (F1), the `explicit` closure with
+its two class models of an entity (F2, F3), the background (F5), pooling several distributions into one (F7), and the
+step from the rows of a bundle to probabilities (F10).
 """
 
 from __future__ import annotations
@@ -39,35 +39,37 @@ LARGEST_TILT = 300.0
 
 
 def three_values(p_low: npt.ArrayLike, p_high: npt.ArrayLike) -> Floats:
-    """(..., 3) Probabilities of -1, 0, +1 from the shares below and above; the middle is the rest."""
+    """Return the probabilities of -1, 0, +1, (..., 3), from the shares below and above the cut points, (...) each."""
     low, high = np.asarray(p_low, dtype=np.float64), np.asarray(p_high, dtype=np.float64)
     return np.stack([low, 1.0 - low - high, high], axis=-1)
 
 
 def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
-    """(..., 3) Raised to the floor where a value can occur, 0 elsewhere, and normalised."""
+    """Return probabilities, (..., 3), raised to `floor` where a value can occur, set to 0 elsewhere, and normalised."""
     raised = np.where(np.asarray(possible, dtype=bool), np.maximum(probabilities, floor), 0.0)
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
 
 def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
-    r"""One distribution of several voters': the normalised mean of log-probabilities.
+    r"""Return one distribution pooled from several voters: the normalised exponential of the mean log-probability.
 
-    \[ P(s) \propto \exp\Bigl(\frac{1}{n} \sum_i \log P_i(s)\Bigr), \quad s \in V_j \] each voter's `P_i` being floored
-    and normalised first, so that log-ratios between any two values are the means of the voters'.
+    \[ P(s) \propto \exp\Bigl(\frac{1}{n} \sum_i \log P_i(s)\Bigr), \quad s \in V_j \]
+
+    Each voter's `P_i` is first floored and normalised. The log-ratio of two values is then the mean of the voters'
+    log-ratios.
 
     Parameters
     ----------
     probabilities
-        (n_voters, ..., 3) Of -1, 0, +1; NaN throughout for a voter who does not say.
+        (n_voters, ..., 3) float64, probabilities of -1, 0, +1; all three NaN for a voter without an answer.
     possible
-        (..., 3) Which values can occur (`afa.model.features.Features.possible`).
+        (..., 3) bool, True where a value can occur (`afa.model.features.Features.possible`).
     floor
-        Least probability of a value that can occur, before normalisation.
+        Smallest probability of a value that can occur, before normalisation.
 
     Returns
     -------
-    ndarray : (..., 3); 0 for values that cannot occur, NaN where no voter says anything
+    ndarray : (..., 3) float64; 0 for values that cannot occur, NaN where no voter has an answer
 
     >>> pool([[0.1, 0.3, 0.6], [0.0, 0.4, 0.6], [0.2, 0.5, 0.3]], [True, True, True]).round(5).tolist()
     [0.06314, 0.42269, 0.51417]
@@ -84,12 +86,17 @@ def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = F
 
 
 @dataclass(frozen=True, eq=False)
-class Stated:
-    """The n rows of unary.csv that state probabilities, sorted by entity and then by feature.
+class ProbabilityRows:
+    """The n rows of unary.csv that have probabilities, sorted by entity and then by feature.
 
-    entity, feature : (n,) indices. with_entity, without : (n, 3) as stated, NaN throughout where a row does not say.
-    directed : (n,) bool, whether the row has a potential of its own too.
-    patients : (n, 2) int64, labelled patients behind `with_entity` and `without`; None where no bundle was updated.
+    Attributes
+    ----------
+    entity, feature : (n,) int64, indices
+    with_entity, without : (n, 3) float64, probabilities of -1, 0, +1 in each class; all NaN where the row has none
+    directed : (n,) bool, True if the row also has a potential
+    patients : (n, 2) int64, labelled patients behind `with_entity` and `without`; None unless `afa update` made the
+        bundle
+
     """
 
     entity: Indices
@@ -103,29 +110,30 @@ class Stated:
         return len(self.entity)
 
 
-NONE_STATED = Stated(
+NO_ROWS = ProbabilityRows(
     np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 3)), np.empty((0, 3)), np.empty(0, np.bool_)
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """What a bundle says beside directions; without it a bundle means what it did before there was any of this.
+    """The parts of a bundle other than potentials and priors: probabilities, possible values and groups of features.
 
     Parameters
     ----------
     n_features
         M of the bundle.
     table
-        `features.csv`, in the order of the bundle; None without the file: every feature has three values.
-    stated
-        The probabilities, by entity and feature.
+        `features.csv`, in the order of the bundle's features; None without the file, when every feature has three
+        values.
+    probability_rows
+        The probabilities by entity and feature, from unary.csv.
     measurements, exclusive
-        `groups.csv`: features by the measurement that they come from; features of which at most one is +1.
+        `groups.csv`: the features of each measurement; the features of which at most one can be +1.
     encoding
-        The one that the probabilities hold for: `ranges`, `controls` or `cohort`; None where not said (F10a).
+        How the values behind the probabilities were encoded: `ranges`, `controls` or `cohort`; None if unknown (F10a).
     floor
-        Least probability of a value that can occur.
+        Smallest probability of a value that can occur.
     holds
         How many entities hold for one patient: `several`, `one`, or `one or none` (F6).
 
@@ -133,7 +141,7 @@ class Rates:
 
     n_features: int
     table: Features | None = None
-    stated: Stated = NONE_STATED
+    probability_rows: ProbabilityRows = NO_ROWS
     measurements: Group = ()
     exclusive: Group = ()
     encoding: str | None = None
@@ -142,27 +150,33 @@ class Rates:
 
     @cached_property
     def possible(self) -> npt.NDArray[np.bool_]:
-        """(M, 3) Which of -1, 0, +1 each feature can be (F1)."""
+        """Return which of -1, 0, +1 each feature can take, (M, 3) bool (F1)."""
         return np.ones((self.n_features, 3), dtype=bool) if self.table is None else self.table.possible
 
     @cached_property
-    def background_stated(self) -> npt.NDArray[np.bool_]:
-        """(M,) Where the background is stated in `features.csv`, or the entities' *without* is."""
+    def has_background(self) -> npt.NDArray[np.bool_]:
+        """Return True where features.csv or a class without an entity gives the background of a feature, (M,) bool."""
         found = np.zeros(self.n_features, dtype=bool)
         if self.table is not None:
             found |= np.isfinite(self.table.p_low)
-        found[self.stated.feature[np.isfinite(self.stated.without[:, 0])]] = True
+        found[self.probability_rows.feature[np.isfinite(self.probability_rows.without[:, 0])]] = True
         return found
 
     @cached_property
     def background(self) -> Floats:
-        """(M, 3) b, the values of everybody: as stated, else pooled from *without*, else uniform; floored (F5)."""
+        """Return the background b, the probabilities of -1, 0, +1 among all people, (M, 3) float64 (F5).
+
+        A row is taken from features.csv, else pooled from the classes without an entity, else uniform, and then
+        floored.
+        """
         uniform = self.possible / self.possible.sum(axis=1, keepdims=True)
         found = np.full((self.n_features, 3), np.nan) if self.table is None else self.table.background
         found = np.where(np.isnan(found), np.nan, floored(np.nan_to_num(found), self.possible, self.floor))
-        stated = self.stated
-        for j in np.unique(stated.feature[np.isnan(found[stated.feature, 0])]):
-            said = stated.without[(stated.feature == j) & np.isfinite(stated.without[:, 0])]
+        probability_rows = self.probability_rows
+        for j in np.unique(probability_rows.feature[np.isnan(found[probability_rows.feature, 0])]):
+            said = probability_rows.without[
+                (probability_rows.feature == j) & np.isfinite(probability_rows.without[:, 0])
+            ]
             if len(said):
                 found[j] = pool(said, self.possible[j], self.floor)
         return np.where(np.isnan(found), uniform, found)
@@ -170,10 +184,16 @@ class Rates:
     def of_entity(
         self, entity: int, unary: Floats, paired: npt.ArrayLike
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
-        """P_1 and P_0 of one entity, (M, 3) each, and the features that it speaks of (F10).
+        """Return P_1 and P_0 of one entity, (M, 3) each, and the indices of the features that its model covers (F10).
 
-        unary : (M,) its potentials. paired : the features that it couples. Silent features have P_1 = P_0 = b. Who
-        speaks of one member of an exclusive group speaks of all: what one is says what the others can be.
+        Features that the model does not cover have P_1 = P_0 = b. A model that covers one member of an exclusive group
+        covers all members, because the value of one member limits the others.
+
+        Parameters
+        ----------
+        unary : (M,) float64, unary potentials of the entity, nats
+        paired : (n,) int, indices of the features in couplings of the entity
+
         """
         with_entity, without = self.background.copy(), self.background.copy()
         leaning = np.flatnonzero(unary)
@@ -181,9 +201,12 @@ class Rates:
         tilt = np.where(self.possible[leaning], tilt, -np.inf)
         tilted = self.background[leaning] * np.exp(tilt - tilt.max(axis=1, keepdims=True))
         with_entity[leaning] = tilted / tilted.sum(axis=1, keepdims=True)
-        rows = slice(*np.searchsorted(self.stated.entity, [entity, entity + 1]))
-        at = self.stated.feature[rows]
-        for into, said in ((with_entity, self.stated.with_entity[rows]), (without, self.stated.without[rows])):
+        rows = slice(*np.searchsorted(self.probability_rows.entity, [entity, entity + 1]))
+        at = self.probability_rows.feature[rows]
+        for into, said in (
+            (with_entity, self.probability_rows.with_entity[rows]),
+            (without, self.probability_rows.without[rows]),
+        ):
             into[at] = self.background[at]
             here = np.isfinite(said[:, 0])
             into[at[here]] = floored(said[here], self.possible[at[here]], self.floor)
@@ -195,13 +218,13 @@ class Rates:
         return with_entity, without, np.flatnonzero(speaks)
 
     def contents(self) -> list[bytes]:
-        """What of it a model depends on, for the digest of a bundle: not how the values are encoded or called."""
-        stated = self.stated
-        numbers: list[Floats] = [stated.with_entity, stated.without, np.array([self.floor])]
+        """Return the parts that affect a model, as bytes for the digest of a bundle; encoding and names do not."""
+        probability_rows = self.probability_rows
+        numbers: list[Floats] = [probability_rows.with_entity, probability_rows.without, np.array([self.floor])]
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
-        integers = [stated.entity, stated.feature, stated.directed.astype(np.int64)]
-        # The empty tuple stands where version 0.2 had implications, so that a bundle keeps its digest.
+        integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
+        # # Version 0.2 had implications here; the empty tuple preserves the digest of a bundle without implications.
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -210,19 +233,19 @@ class Rates:
         ]
 
     def directions(self) -> Floats:
-        """(n,) The sign of mu_1 - mu_0 of every stated row: its potential under the paper's closures (F10)."""
-        stated, b = self.stated, self.background[self.stated.feature]
+        """Return the sign of mu_1 - mu_0 of each row with probabilities, (n,), used as its potential (F10)."""
+        probability_rows, b = self.probability_rows, self.background[self.probability_rows.feature]
         means = []
-        for said in (stated.with_entity, stated.without):
-            there = floored(np.nan_to_num(said), self.possible[stated.feature], self.floor)
+        for said in (probability_rows.with_entity, probability_rows.without):
+            there = floored(np.nan_to_num(said), self.possible[probability_rows.feature], self.floor)
             means.append(np.where(np.isnan(said), b, there) @ VALUES)
         gap = means[0] - means[1]
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 
     def renumbered(self, entities: Indices, features: Indices) -> Rates:
-        """Of the entities and features that have new indices, (N,) and (M,), -1 for none."""
-        stated, kept = self.stated, np.argsort(features)[np.count_nonzero(features < 0) :]
-        entity, feature = entities[stated.entity], features[stated.feature]
+        """Return the object with new indices of entities, (N,), and of features, (M,); -1 drops an index."""
+        probability_rows, remaining = self.probability_rows, np.argsort(features)[np.count_nonzero(features < 0) :]
+        entity, feature = entities[probability_rows.entity], features[probability_rows.feature]
         rows = np.lexsort((feature, entity))
         rows = rows[(entity[rows] >= 0) & (feature[rows] >= 0)]
         groups = [
@@ -231,15 +254,15 @@ class Rates:
         ]
         return replace(
             self,
-            n_features=len(kept),
-            table=None if self.table is None else self.table.chosen([self.table.names[j] for j in kept]),
-            stated=Stated(
+            n_features=len(remaining),
+            table=None if self.table is None else self.table.chosen([self.table.names[j] for j in remaining]),
+            probability_rows=ProbabilityRows(
                 entity[rows],
                 feature[rows],
-                stated.with_entity[rows],
-                stated.without[rows],
-                stated.directed[rows],
-                None if stated.patients is None else stated.patients[rows],
+                probability_rows.with_entity[rows],
+                probability_rows.without[rows],
+                probability_rows.directed[rows],
+                None if probability_rows.patients is None else probability_rows.patients[rows],
             ),
             measurements=tuple(group for group in groups[0] if group[1]),
             exclusive=tuple(group for group in groups[1] if len(group[1]) > 1),
@@ -260,16 +283,23 @@ def explicit_models(
     kappa: float = 0.0,
     features: tuple[str, ...] = (),
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """The models of class 1 and class 0 from the probabilities of the values in each (docs/decisions.md, F2, F3).
+    """Return the models of class 1 and class 0 from the probabilities of each value (docs/decisions.md, F2 and F3).
 
-    with_entity, without : (M, 3), P_1 and P_0 of -1, 0, +1. shared : (M, M), couplings of both classes; condition :
-    those of class 1 beside them. All are scaled by one factor, at most 1, so that every state has one fixed point.
-    prior : log-odds before any observation, kappa : log Z_1 - log Z_0 at no observation, 0 in mean-field; class 1 holds
-    their difference, so that E_1 - E_0 is S, and F_1 - F_0 the log-odds. features : M distinct names.
+    All couplings are scaled by one factor, at most 1, so that mean-field has one fixed point for any observations.
+
+    Parameters
+    ----------
+    with_entity, without : (M, 3) float64, P_1 and P_0: the probabilities of -1, 0, +1
+    shared, condition : (M, M) float64, couplings of both classes, and couplings added in class 1 alone, nats
+    prior : log-odds before any observation, nats
+    kappa : log Z_1 - log Z_0 without observations, nats; 0 in mean-field. Class 1 has the prior `prior - kappa`, so
+        that E_1 - E_0 is S and F_1 - F_0 is the log-odds
+    features : M distinct names
 
     >>> one, zero = explicit_models([[0, 0.2, 0.8]], [[0, 0.8, 0.2]], [[0]], [[0]])
     >>> round(one.energy([1]) - zero.energy([1]), 5)
     1.38629
+
     """
     in_one, in_zero = sp.csr_array(shared) + sp.csr_array(condition), sp.csr_array(shared, dtype=np.float64)
     factor = strength_factor([(with_entity, in_one), (without, in_zero)])
@@ -279,15 +309,21 @@ def explicit_models(
 
 
 def strength_factor(models: Iterable[tuple[npt.ArrayLike, sp.csr_array]]) -> float:
-    """What the couplings of some models are multiplied by, at most 1; each is probabilities and couplings (F2d)."""
+    """Return the factor, at most 1, for the couplings of models given as pairs of probabilities and couplings (F2d)."""
     rows = [float((slopes_bound(p) * abs(psi).sum(axis=1)).max(initial=0.0)) for p, psi in models]
     return STRENGTH / max([*rows, STRENGTH])
 
 
 def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
-    """(M,) bounds on the slope in h of the mean of exp(f(s) + h s), f(s) = log of `probabilities`, (M, 3) (F2d).
+    """Return upper bounds on the slope in h of the mean of exp(f(s) + h s), (M,), where f = log `probabilities` (F2d).
 
-    With two values 1/4; with three 2r/(1 + 2r) where r = sqrt(P(+) P(-)) / P(0) is at least 1/4, else 1/(4(1 - 4r^2)).
+    For two possible values the bound is 1/4. For three values let r = sqrt(P(+) P(-)) / P(0): the bound is 2r/(1 + 2r)
+    if r is at least 1/4, and 1/(4(1 - 4r^2)) otherwise.
+
+    Parameters
+    ----------
+    probabilities : (M, 3) float64, of -1, 0, +1
+
     """
     low, middle, high = np.asarray(probabilities, dtype=np.float64).T
     r = np.sqrt(low * high) / middle
@@ -299,11 +335,19 @@ def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
 def bundle_models(
     bundle: Bundle, entity: str, kappa: float = 0.0, features: npt.NDArray[np.intp] | None = None
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """The models of class 1 and class 0 of an entity from what the bundle says of it, as `explicit_models`.
+    """Return the models of class 1 and class 0 of an entity of a bundle, made by `explicit_models`.
 
-    features : indices of those that the models are on, all M unless given; what is silent there cancels in
-    E_1 - E_0. Features of an exclusive group have the background in both classes: `exclusive_log_odds` counts them.
-    A `BundleError` where the bundle states no probabilities.
+    Features of an exclusive group have the background in both classes; `exclusive_log_odds` adds their evidence.
+
+    Parameters
+    ----------
+    features : (n,) int, indices of the features of the models, all M by default. Features that the entity does not
+        cover have equal terms in both classes and cancel in E_1 - E_0
+
+    Raises
+    ------
+    BundleError : the bundle has no probabilities
+
     """
     with_entity, without, _ = bundle.how_often(entity)
     at = np.arange(len(bundle.features)) if features is None else features
@@ -316,21 +360,22 @@ def bundle_models(
 
 
 def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp]]]:
-    """The model of each entity where exactly one holds, on the features that it speaks of, and their indices (F6).
+    """Return the model of each entity and the indices of its features, for patients with exactly one entity (F6).
 
-    A coupling that any entity states as of both classes is in every entity with both features: its own row first, else
-    the mean of the others'. One factor is for all couplings of the bundle. `prior` is the entity's log-odds.
-    Every entity speaks of exclusive groups; their features have the background, as in `bundle_models`.
+    A model covers the features of its entity and of all exclusive groups; features of the groups have the background,
+    as in `bundle_models`. If any entity couples two features in both classes, every entity with these features has a
+    coupling: from its own row, or else the mean over the other entities. One factor scales all couplings of the bundle.
+    The `prior` of a model is the log-odds of the entity.
     """
     together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
-    total, stated = sum(both), sum(abs(matrix).sign() for matrix in both)
+    total, probability_rows = sum(both), sum(abs(matrix).sign() for matrix in both)
     found = []
     for entity in bundle.entities:
         with_entity, _, at = bundle.how_often(entity)
         with_entity[together] = bundle.background[together]
         at = np.union1d(at, together).astype(np.intp)
-        own, of_all, n = (matrix[at][:, at].toarray() for matrix in (bundle.couplings(entity), total, stated))
+        own, of_all, n = (matrix[at][:, at].toarray() for matrix in (bundle.couplings(entity), total, probability_rows))
         found.append((with_entity[at], sp.csr_array(np.where(own != 0, own, of_all / np.maximum(n, 1.0))), at))
     factor = strength_factor((p, psi) for p, psi, _ in found)
     names = np.array(bundle.features, dtype=object)
@@ -343,10 +388,16 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 def exclusive_log_odds(
     bundle: Bundle, entity: str, values: npt.ArrayLike, features: npt.NDArray[np.intp] | None = None
 ) -> Floats:
-    """(n,) what the exclusive groups of configurations (n, M), NaN where not measured, say for an entity (F13).
+    """Return the log-odds that exclusive groups add for an entity, (n,) nats (F13).
 
-    At most one member of a group is +1: log P_1 / P_0 of that member, or of what is left when those seen are 0.
-    features : as of `bundle_models`, where the values are of them alone.
+    At most one member of a group is +1. A group adds log P_1 / P_0 of the member that is +1, or, if none is, of the
+    states that remain after the members observed as 0.
+
+    Parameters
+    ----------
+    values : (n, M) float64, -1, 0 or +1; NaN where not measured
+    features : (k,) int, indices of the columns of `values`, all M features by default
+
     """
     x = np.asarray(values, dtype=np.float64)
     total = np.zeros(len(x))
@@ -365,9 +416,9 @@ def exclusive_log_odds(
 
 
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
-    """A model on the features `at` whose members of exclusive groups are +1 as often as `probabilities` (M, 3) say.
+    """Return a model on the features `at` in which members of exclusive groups have the `probabilities` of +1, (M, 3).
 
-    As separate features: that they exclude each other is for those who read it to know (F13).
+    The model treats the members as separate features. The caller must account for their exclusion (F13).
     """
     if not bundle.exclusive:
         return model
@@ -379,11 +430,11 @@ def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], pr
 
 
 def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
-    """The exclusive groups among some features, each ascending."""
+    """Return the exclusive groups among the features `at`, each as ascending indices."""
     return tuple(tuple(sorted(members)) for _, members in bundle.exclusive if members[0] in at)
 
 
 def group_states(probabilities: Floats, floor: float) -> Floats:
-    """The probabilities that a member of an exclusive group is +1, (n,): scaled down where they leave none over."""
+    """Return P(+1) of each member of an exclusive group, (n,), scaled down until at least `floor` remains."""
     total = float(probabilities.sum())
     return np.asarray(probabilities * min(1.0, (1.0 - floor) / total))

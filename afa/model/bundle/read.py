@@ -1,4 +1,4 @@
-"""Reading a bundle folder whole: every fault by file, line and column, and notes for what is only worth a word."""
+"""Read a bundle folder, reporting every error by file, line and column, and notes on choices that deserve a check."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from afa.model.bundle.format import (
     group_rows,
     lacking_faults,
     potential_rows,
-    stated_rows,
+    probability_rows_of,
 )
 from afa.model.bundle.model import Bundle, packed_couplings
 from afa.model.bundle.priors import prior_rows
@@ -53,7 +53,7 @@ USED = f"used in {' or '.join(USED_IN)}"
 
 @dataclass
 class BundleReading:
-    """The result of reading a folder: `bundle` is None where there are faults; notes are never errors."""
+    """The result of reading a folder: `bundle` is None if there are errors (`faults`); notes are never errors."""
 
     bundle: Bundle | None = None
     faults: list[Fault] = field(default_factory=list)
@@ -61,7 +61,7 @@ class BundleReading:
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """Read a bundle folder; a `BundleError` lists every fault at once.
+    """Return the bundle in a folder; raise a `BundleError` that lists every error.
 
     >>> len(load_bundle("tests/data/bundle_tiny").features)
     5
@@ -76,7 +76,7 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
-    """Every fault of a bundle folder, by file, line and column; and notes, which are never errors.
+    """Return every error of a bundle folder by file, line and column, and the notes, which are never errors.
 
     >>> faults, notes = validate_bundle("nowhere")
     >>> [fault.next_step for fault in faults], notes
@@ -87,7 +87,7 @@ def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
 
 
 def entities_of(path: str | Path) -> int:
-    """How many entities a bundle's folder, or a field's, names; 2 where that cannot be read, which reading it tells."""
+    """Return the number of entities in the folder of a bundle or field; 2 if the folder cannot be read."""
     folder, names = Path(path), set()
     try:
         header = read_mapping(folder / HEADER) if (folder / HEADER).is_file() else {}
@@ -102,7 +102,7 @@ def entities_of(path: str | Path) -> int:
 
 
 def read_folder(path: str | Path) -> BundleReading:
-    """Read a bundle folder and collect all that is wrong or worth a note; raises nothing for a faulty bundle."""
+    """Return the bundle in a folder with all errors and notes; an invalid bundle raises no exception."""
     if not isinstance(path, str | Path):
         return BundleReading(faults=[Fault("bundle", type(path).__name__, "the path of its folder", "give the path")])
     folder = Path(path)
@@ -140,7 +140,7 @@ def _read_folder(folder: Path) -> BundleReading:
 
 
 def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
-    """The header, or an empty one with the faults; a list that names something twice is a fault."""
+    """Return the header, or an empty header with the errors; a list with duplicate names is an error."""
     try:
         header = check_model(read_mapping(document) if isinstance(document, Path) else document, Header, where)
     except ConfigError as error:
@@ -160,10 +160,19 @@ def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, l
 def bundle_of_tables(
     where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], names: Mapping[str, Sequence[str]] = {}
 ) -> Bundle:
-    """The bundle of tables in memory, checked as the files of a folder are; `document` is what bundle.yaml would say.
+    """Return the bundle made of tables in memory, checked like the files of a folder.
 
-    A `BundleError` lists every fault at once. where : what they are made of. frames, names : by file, its rows, and
-    what each of them is called where that is not the line that it would have.
+    Parameters
+    ----------
+    where : name of the source, for error messages
+    document : the content of bundle.yaml
+    frames : file name -> rows
+    names : file name -> a name for each row, which error messages use instead of a line number
+
+    Raises
+    ------
+    BundleError : lists every error
+
     """
     tables = {
         file: table_of_frame(
@@ -188,10 +197,13 @@ def assembled(
     tables: Mapping[str, CsvTable],
     digest_faults: Sequence[Fault] = (),
 ) -> BundleReading:
-    """The bundle of a header and the tables beside it, by file name; or all their faults.
+    """Return the bundle of a header and the tables, by file name, or all their errors.
 
-    place : the folder, or what the source of tables in memory is called. faults, digest_faults : what
-    is known to be wrong.
+    Parameters
+    ----------
+    place : the folder, or the name of the source of tables in memory
+    faults, digest_faults : errors found before
+
     """
     listed = f"listed in {HEADER if isinstance(place, Path) else place}"
     rows = {name: _no_rows(name) for name in REQUIRED_COLUMNS} | dict(tables)
@@ -215,10 +227,7 @@ def assembled(
     items = feature_index | {name: len(features) + i for i, (name, _) in enumerate(groups[0])}
     item = name_column(rows["costs.csv"], "feature", items, features_from)
     costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
-    aliases, display_names = (
-        alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features),
-        display_rows(rows["display.csv"], entities, features),
-    )
+    aliases, display_names = _other_names(rows, columns("aliases.csv", "feature")[0], entities, features)
     table, table_faults = None, list[Fault]()
     if "features.csv" in tables:
         columns("features.csv", "feature")
@@ -232,9 +241,9 @@ def assembled(
         floor=header.probability_floor,
         holds=header.holds,
     )
-    stated = stated_rows(rows["unary.csv"], unary, rates)
+    probability_rows = probability_rows_of(rows["unary.csv"], unary, rates)
 
-    if table_faults:  # what the other files say of a feature that is not known would only repeat them
+    if table_faults:  # rows about an unknown feature would repeat the same error
         return BundleReading(faults=first_of([*faults, *table_faults], place, "check again"))
     faults = [*faults, *_sound_faults(rows), *digest_faults]
     if not faults:
@@ -251,12 +260,12 @@ def assembled(
         faults.append(Fault(str(place), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
     if faults:
         return BundleReading(faults=first_of(faults, place, "check again"))
-    rates = replace(rates, stated=stated)
-    beside = table is not None, len(stated), *groups
+    rates = replace(rates, probability_rows=probability_rows)
+    beside = table is not None, len(probability_rows), *groups
     potentials = np.zeros((len(entities), len(features)))
     potentials[unary.entity, unary.features[:, 0]] = unary.value
-    bare = ~stated.directed
-    potentials[stated.entity[bare], stated.feature[bare]] = rates.directions()[bare]
+    bare = ~probability_rows.directed
+    potentials[probability_rows.entity[bare], probability_rows.feature[bare]] = rates.directions()[bare]
     bundle = Bundle(
         name=header.name,
         version=header.version,
@@ -277,13 +286,21 @@ def assembled(
     return BundleReading(bundle, notes=[*notes])
 
 
+def _other_names(
+    rows: Mapping[str, CsvTable], feature: NDArray[np.int64], entities: Sequence[str], features: Sequence[str]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Return the aliases of features, and what people are shown for names; feature : (n_aliases,) index of each."""
+    aliases = alias_rows(rows["aliases.csv"], feature, features)
+    return aliases, display_rows(rows["display.csv"], entities, features, aliases)
+
+
 def _no_rows(file: str) -> CsvTable:
     columns = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
     return CsvTable(np.zeros(0, dtype=np.int64), {column: [] for column in columns}, RowFaults(file))
 
 
 def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
-    """The faults of all tables, but for names that potentials in faulty rows may have had."""
+    """Return the errors of all tables, without `unknown name` errors that stem from faulty rows of potentials."""
     listed = {name: read.faults.listed() for name, read in rows.items()}
     lost = any(listed[name] for name in USED_IN)
     return [
@@ -297,7 +314,7 @@ def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
 def _names(
     listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str], listed_in: str
 ) -> tuple[tuple[str, ...], str]:
-    """The known names in order, and where they are listed; without a list, the sound names of the potentials."""
+    """Return the known names and where they are listed; without a list, the valid names of the potentials."""
     if listed is not None:
         return tuple(dict.fromkeys(listed)), listed_in
     seen: dict[str, None] = {}
@@ -318,7 +335,7 @@ LARGE = 10
 def _notes(
     folder: Path, header: Header, bundle: Bundle, unary: Potentials, pairwise: Potentials, n_priors: int
 ) -> Iterator[str]:
-    """The notes on a bundle folder, given what was read of it and the rows of its potentials."""
+    """Yield the notes on a bundle folder, given its header and the rows of its potentials."""
     lacking = [key for key in PROVENANCE_KEYS if key not in header.provenance]
     if lacking:
         yield f"{HEADER}: provenance does not say {', '.join(lacking)}"
@@ -348,7 +365,7 @@ def _notes(
         yield f"priors.csv: entities without a row have {has} ({len(bundle.entities) - n_priors})"
     if bundle.rates is not None:
         spoken = np.zeros(len(bundle.features), dtype=bool)
-        for features in (bundle.rates.stated.feature, unary.features, pairwise.features):
+        for features in (bundle.rates.probability_rows.feature, unary.features, pairwise.features):
             spoken[features] = True
         yield from _notes_on_rates(bundle, bundle.rates, spoken)
     known = (HEADER, *REQUIRED_COLUMNS)
@@ -358,27 +375,33 @@ def _notes(
 
 
 def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> Iterator[str]:
-    """Shares that are raised to the floor, directions against their probabilities, backgrounds that nobody states.
+    """Yield notes on shares raised to the floor, potentials that contradict probabilities, and missing backgrounds.
 
-    spoken : (M,) the features of which any row says something.
+    Parameters
+    ----------
+    spoken : (M,) bool, True for each feature that appears in any row
+
     """
-    stated = rates.stated
-    can_be = rates.possible[stated.feature]
-    extreme = np.zeros(len(stated), dtype=bool)
-    for part in (stated.with_entity, stated.without):
+    probability_rows = rates.probability_rows
+    can_be = rates.possible[probability_rows.feature]
+    extreme = np.zeros(len(probability_rows), dtype=bool)
+    for part in (probability_rows.with_entity, probability_rows.without):
         extreme |= ((part <= 0) & can_be).any(axis=1)
-    named = [f"{bundle.entities[v]} {bundle.features[j]}" for v, j in zip(stated.entity, stated.feature, strict=True)]
+    named = [
+        f"{bundle.entities[v]} {bundle.features[j]}"
+        for v, j in zip(probability_rows.entity, probability_rows.feature, strict=True)
+    ]
     if extreme.any():
         yield (
             f"unary.csv: a share of 0 or 1 for a value that can occur counts as the floor, {rates.floor:g}, or what it "
             f"leaves ({extreme.sum()}): {few(itertools.compress(named, extreme))}"
         )
-    against = bundle.unary[stated.entity, stated.feature] * rates.directions() < 0
+    against = bundle.unary[probability_rows.entity, probability_rows.feature] * rates.directions() < 0
     if against.any():
         shown = few(itertools.compress(named, against))
         yield f"unary.csv: a potential against its probabilities ({against.sum()}): {shown}"
-    uniform = spoken & ~rates.background_stated
-    if len(stated) and uniform.any():
+    uniform = spoken & ~rates.has_background
+    if len(probability_rows) and uniform.any():
         names = itertools.compress(bundle.features, uniform)
         yield (
             f"features whose background nobody states, taken as uniform ({uniform.sum()}): {few(names)}; "
@@ -387,9 +410,9 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> 
 
 
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
-    """Names in one row only that may be another one misspelt, each with that one; none in a large bundle.
+    """Yield a name that occurs once and the similar name that may be meant; nothing in a large bundle.
 
-    Digits and the last letter tell names apart, as they do for genes, and so does all of a short name.
+    Names that differ in a digit or only in their last letter are taken as different names, as gene symbols are.
     """
     if len(names) > MOST_COMPARED:
         return
@@ -399,5 +422,5 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
         others = {name.casefold(): name for name in alike}
         for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=ALIKE):
             other = others[close]
-            if uses[names.index(other)] > 1 or other > once:  # of two names in one row each, one pair
+            if uses[names.index(other)] > 1 or other > once:  # yield two similar names that both occur once as one pair
                 yield once, other

@@ -1,6 +1,6 @@
-"""Writing a bundle folder in canonical form, stamping one with the digests of its files, and beginning a new one.
+"""Write a bundle folder in canonical form, update the digests in `bundle.yaml`, or create an empty bundle.
 
-A bundle from tables in memory has the checks of a folder, which one reader makes of them all.
+Tables in memory are checked by the reader of folders, `afa.model.bundle.read`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from afa.model.bundle.format import (
 )
 from afa.model.bundle.model import Bundle
 from afa.model.bundle.priors import signed
-from afa.model.bundle.rates import NONE_STATED, SCOPES
+from afa.model.bundle.rates import NO_ROWS, SCOPES
 from afa.model.bundle.read import bundle_of_tables, read_folder
 from afa.model.features import Features
 
@@ -61,22 +61,28 @@ def write_bundle(
 ) -> None:
     """Write a bundle folder in canonical form: rows in the order of `entities` and `features`, digests stamped.
 
-    The same content gives the same bytes.
-
-    Nothing is written, and a `BundleError` raised, where the result would not be a valid bundle; a `ConfigError` where
-    `path` is something else than a bundle, or holds other files.
+    The same content gives the same bytes. If an error is raised, nothing is written.
 
     Parameters
     ----------
     unary, pairwise : tables with the columns of their files. Only the names and the potential are required; columns of
-        probabilities, of labelled patients and of the scope are written if a row has a value there.
-    priors : log-odds by entity. probabilities : probabilities by entity, given instead of `priors`.
-    costs : by feature or measurement. aliases : other names, by feature.
-    display_names : what people are shown, by entity or feature.
-    table : the content of features.csv. groups : a table with the columns of groups.csv.
-    name, version, licence : texts of bundle.yaml. provenance : a mapping for bundle.yaml, with any keys.
-    encoding : `ranges`, `controls` or `cohort`. probability_floor : the least probability, above 0.
-    holds : how many entities a patient can have.
+        probabilities, labelled patients and scope are written if any row has a value there
+    priors, probabilities : entity -> log-odds, or instead entity -> probability
+    costs : feature or measurement -> cost
+    aliases : feature -> other names
+    display_names : entity or feature -> the name shown to people
+    table : the content of features.csv
+    groups : a table with the columns of groups.csv
+    name, version, licence : texts of bundle.yaml
+    provenance : a mapping for bundle.yaml, with any keys
+    encoding : `ranges`, `controls` or `cohort`
+    probability_floor : the smallest probability of a value that can occur, above 0
+    holds : how many entities a patient can have: `several`, `one` or `one or none`
+
+    Raises
+    ------
+    BundleError : the result would not be a valid bundle
+    ConfigError : `path` exists and is not a bundle, or contains other files
 
     """
     tables = {
@@ -115,22 +121,26 @@ def write_bundle(
 
 
 def save_bundle(bundle: Bundle, path: str | Path) -> None:
-    """Write a `Bundle` as a folder, with its non-zero potentials; confidence and evidence are not kept."""
+    """Write a `Bundle` with its non-zero potentials as a folder, without confidence and evidence."""
     names, space, rates = np.array(bundle.entities, dtype=object), np.array(bundle.features, dtype=object), bundle.rates
-    stated = NONE_STATED if rates is None else rates.stated
+    probability_rows = NO_ROWS if rates is None else rates.probability_rows
     written = bundle.unary != 0
-    written[stated.entity, stated.feature] = True
+    written[probability_rows.entity, probability_rows.feature] = True
     entity, feature = np.nonzero(written)
     unary = pd.DataFrame(
         {"entity": names[entity], "feature": space[feature], "potential": bundle.unary[entity, feature]}
     )
-    rows = np.searchsorted(entity * len(space) + feature, stated.entity * len(space) + stated.feature)
-    unary.loc[rows[~stated.directed], "potential"] = np.nan
-    for name, side, part in zip(SHARES, (0, 2, 0, 2), (stated.with_entity,) * 2 + (stated.without,) * 2, strict=True):
+    rows = np.searchsorted(
+        entity * len(space) + feature, probability_rows.entity * len(space) + probability_rows.feature
+    )
+    unary.loc[rows[~probability_rows.directed], "potential"] = np.nan
+    for name, side, part in zip(
+        SHARES, (0, 2, 0, 2), (probability_rows.with_entity,) * 2 + (probability_rows.without,) * 2, strict=True
+    ):
         unary[name] = np.nan
         unary.loc[rows, name] = part[:, side]
-    if stated.patients is not None:
-        for name, counts in zip(COUNTS, stated.patients.T, strict=True):
+    if probability_rows.patients is not None:
+        for name, counts in zip(COUNTS, probability_rows.patients.T, strict=True):
             unary[name] = pd.Series(counts, index=rows).reindex(unary.index)
     pairwise = pd.DataFrame(
         {
@@ -176,9 +186,12 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
 
 
 def stamp_bundle(path: str | Path) -> None:
-    """Rewrite the digests in `bundle.yaml` for the present files, keeping its other lines.
+    """Rewrite the digests in `bundle.yaml` from the present files; the other lines remain as they are.
 
-    A `BundleError` where there is no readable `bundle.yaml`.
+    Raises
+    ------
+    BundleError : `bundle.yaml` is missing or cannot be read
+
     """
     header = Path(path) / HEADER
     try:
@@ -193,14 +206,14 @@ def stamp_bundle(path: str | Path) -> None:
         is_sound = yaml.safe_load(edited) == stamped
     except yaml.YAMLError:
         is_sound = False
-    # A layout that the edit does not understand, such as one mapping in braces, is written anew.
+    # # If the edited text does not parse to the expected content, as for a mapping in braces, rewrite the whole file.
     write_text(header, edited if is_sound else _yaml_text(stamped))
 
 
 def _potential_rows(
     table: pd.DataFrame, entities: Sequence[str], features: Sequence[str], columns: list[str], where_said: Sequence[str]
 ) -> pd.DataFrame:
-    """The rows of a potentials file in canonical order; names that are not listed come last, for validation to name."""
+    """Return the rows of a file of potentials in canonical order; unknown names come last."""
     ranks = np.column_stack([_ranks(table[column], features) for column in columns])
     within = np.argsort(ranks, axis=1, kind="stable")
     names = np.take_along_axis(table[columns].to_numpy(dtype=object), within, axis=1)
@@ -215,13 +228,13 @@ def _potential_rows(
 
 
 def _texts(table: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
-    """A table about features as texts, in the order of these; names that are not listed come last."""
+    """Return a table about features as texts, in the order of `features`; unknown features come last."""
     ordered = table.iloc[np.argsort(_ranks(table["feature"], features), kind="stable")]
     return pd.DataFrame({name: [_cell(value) for value in ordered[name]] for name in table.columns})
 
 
 def _ranks(names: Iterable[str], order: Sequence[str]) -> NDArray[np.int64]:
-    """The place of each name in an order; names that are not listed come last."""
+    """Return the position of each name in `order`, (n,) int64; unknown names come last."""
     place = {name: i for i, name in enumerate(order)}
     return np.array([place.get(name, len(place)) for name in names], dtype=np.int64)
 
@@ -232,9 +245,10 @@ def _in_order(values: Mapping[str, Any], order: Sequence[str]) -> Iterable[str]:
 
 
 def _cell(value: Any) -> str:
-    """A value as text: line ends are unified, what is missing is nothing, a number the shortest that reads back as it.
+    """Return a value as the text of a cell: empty for a missing value, the shortest text that reads back as a number.
 
-    Whole numbers have no decimal point. What is not a number is written as it is, for the validation to name.
+    Line ends become newlines, whole numbers have no decimal point, and invalid numbers stay as they are, for the check
+    to report.
     """
     if isinstance(value, str):
         return value.replace("\r\n", "\n").replace("\r", "\n")
@@ -269,19 +283,21 @@ def bundle_from_frame(
     priors: Mapping[str, float | str] | None = None,
     probabilities: Mapping[str, float] | None = None,
 ) -> Bundle:
-    """Return a bundle made of tables in memory, checked as the files of a folder are.
+    """Return a bundle made of tables in memory, checked like the files of a folder.
 
-    unary : entities down and features across, with potentials (missing is 0); or rows of `entity`, `feature` and
-        `potential`, as in unary.csv.
-    pairwise : rows as in pairwise.csv.
-    name, version : of the new bundle, as in bundle.yaml.
-    costs : by feature, every one.
-    priors, probabilities : by entity, all or some; log-odds, or in their place probabilities, before anything is
-        measured.
+    Parameters
+    ----------
+    unary : entities as rows and features as columns, with potentials in nats (a missing one is 0); or rows of `entity`,
+        `feature` and `potential`, as in unary.csv
+    pairwise : rows as in pairwise.csv
+    name, version : of the new bundle, as in bundle.yaml
+    costs : feature -> cost, for every feature
+    priors, probabilities : entity -> log-odds before any measurement, or instead entity -> probability; for all or some
+        entities
 
     Raises
     ------
-    BundleError : every fault by the table and line that it has as a file.
+    BundleError : lists every error by the file and line that the row would have
 
     Examples
     --------
@@ -306,13 +322,13 @@ def bundle_from_frame(
     frames = {"unary.csv": rows, "pairwise.csv": couplings}
     if costs is not None:
         frames["costs.csv"] = pd.DataFrame(list(dict(costs).items()), columns=["feature", "cost"])
-    stated = [
+    probability_rows = [
         pd.DataFrame(list(dict(said).items()), columns=["entity", column])
         for column, said in (("log_odds", priors), ("probability", probabilities))
         if said is not None
     ]
-    if stated:
-        frames["priors.csv"] = pd.concat(stated, ignore_index=True)
+    if probability_rows:
+        frames["priors.csv"] = pd.concat(probability_rows, ignore_index=True)
     return bundle_of_tables("bundle_from_frame", header | {"features": list(dict.fromkeys(map(str, features)))}, frames)
 
 
@@ -321,7 +337,7 @@ TEMPLATE = Path(__file__).with_name("template.txt")
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Write the folder `<folder>/<name>`; an error where the name is unfit or something is there already."""
+    """Create the bundle folder `<folder>/<name>` and return its path; raise if the name is invalid or taken."""
     path = folder / name
     if not re.fullmatch(r"\w[\w-]*", name):
         step = "choose another name, and --folder"

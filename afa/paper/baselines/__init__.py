@@ -45,6 +45,8 @@ CONSTANT = "fixed_top_k"
 class Protocol:
     """The protocol of the baselines.
 
+    Parameters
+    ----------
     asked : settings of the section `baselines`
     k : size of the top set
     answers : largest number of answers to a turn, which is asked again while its answer breaks a rule
@@ -83,7 +85,7 @@ class Protocol:
     def patients_of(self, names: Sequence[str]) -> list[str]:
         """Return the patients who are asked about, in the cohort's order.
 
-        They are sampled by a hash of their names, so that a seed determines the set.
+        Patients are sampled by a hash of their names, so that a seed determines the set.
         """
         drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")
         chosen = set(drawn[: self.asked.patients].tolist())
@@ -107,7 +109,7 @@ def prompts_of(protocol: Protocol) -> list[str]:
 
 
 def prompt_digests() -> str:
-    """Return a digest of the templates of all these prompts."""
+    """Return a digest of the templates of all prompts that are asked."""
     names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in dict.fromkeys(KNOWLEDGE.values())]
     return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
 
@@ -122,14 +124,17 @@ Abstracts = Callable[[str], Sequence[Mapping[str, str]]]
 class Briefing:
     """The part of a prompt that is the same in all turns.
 
-    told : values of the template
+    Parameters
+    ----------
+    facts : values of the template
     labels : allowed labels of a decision; for a condition, `control` comes first
     size : number of labels of a decision
     features : all M, sorted by name
+
     """
 
     prompt: str
-    told: Mapping[str, Any]
+    facts: Mapping[str, Any]
     labels: tuple[str, ...]
     size: int
     features: tuple[str, ...]
@@ -139,8 +144,11 @@ class Briefing:
 class Trial:
     """One patient and one model.
 
+    Attributes
+    ----------
     order : the order in which features are observed; None if the model chooses
     alias : the patient's name in prompts and records, which does not reveal the sample of a public series
+
     """
 
     method: str

@@ -53,10 +53,13 @@ THRESHOLD = 0.5
 class Said:
     """The content of one answer.
 
+    Parameters
+    ----------
     pick_fault, label_fault : keys of `FAULTS`, "" if that part is valid
     decision : +1 for the condition, -1 for a control; None without a valid label or for the top k
     labels : the valid labels, in the answer's order
     done : the model ends measuring; only an answer with valid labels can
+
     """
 
     pick: str = ""
@@ -76,9 +79,12 @@ STANDS = "stands"
 class Turn:
     """The result of a turn after t observations.
 
+    Parameters
+    ----------
     asked : number of times the turn was asked
     measured : the feature measured next, "" at checkpoints and at the end
     by_rule : the measured feature is not the model's choice
+
     """
 
     t: int
@@ -93,9 +99,12 @@ class Turn:
 class TrialDialogue:
     """The dialogue of a trial: its turns, its requests, and the rules that were broken.
 
+    Parameters
+    ----------
     broken : one row (t, asked, part, kind) for each part of an answer that broke a rule; asked counts a turn's answers
-    from 1
+        from 1
     path : features in the order of observation
+
     """
 
     trial: Trial
@@ -109,7 +118,7 @@ class TrialDialogue:
     def follow(self) -> Asking:
         """Yield the requests of the dialogue to its end.
 
-        The rounds are given, along an order, or are all rounds, by the model's choices.
+        Along a given order, the model is asked at the evaluated rounds; if the model chooses, at every round.
         """
         last, order = self.protocol.last_of(len(self.briefing.features)), self.trial.order
         rounds = range(last + 1) if order is None else self.protocol.rounds_of(len(self.briefing.features))
@@ -154,7 +163,10 @@ class TrialDialogue:
     def _question(self, asked: int, fault: str) -> Request:
         """Return the question of a turn, asked for the `asked`-th time.
 
+        Parameters
+        ----------
         fault : the rule that the last answer broke, "" the first time
+
         """
         trial, briefing, protocol, t = self.trial, self.briefing, self.protocol, len(self.path)
         measured = [(turn, trial.values[turn.measured]) for turn in self.turns if turn.measured]
@@ -163,7 +175,7 @@ class TrialDialogue:
             for turn, value in measured
         ]
         values = {
-            **briefing.told,
+            **briefing.facts,
             "patient": trial.alias,
             "turn": t + 1,
             "turns": protocol.last_of(len(briefing.features)) + 1,
@@ -234,7 +246,7 @@ Asking = Generator[Request, Entry, TrialDialogue]
 
 
 def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
-    """Return all courses at their ends, in their order; a terminal shows a bar of the waves of questions.
+    """Return the finished dialogues, in the order of `courses`; a terminal shows a bar of the waves of questions.
 
     Raises
     ------
@@ -266,7 +278,10 @@ def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: boo
 class AnswerSource:
     """The recorded answers of one model, and optionally a client for questions without a recorded answer.
 
+    Parameters
+    ----------
     manner : settings with which the answers were asked
+
     """
 
     store: Record

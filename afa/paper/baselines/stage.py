@@ -1,7 +1,7 @@
 """The experiment of the language models that plan: run the trials of a protocol and return its tables.
 
 The tables have the decisions of models and planner at some rounds, and the targets. Along its own order the planner is
-compared as a whole; along a model's order, only its decisions from the same observations.
+compared by its choices and its decisions; along a model's order, only by its decisions from the same observations.
 """
 
 from __future__ import annotations
@@ -67,8 +67,11 @@ def top_k_rule(bundle: Bundle) -> str:
 class OneTask:
     """One entity as a binary task of P patients.
 
+    Attributes
+    ----------
     values : (P, M) int8 in {-1, 0, +1}
     order : (P, M) int64, the order of `greedy` by `cmi`
+
     """
 
     def __init__(
@@ -82,8 +85,11 @@ class OneTask:
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         """Return, by score, the `decision` along some orders after `seen` features: its sign, 0 for a tie.
 
+        Parameters
+        ----------
         orders : (P, M) int64
         seen : (P, T) int64, numbers of observed features
+
         """
         paths = follow_orders(self.task, self.values, orders[:, None, :])
         pairs = zip(paths.t[:, 0], seen, strict=True)
@@ -95,7 +101,10 @@ class OneTask:
 class TopK:
     """The top-k task of P patients.
 
+    Attributes
+    ----------
     order : (P, M) int64, the order of `TopKPlanner`
+
     """
 
     def __init__(
@@ -110,8 +119,11 @@ class TopK:
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
         """Return, by score, the precisions along some orders after `seen` features.
 
+        Parameters
+        ----------
         orders : (P, M) int64
         seen : (P, T) int64, numbers of observed features
+
         """
         paths = self._own if orders is self.order else self._follow(allocation="random", orders=orders)
         places = np.take_along_axis(paths.place, seen[:, :, None, None], axis=1)
@@ -120,7 +132,10 @@ class TopK:
     def constant(self, rounds: int) -> Mapping[str, NDArray[np.float64]]:
         """Return the precisions of the constant answer that is best for these patients in hindsight.
 
+        Parameters
+        ----------
         rounds : number of rounds at which the answer is evaluated
+
         """
         wanted = self._targets.sure + self._targets.tied * 0.5
         place = np.argsort(np.argsort(-wanted.sum(axis=0), kind="stable"), kind="stable")
@@ -129,7 +144,10 @@ class TopK:
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
         """Return `p_at_k` and `clinical_p_at_k`, patient by patient; NaN without a positive label.
 
+        Parameters
+        ----------
         place : (P, T, N) int16, number of entities ranked before each entity
+
         """
         made = self._targets.precisions(place, self._threads)
         return {name: made[name].ravel() for name in ("p_at_k", "clinical_p_at_k")}
@@ -138,8 +156,11 @@ class TopK:
 class BaselineSetting:
     """The patients of a protocol, with the planner's results for them.
 
+    Attributes
+    ----------
     tasks : by entity, and the top k under "", as the protocol asks
     rounds : rounds that are evaluated
+
     """
 
     def __init__(
@@ -179,9 +200,12 @@ class BaselineSetting:
     def readouts(self, entity: str, orders: Orders, evidence: str, observed: Sequence[int] | None = None) -> Rows:
         """Yield the decisions of every score along some orders, with the columns `READOUT_COLUMNS`.
 
+        Parameters
+        ----------
         orders : (P, M) int64
         observed : (P,) number of features in each patient's order that were observed; the decision then stays for later
-        rounds
+            rounds
+
         """
         most = np.full(len(self.patients), len(self.bundle.features)) if observed is None else np.array(observed)
         seen = np.minimum(np.array(self.rounds)[None, :], most[:, None])
@@ -273,8 +297,10 @@ def run_baselines(
 ) -> dict[str, pd.DataFrame]:
     """Run every trial and return the tables of the experiment.
 
-    The tables depend on the answers, not on when they were given.
+    The tables depend on the answers, not on the time at which the answers were given.
 
+    Parameters
+    ----------
     before : function called with all trials before the first question
 
     Returns

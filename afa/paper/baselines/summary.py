@@ -1,4 +1,4 @@
-"""Summary rows of the language models that plan, with those of the planner for the same patients and rounds."""
+"""Summary rows of the language models that plan, and of the planner for the same patients and rounds."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
 class Cut(NamedTuple):
     """One evaluation of a task.
 
+    Parameters
+    ----------
     method : a language model or a score
     evidence : the order along which it is evaluated
+
     """
 
     task: str
@@ -36,7 +39,7 @@ class Cut(NamedTuple):
 
 
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
-    """Return correct and total counts (P, T) of every cut; targets that no patient has are excluded."""
+    """Return correct and total counts, (P, T), of every `Cut`; a target that no patient has is excluded."""
     made: dict[Cut, list[Part]] = {}
     truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
     whole = readouts.merge(truth, on=["entity", "patient"], how="left")
@@ -77,21 +80,20 @@ def summarise_baselines(
 ) -> pd.DataFrame:
     """Return the summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`.
 
-    All rows are over all patients, by target and t:
+    All rows are over all patients. Shares are by target and t, counts by task as stratum.
 
-    - `accuracy` and `balanced_accuracy` of the binary task and `p_at_k` of the top k, for each model, and for every
-      score of the planner along its own order; a missing decision is wrong
-    - `gap`: the model minus the score in `reference`
-    - `p_at_k` of the best constant answer, if models choose features
-    - variant `same_order`, by task: scores along the order that the model in `reference` observed, and `gap` along it
-
-    By task as stratum:
-
-    - `rate`, quantity `missing`: turns without a decision
-    - `count`: turns, their outcomes, faults by kind, calls and tokens, also of the planner
-    - `cost`, if there are prices, with the currency in `quantity`
-
-    Once: `majority` and `prevalence`, and the number of excluded targets.
+    Returns
+    -------
+    accuracy, balanced_accuracy : of the binary task, for each model, and for every score of the planner along its own
+        order; a missing decision is wrong
+    p_at_k : the same for the top k, and for the best constant answer if models choose features
+    gap : the model minus the score in `reference`
+    same_order : a variant with the scores along the order that the model in `reference` observed, and with `gap` along
+        this order
+    rate : with the quantity `missing`, the share of turns without a decision
+    count : turns, their outcomes, faults by kind, calls and tokens, also of the planner
+    cost : if there are prices, with the currency in `quantity`
+    majority, prevalence : once, with the number of excluded targets
 
     Raises
     ------

@@ -64,22 +64,23 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return decisions of some patients by mean-field and by exact inference; `linearity` only for the first of them.
+    """Return decisions of some patients by mean-field and by exact inference; `linearity` only for the first patients.
 
-    There are four tables, by (patient, t), where t is 0, `rounds` and M. States without exact inference are excluded.
+    All tables are by (patient, t), where t is 0, `rounds` and M. States without exact inference are excluded.
 
-    `duels`, by (method, entity_a, entity_b): scores in nats. For `two_elbo`, `mean_field` is a difference of ELBOs and
-    `accurate` is log Z_a - log Z_b; for `linearity`, both are mu_D (eq:mu-D), with the moments of either inference.
+    Returns
+    -------
+    duels : also by (method, entity_a, entity_b); scores in nats. For `two_elbo`, `mean_field` is a difference of ELBOs
+        and `accurate` is log Z_a - log Z_b. For `linearity`, both are mu_D (eq:mu-D), with the moments of either
+        inference
+    sets : also by method, for states in which the exact scores of all entities are known. `shared` is the number of
+        entities in both the mean-field top `k` and the exact one; `right_mean_field` and `right_accurate` are the
+        numbers of members that are in the top `k` at full observation
+    tasks : also by (coupling, entity); log-odds of class 1 in nats. `..._posterior` is their difference from the value
+        without observations
+    left_out : by (quantity, t), the number of `states` of an entity and the number of excluded states. `quantity` is
+        log_partition or moments of the entities, or the log-odds of the tasks under a closure
 
-    `sets`, by method, for states in which the exact scores of all entities are known: `shared`, number of members of
-    the mean-field top `k` that are also in the exact one; `right_mean_field` and `right_accurate`, numbers of members
-    that are in the top `k` at full observation.
-
-    `tasks`, by (coupling, entity): log-odds of class 1 in nats; `..._posterior` is their difference from the value at
-    no observation.
-
-    `left_out`, by (quantity, t): number of `states` of an entity, and number that was excluded. `quantity` is
-    log_partition or moments of the entities, or the log-odds of the tasks under a closure.
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
     states = States.of(cohort, accurate.patients, accurate.seed, accurate.rounds)
@@ -126,11 +127,14 @@ def run(
 class States:
     """P patients at T rounds, with their observed features.
 
+    Parameters
+    ----------
     names : (P,) names of the patients
     rounds : (T,) numbers of observations; the first is 0, the last M
     orders : (P, M) int64, order of observation
     values : (P, M) int8 in {-1, 0, +1}
     observed : (P, T, M) bool
+
     """
 
     names: list[str]
@@ -145,9 +149,9 @@ class States:
         rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
         names = [cohort.patients[row] for row in rows]
         orders = random_orders(cohort.features, names, [seed])[:, 0]
-        kept = rounds_up_to(rounds, len(cohort.features))
+        rounds_read = rounds_up_to(rounds, len(cohort.features))
         place = np.argsort(orders, axis=1)
-        return cls(names, kept, orders, cohort.values[rows], place[:, None, :] < np.array(kept)[:, None])
+        return cls(names, rounds_read, orders, cohort.values[rows], place[:, None, :] < np.array(rounds_read)[:, None])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -237,23 +241,29 @@ def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
 
 
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
-    """Return, by t, the number of states of an entity and of those without an exact value.
+    """Return, by t, the number of states of an entity, and the number of its states without an exact value.
 
+    Parameters
+    ----------
     values : (P, T, N)
+
     """
     counts = {"states": values.shape[0] * values.shape[2], "left_out": np.isnan(values).sum(axis=(0, 2))}
     return pd.DataFrame({"quantity": quantity, "t": states.rounds, **counts})
 
 
 def settled(scores: Floats) -> Floats:
-    """Return the scores, with 0 for those of at most `TIE`."""
+    """Return the scores, with 0 for a score whose magnitude is at most `TIE`."""
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
 
 
 def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
     """Return (P, T, N) bool, True for the k best entities.
 
+    Parameters
+    ----------
     scores : (P, T, Q) scores of duels
+
     """
     matrix = np.zeros((*scores.shape[:2], len(bundle.entities), len(bundle.entities)))
     matrix[..., pairs[:, 0], pairs[:, 1]] = scores
@@ -292,15 +302,19 @@ def _tasks(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `meanfield_vs_exact` of the tables; docs/summary.md describes them in full.
 
-    Duels are by method, binary tasks by method and coupling.
+    Rows of duels are by method, rows of binary tasks by method and coupling.
 
-    - `rate`: share of the exact decisions that mean-field changes; a tie instead of a decision counts one half
-    - `nats`: mean absolute difference of the two scores
-    - `accuracy` at full observation by inference (`reference`), and `gap`, accurate minus mean-field
-    - stratum `top_k`: the rate is the share of patients whose set differs
-    - variant `exact_shift`: the exact value at no observation is subtracted from mean-field's log-odds, instead of
-      mean-field's own
-    - `count` of `left_out`: states of an entity without exact inference, of `n`
+    Returns
+    -------
+    rate : share of the exact decisions that mean-field changes; a tie instead of a decision counts one half. In the
+        stratum `top_k`, the share of patients whose top k differs
+    nats : mean absolute difference of the two scores
+    accuracy : at full observation, by inference (`reference`)
+    gap : accuracy by exact inference minus accuracy by mean-field
+    count : with the quantity `left_out`, states of an entity without exact inference, of `n`
+    exact_shift : a variant, in which the exact value without observations, instead of mean-field's, is subtracted from
+        mean-field's log-odds
+
     """
     rows = []
     for name, key, of_part in (

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
     """Return the targets of the allocation grid for all patients.
 
-    `duels`, by (patient, entity_a, entity_b): `winner` at full observation, +1 for a, -1 for b, 0 for a tie;
-    `prior_wrong`, True if `linearity` decides for the other entity before any observation.
+    Returns
+    -------
+    duels : by (patient, entity_a, entity_b). `winner` at full observation is +1 for a, -1 for b, 0 for a tie;
+        `prior_wrong` is True if `linearity` decides for the other entity before any observation
+    targets : by (patient, entity). `top` is 2 if the entity is among the k best at full observation, 1 if it ties for
+        their last places, else 0; `label` is 0, 1 or missing; `k` and `k_clinical`, the sizes of the top set at full
+        observation and by labels, are the same in all rows
 
-    `targets`, by (patient, entity): `top`, 2 if the entity is among the k best at full observation, 1 if it ties for
-    their last places, else 0; `label`, 0, 1 or missing; `k` and `k_clinical`, sizes of the top set at full observation
-    and by labels, the same in all rows.
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
     truth = full_observation(bundle, cohort.values, solver=solver)

@@ -1,24 +1,25 @@
 """The stages of the workflow, and how to write one.
 
 A stage is one module `afa/paper/experiments/NAME.py` (or a folder with that name, if one file would be too long): a
-question, the tables that answer it, and the rows of `summary.csv` made from these tables. It is declared in
-`afa/paper/experiments/declared.py`, as a `Stage`: its inputs and settings, whether its patients are split into shards,
-the columns of its tables, and the tables of the summary. The rules of the workflow, the configuration and its page, the
-Slurm groups and the data dictionary are made from this declaration. The module has two functions.
+question, the tables that answer it, and the rows of `summary.csv` made from these tables. A `Stage` in
+`afa/paper/experiments/declared.py` declares the stage: its inputs and settings, whether its patients are split into
+shards, the columns of its tables, and the tables of the summary. The rules of the workflow, the configuration and its
+page, the Slurm groups and the data dictionary are made from this declaration. The module has two functions.
 
-`run(...)` makes the tables. Its arguments are given by the names of its parameters. It returns one data frame for each
-table, with columns in any order; the columns `cohort` and `bundle`, their names, are added to tables that declare them.
+`run(...)` makes the tables. The names of its parameters determine its arguments, as listed below. The function returns
+one data frame for each table, with columns in any order. The columns `cohort` and `bundle`, with the names of both, are
+added to tables that declare them.
 
 - `bundle`, `cohort`: a `Bundle` and a `Cohort` on the same features, if `inputs` names them;
 - the name of another stage in `inputs`: its tables by name, read on first use;
 - any other name in `inputs`: the path of that file or folder;
-- `patients`: a range of rows of the cohort, those of the shard; only with `sharded=True`;
+- `patients`: a range of rows of the cohort, the rows of the shard; only with `sharded=True`;
 - a section of the configuration in `settings`: the model of that section. If `settings` names single keys, such as
   `random_order.seeds`, the section has only those keys;
 - `threads`: number of threads it may use; results do not depend on it.
 
-`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables of all shards. Its other
-parameters are the stages in `beside` and the sections in `summary`.
+`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables of all shards. The other
+parameters of `summarise` are the stages in `beside` and the sections in `summary`.
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
 run as run`: a job's digest covers only its own function in either case.
@@ -31,17 +32,17 @@ Adding a stage
       a field is its meaning.
     2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a cell tagged `caption` below the figure, as
       `show_caption("...", run, patients)`; its first cells are as in the other notebooks. A figure of several stages
-      has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws it
-      from a small run of all stages, with its own settings if the defaults take too long.
+      has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws the
+      figure from a small run of all stages, with its own settings if the defaults take too long.
     3. `tests/stages/test_NAME.py`, for `run` and `summarise`.
-    4. Its entry under `stages` of `tests/workflow/reruns.yaml`: its inputs, and another value of each setting.
+    4. The stage's entry under `stages` of `tests/workflow/reruns.yaml`: its inputs, and another value of each setting.
     5. `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
 
     afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
     afa summarise NAME tables --out NAME.csv
 
-A finished run made by other code would be made again, which takes minutes. To add only the new stage to it, name the
-rules that may run:
+A finished run made by other code would be made again, which takes minutes. To add only the new stage to a finished run,
+name the rules that may run:
 
     snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
     snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
@@ -146,9 +147,11 @@ ROUNDING = 1e-9
 class Stage:
     """The declaration of a stage; the module's docstring explains how a stage is written.
 
+    Parameters
+    ----------
     inputs : names of the inputs of `run`
     settings, summary : keys of the configuration that `run` and `summarise` read, whole sections or single keys with a
-    dot; if `summary` is None, the stage makes no rows
+        dot; if `summary` is None, the stage makes no rows
     sharded : the patients are split into shards
     duels : the stage needs at least two entities
     scopes : the stage reads which couplings are common to both classes; other stages get `Bundle.contrasts`
@@ -159,6 +162,7 @@ class Stage:
     tables : columns of each table, in order
     rows : tables of `summary.csv` that `summarise` makes, each with its question; "" if another stage has the question
     single : long tables of scores saved in single precision, of which only signs, means and correlations are used
+
     """
 
     inputs: tuple[str, ...] = ("bundle", "cohort")
@@ -263,7 +267,7 @@ def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables as they are saved: those in `single` in single precision (seven digits, half the bytes)."""
+    """Return the tables as saved: the tables in `single` have single precision (seven digits, half the bytes)."""
     floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
     return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}
 

@@ -63,22 +63,21 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow all patients through the tasks of all entities, under every order.
 
-    Orders are: random over all M features, one for each patient and seed; the rule `greedy` by `cmi` and, except for
-    `explicit`, by `f_target` of two scores; `largest_unary`, by absolute effective unary; `static_unary`, by absolute
-    unary, the same for all patients.
+    There is one random order over all M features for each patient and seed. The informed orders are: the rule `greedy`
+    with `cmi` and, except for `explicit`, with `f_target` of two scores; `largest_unary`, by absolute effective unary;
+    and `static_unary`, by absolute unary, the same for all patients.
 
-    Returns three tables.
+    Returns
+    -------
+    steps : by (patient, entity, allocation, gain, guide, seed, step). Step i is the state after i features of the
+        entity's support; it begins with the t-th observation and lasts until the next step. `wald` and `two_elbo` are
+        in nats, `stack_a` in [-1, 1]; `l1_tight`, `l1_paper`, `hanson_wright` are the sign called by each bracket, 0
+        while unresolved
+    targets : by (patient, entity). `likelihood` is the sign of S(x), 0 for a tie; `clinical` is 0, 1 or missing;
+        `score` is S(x) in nats
+    tasks : by entity. `features` is the number of features, `support` the number of features in the entity's model, and
+        `shift` is F_1 - F_0 without observations minus the prior, in nats
 
-    `steps`, by (patient, entity, allocation, gain, guide, seed, step): step i is the state after i features of the
-    entity's support; it begins with the t-th observation and lasts until the next step. `wald` and `two_elbo` are in
-    nats, `stack_a` in [-1, 1]; `l1_tight`, `l1_paper`, `hanson_wright` are the sign called by each bracket, 0 while
-    unresolved.
-
-    `targets`, by (patient, entity): `likelihood`, the sign of S(x), 0 for a tie; `clinical`, 0, 1 or missing; `score`,
-    S(x) in nats.
-
-    `tasks`, by entity: `features`, number of features; `support`, number of features in the entity's model; `shift`,
-    F_1 - F_0 at no observation minus the prior, in nats.
     """
     return run_along(ORDERS, bundle, cohort, random_order, inference, closure, threads)
 
@@ -111,7 +110,10 @@ def run_along(
 def targets_of(bundle: Bundle, cohort: Cohort, entity: str, coupling: Closure, tie: float) -> pd.DataFrame:
     """Return the table `targets` of one entity under one closure.
 
+    Parameters
+    ----------
     tie : largest magnitude of a tied score, in nats, as in `ClassTask`
+
     """
     score = bundle.energies_of(entity, cohort.values, coupling)
     sign = np.sign(np.where(np.abs(score) <= 2 * tie, 0.0, score)).astype(np.int8)
@@ -179,11 +181,16 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
     """Return summary rows `binary` and `bracket_rate` of the tables, over all patients.
 
-    By target, method, order and t: accuracy, balanced accuracy and mean AUROC over tasks; `gap`, the difference of the
-    accuracy from that of the random order. In the stratum `prior_wrong`: cases that `two_elbo` decides wrongly before
-    any observation; variant `support`: t counts features of the entity's support; rows with an `entity` are at the
-    paper's rounds. For the random order also `gap` of two methods, `method` minus `reference`. Once for each target:
-    `majority`, `prevalence`, and counts of excluded cases.
+    Rows are by target, method, order and t. Rows with an `entity` are at the paper's rounds.
+
+    Returns
+    -------
+    accuracy, balanced_accuracy, auroc : means over tasks. The stratum `prior_wrong` has the cases that `two_elbo`
+        decides wrongly before any observation; in the variant `support`, t counts features of the entity's support
+    gap : difference of the accuracy from that of the random order, or, for the random order, difference of `method` and
+        `reference`
+    majority, prevalence, count : once for each target; counts are of excluded cases
+
     """
     steps, targets, tasks = (tables[name] for name in ("steps", "targets", "tasks"))
     entities, patients = list(tasks["entity"]), list(targets["patient"].unique())
@@ -206,7 +213,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
             along = random.setdefault((target, method), parts)
             rows += [(table, label) for table in _accuracies(parts, along, resampled)]
             rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
-    # difference of each score from each later one: same decisions, orders and resampled patients (A13)
+    # each score is compared with each later score on the same decisions, orders and resamples (A13)
     for target, (ahead, behind) in product(shown, combinations(METHODS, 2)):
         gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
         label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}

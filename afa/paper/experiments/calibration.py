@@ -2,8 +2,8 @@
 
 The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs), by the difference of two ELBOs
 or exactly. `raw` is l-hat itself, whose sign is the paper's decision. `calibrated` is l-hat minus its value at no
-observation, apart from the prior; its logistic function is the probability. Closures are that of the run and, for a
-bundle with probabilities, all others that it has.
+observation, apart from the prior; its logistic function is the probability. The closures are the run's own and, for a
+bundle with probabilities, all other closures that the bundle allows.
 """
 
 from __future__ import annotations
@@ -117,6 +117,8 @@ def _exact(
 ) -> Floats:
     """Return l-hat (eq:ell-hat) of n states, (n,) nats.
 
+    Parameters
+    ----------
     states : observed features (n, M) bool, and values (n, M) int8
 
     Raises
@@ -126,7 +128,7 @@ def _exact(
     """
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
-    # one model, half of which is each class; or one model for each class
+    # one model whose halves are the two classes, or one model for each class
     models, factors = [bundle.contrast(entity)], HALVES
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
@@ -167,9 +169,9 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
 
-    Rows without a variant are for the calibrated probability; variant `raw` is the logistic function of the raw score,
-    whose sign decides. `rate` of the quantity `at_odds`: share of cases whose probability and decision are on different
-    sides.
+    Rows without a variant are for the calibrated probability; the variant `raw` is the logistic function of the raw
+    score, whose sign decides. The `rate` of the quantity `at_odds` is the share of cases whose probability and decision
+    are on different sides.
     """
     odds, targets = tables["odds"], tables["targets"]
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")

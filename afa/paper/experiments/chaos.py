@@ -18,11 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import SCORES
 from afa.engine.duels import all_pairs
 from afa.engine.follow import blocks
 from afa.engine.paths import Signs, sign_paths
 from afa.engine.rounds import right_by_kind
+from afa.engine.run import SCORES
 from afa.evaluate.accuracy import Part, Resampled, by_t, constant_answers, right_of
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.resampling import Moments
@@ -47,9 +47,12 @@ ALL = sys.maxsize
 class Definition(NamedTuple):
     """A definition of chaotic patients.
 
+    Parameters
+    ----------
     score : the score whose signs flip
     flips_until : last round at which flips are counted
     magnitude_at : round at which the magnitude is taken
+
     """
 
     score: str
@@ -94,16 +97,18 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients through one random order for each seed.
 
-    Returns three tables, in which `seed_set` is `selecting` or `measuring`:
+    `seed_set` is `selecting` or `measuring`.
 
-    `flips`, by (patient, seed_set, definition): `flips`, changes of side summed over `runs`, that is over all pairs and
-    all orders of the set; `magnitude`, the mean over pairs of abs(D) in nats, at full observation or, for `early_50`,
-    after 50 observations and averaged over the orders; `nonzero`, number of the patient's values that are not 0.
+    Returns
+    -------
+    flips : by (patient, seed_set, definition). `flips` is the number of changes of side, summed over `runs`, that is
+        over all pairs and all orders of the set. `magnitude` is the mean over pairs of abs(D) in nats, at full
+        observation or, for `early_50`, after 50 observations and averaged over the orders. `nonzero` is the number of
+        the patient's values that are not 0
+    rounds : by (patient, seed_set, method, t). `right` is the number of correct decisions, where a tie counts one half,
+        among `duels` with a winner at full observation; both are summed over the orders of the set
+    duels : by (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, 0 for a tie
 
-    `rounds`, by (patient, seed_set, method, t): `right`, correct decisions, a tie counting one half, of `duels` with a
-    winner at full observation, both summed over the orders of the set.
-
-    `duels`, by (patient, entity_a, entity_b): `winner`, +1 for a, -1 for b, 0 for a tie.
     """
     n_selecting, seeds = len(chaos.selecting_seeds), [*chaos.selecting_seeds, *chaos.measuring_seeds]
     sets = {SELECTING: slice(0, n_selecting), MEASURING: slice(n_selecting, None)}
@@ -140,10 +145,15 @@ def count_flips(signs: Signs) -> NDArray[np.int64]:
 
     A 0 keeps the previous sign, and the first sign that is not 0 is no flip.
 
+    Parameters
+    ----------
     signs : (P, S, T, Q) int8, by patient, order, round and duel
 
+    Examples
+    --------
     >>> count_flips(np.array([0, 1, 0, -1, 0, -1, 1], dtype=np.int8).reshape(1, 1, 7, 1)).tolist()
     [[2]]
+
     """
     flips, last_signs = np.zeros(signs.shape[:2], dtype=np.int64), signs[:, :, 0]
     for t in range(1, signs.shape[2]):
@@ -159,8 +169,11 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
     At t = M it is the mean of abs(D(x)). An unobserved feature adds nothing to Lambda (supp:Wald_simple), as a value of
     0 does.
 
+    Parameters
+    ----------
     values : (P, M) int8 in {-1, 0, +1}
     orders : (P, S, M) int64
+
     """
     first, second = all_pairs(len(bundle.entities)).T
     x = np.where(np.argsort(orders, axis=2) < t, values[:, None], 0)
@@ -173,22 +186,22 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `chaos_gap` of the tables, over all patients; groups are fixed, patients resampled.
 
-    - `gap`, by t: sign accuracy of `linearity` minus that of `wald`. Rows without a stratum are over all patients, on
-      the measuring orders. Strata: `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of the two
-      gaps. The variant is the definition, unless it is `wald` over all rounds; the quantity `selecting` is measured on
-      the orders that define the groups
-    - `accuracy`, by method and t: the two accuracies of each gap
-
-    Once:
-
-    - `majority`: accuracy of the best constant answer for each duel, chosen on the patients of the stratum or, with
-      `reference` `all_patients`, on all
-    - `count`: patients by stratum, and duels tied at full observation
-    - the rows of `membership_stability`
-    - `correlation` over patients (Spearman's) of flips by a definition with the number of values that are not 0,
-      `flips_nonzero`, and with the magnitude, `flips_magnitude`
-
     A group without decided duels has only its count.
+
+    Returns
+    -------
+    gap : by t, sign accuracy of `linearity` minus that of `wald`. Rows without a stratum are over all patients, on the
+        measuring orders. The strata are `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of
+        the two gaps. The variant is the definition, unless it is `wald` over all rounds. The quantity `selecting` is
+        measured on the orders that define the groups
+    accuracy : by method and t, the two accuracies of each gap
+    majority : accuracy of the best constant answer for each duel, chosen on the patients of the stratum or, with
+        `reference` `all_patients`, on all patients
+    count : patients by stratum, and duels tied at full observation
+    correlation : Spearman's correlation over patients of flips by a definition with the number of values that are not
+        0, `flips_nonzero`, and with the magnitude, `flips_magnitude`
+    others : the rows of `membership_stability`
+
     """
     patients = list(tables["duels"]["patient"].unique())
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="chaos_gap")
@@ -209,11 +222,14 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     """Return the classification of patients by (patient, seed_set, definition).
 
+    The columns are `flips`, the mean over pairs and orders, and `flips_quartile`, the cohort's 75th percentile;
+    `magnitude` and `magnitude_median`; `nonzero`; and `chaotic`, True if flips are at least the percentile and the
+    magnitude exceeds the median.
+
+    Parameters
+    ----------
     flips : the table `flips` of the whole cohort
 
-    Columns: `flips`, the mean over pairs and orders, and `flips_quartile`, the cohort's 75th percentile; `magnitude`
-    and `magnitude_median`; `nonzero`; `chaotic`, True if flips are at least the percentile and the magnitude exceeds
-    the median.
     """
     key = ["patient", "seed_set", "definition"]
     strata = flips[[*key, "magnitude", "nonzero"]].assign(flips=flips["flips"] / flips["runs"])
@@ -249,13 +265,16 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
     same definition as the first. The second is made on the same orders or, in the stratum `other_orders`, on the
     measuring orders.
 
-    There is one row for each comparison and `quantity`, with an interval over patients for fixed memberships and ranks:
+    There is one row for each comparison and `quantity`, with an interval over patients for fixed memberships and ranks.
 
-    - `agreement`: share of patients in the same group of both classifications
-    - `chance`: the expected agreement of independent groups of these sizes
-    - `found`: share of the patients chaotic in the second classification that are also chaotic in the first
-    - `flagged`: share of all patients that are chaotic in the first, the value of `found` expected by chance
-    - `rank_correlation`: Spearman's correlation of the flips
+    Returns
+    -------
+    agreement : share of patients in the same group of both classifications
+    chance : expected agreement of independent groups of these sizes
+    found : share of the patients chaotic in the second classification that are also chaotic in the first
+    flagged : share of all patients that are chaotic in the first, the value of `found` expected by chance
+    rank_correlation : Spearman's correlation of the flips
+
     """
     patients = list(strata["patient"].unique())
     every, rows = np.ones((len(patients), 1)), []
@@ -279,8 +298,11 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
 def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
     """Return the expected agreement of two independent memberships of these sizes, (R, 1), for each resample.
 
+    Parameters
+    ----------
     first, second : (P, 1) 0 or 1
     weights : (R, P)
+
     """
     share_a, share_b = (weights @ mask / weights.sum(axis=1, keepdims=True) for mask in (first, second))
     return np.asarray(share_a * share_b + (1 - share_a) * (1 - share_b))
@@ -336,7 +358,7 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
 
 
 def _of(members: Mask, part: Part) -> Part:
-    """Return the same counts, with 0 for patients outside a group."""
+    """Return the counts of `part`, with 0 for patients outside a group."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 
@@ -344,7 +366,10 @@ def _of(members: Mask, part: Part) -> Part:
 def _beside(target: Signs, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
     """Yield sizes of the groups, ties, and accuracies of the best constant answer for each duel.
 
+    Parameters
+    ----------
     target : (P, Q) int8, winners at full observation
+
     """
     ties = {"quantity": "tied_at_full_observation", "value": int((target == 0).sum()), "n": target.size}
     sizes = [

@@ -27,9 +27,9 @@ STAGES: dict[str, Stage] = {
             "solves": "patient t model solves iterations capped ascended cohort bundle",
         },
         rows={
-            "gauge_agreement": "do the closure and the true gauge decide alike?",
-            "gauge_correlation": "how their scores correlate, within duels and pooled over them",
-            "gauge_accuracy": "the accuracy of each",
+            "gauge_agreement": "do the closure and the true gauge give the same decisions?",
+            "gauge_correlation": "how do the scores of the two correlate, within duels and pooled over duels?",
+            "gauge_accuracy": "how accurate is each of the two?",
         },
         single=("scalars",),
     ),
@@ -46,7 +46,7 @@ STAGES: dict[str, Stage] = {
             "orders": "patient method different compared",
         },
         rows={
-            "sign_accuracy_random": "how soon does a score call each duel as at full observation, features coming in"
+            "sign_accuracy_random": "how early does a score decide each duel as at full observation, with features in"
             " random order?"
         },
     ),
@@ -59,7 +59,7 @@ STAGES: dict[str, Stage] = {
             "flips": "patient seed_set definition flips runs magnitude nonzero cohort bundle",
             "rounds": "patient t seed_set method right duels cohort bundle",
         },
-        rows={"chaos_gap": "does `linearity` gain more over `wald` where signs flip often?"},
+        rows={"chaos_gap": "is the lead of `linearity` over `wald` larger for patients whose signs flip often?"},
     ),
     "layer1": Stage(
         settings=("layer1", "inference"),
@@ -71,7 +71,7 @@ STAGES: dict[str, Stage] = {
             "pairs": "patient duels tied cohort bundle",
             "steps": "patient allocation seed bracket step called cohort bundle",
         },
-        rows={"bracket_rate": "how many duels each bracket has called, and how many wrongly"},
+        rows={"bracket_rate": "how many duels does each bracket resolve, and how many wrongly?"},
     ),
     "layer0": Stage(
         settings=("layer0.clusters", "top_k", "inference"),
@@ -84,8 +84,8 @@ STAGES: dict[str, Stage] = {
             ),
         },
         rows={
-            "layer0_bundle": "what Layer 0 removes on the bundle, how many certificates are false, and what it adds to "
-            "`greedy`"
+            "layer0_bundle": "what does Layer 0 remove on the bundle, how many certificates are false, and how much "
+            "does `greedy` gain?"
         },
     ),
     "layer0_synthetic": Stage(
@@ -98,7 +98,7 @@ STAGES: dict[str, Stage] = {
             "lift": LAYER0["lift"],
             "patients": LAYER0["patients"],
         },
-        rows={"layer0_synthetic": "the same on synthetic entities"},
+        rows={"layer0_synthetic": "the same questions for synthetic entities"},
     ),
     "allocation_truth": Stage(
         settings=("top_k", "inference"),
@@ -125,10 +125,10 @@ STAGES: dict[str, Stage] = {
             ),
         },
         rows={
-            "allocation_sign": "sign accuracy under each allocation rule",
-            "allocation_p_at_k": "precision of the top k under each allocation rule",
-            "certified_round": "the round from which the top k can no longer change",
-            "acquisition_saved": "how many measurements a rule saves at equal accuracy",
+            "allocation_sign": "how accurate are signs under each allocation rule?",
+            "allocation_p_at_k": "how precise is the top k under each allocation rule?",
+            "certified_round": "after how many rounds can the top k no longer change?",
+            "acquisition_saved": "how many measurements does a rule save at equal accuracy?",
             "bracket_rate": "",
         },
     ),
@@ -160,8 +160,8 @@ STAGES: dict[str, Stage] = {
             "top_k": "cohort bundle patient allocation gain stopping level t stopped members wrong",
         },
         rows={
-            "stopping": "how early does each rule of stopping end, and how often is the answer then not that of full "
-            "observation?"
+            "stopping": "how early does each stopping rule stop, and how often does the answer differ from that of "
+            "full observation?"
         },
     ),
     "binary": Stage(
@@ -176,7 +176,7 @@ STAGES: dict[str, Stage] = {
             "tasks": "entity features support shift cohort bundle",
         },
         rows={
-            "binary": "each phenotype as a task of its own",
+            "binary": "how accurate are the decisions for each phenotype as a binary task?",
             "bracket_rate": "",
         },
     ),
@@ -190,7 +190,7 @@ STAGES: dict[str, Stage] = {
             "left_out": "coupling entity reason",
             "reliability": "bin cases probability positive coupling inference kind target t",
         },
-        rows={"calibration": "are probabilities as often right as they say?"},
+        rows={"calibration": "do probabilities agree with the frequency of right answers?"},
         single=("odds",),
     ),
     "labels": Stage(
@@ -219,12 +219,11 @@ STAGES: dict[str, Stage] = {
             "whole": "reference coupling patient entity score cohort bundle",
         },
         rows={
-            "labels": "how well do scores tell patients with a label from those without, by reference of the "
+            "labels": "how well do scores separate patients with a label from patients without it, by reference of the "
             "encoding and by closure?",
-            "controls": "how often are healthy controls told that they have nothing? Where values are encoded against "
-            "controls",
-            "specificity": "does an entity's score follow its own label more than the scores of the others do?",
-            "null": "`labels` with the genes of the bundle shuffled: what any lists of these sizes and signs come to",
+            "controls": "how often is the answer for healthy controls no, with values encoded against controls?",
+            "specificity": "does an entity's own score predict its label better than the scores of the other entities?",
+            "null": "how good are the scores of `labels` with the genes of the bundle shuffled?",
         },
     ),
     "labels_needed": Stage(
@@ -273,7 +272,7 @@ STAGES: dict[str, Stage] = {
             "gauge_change": "subject score t states changed mean_change max_change input cohort bundle",
             "nonconvergence": "model patient entity solves capped persistent cohort bundle",
         },
-        rows={"sanity": "numbers that must come out as they are known"},
+        rows={"sanity": "do quantities with known values have these values?"},
     ),
 }
 """Stage -> its declaration."""

@@ -132,19 +132,22 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows of the tables of `gauge`, over all patients.
 
-    `gauge_agreement`: `rate` by method and t, over (pair, patient, seed).
+    Clinical rows are over conclusive pairs; if there is none, there are only the counts.
 
-    `gauge_correlation`: `correlation` by method and t. Rows without quantity and variant are the mean over pairs of
-    Pearson's r within a pair over (patient, seed); n counts pairs for which r is defined, which needs both scalars to
-    vary, and excludes t = 0. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min`, `pair_max` are over those pairs (the
-    extremes have no interval, because resampling cannot estimate it); the variant `pooled` is over all pairs at once,
-    and n counts the cases.
+    Returns
+    -------
+    gauge_agreement : `rate` by method and t, over (pair, patient, seed)
+    gauge_correlation : `correlation` by method and t. Rows without quantity and variant are the mean over pairs of
+        Pearson's r within a pair over (patient, seed); n counts the pairs for which r is defined, because both scalars
+        vary, and t = 0 is excluded. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min` and `pair_max` are over those pairs;
+        the extremes have no interval, because resampling cannot estimate it. The variant `pooled` is over all pairs at
+        once, and n counts the cases
+    gauge_accuracy : by method, gauge (`reference`), target and t. `accuracy` is also given in the stratum
+        `prior_wrong`, the cases that this method and gauge decides wrongly before any observation. `balanced_accuracy`
+        is over the two sides of a duel. `gap` is the accuracy of the closure minus that of the true gauge, resampled
+        together. By target, `majority` is the best constant answer for each pair, `prevalence` is the share of duels
+        that the first entity wins, and counts are of excluded cases
 
-    `gauge_accuracy`: by method, gauge (`reference`), target and t, `accuracy`, also in the stratum `prior_wrong` (cases
-    that this method and gauge decides wrongly before any observation), and `balanced_accuracy` over the two sides of a
-    duel; `gap`, the accuracy of the closure minus that of the true gauge, resampled together. By target: `majority`,
-    the best constant answer for each pair; `prevalence`, the share of duels that the first entity wins; counts of
-    excluded cases. Clinical rows are over conclusive pairs; if there is none, there are only the counts.
     """
     patients = list(tables["targets"]["patient"].unique())
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="gauge")
@@ -186,7 +189,10 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
 def _mean_and_quartiles(values: Floats) -> Floats:
     """Return mean and quartiles of each row over its known pairs, (R, 4), NaN for rows without any.
 
+    Parameters
+    ----------
     values : (R, Q)
+
     """
     found, known = np.full((len(values), 1 + len(QUARTILES)), np.nan), ~np.isnan(values).all(axis=1)
     if known.any():

@@ -44,10 +44,12 @@ def run(
     The settings that are fixed beforehand use all seeds and greedy CMI; the variations around them use only the first
     seed.
 
+    Parameters
+    ----------
     cohort : the cohort of the run; if it is encoded against controls or by ranges, that is a further reference
     by_cohort : a file of `afa cohort by-cohort`: the same patients encoded against the cohort at several thresholds.
-    Results are reported for the first threshold and the first strength. A bundle with two-valued features is used only
-    with `explicit`, on the cohort of the run
+        Results are reported for the first threshold and the first strength. A bundle with two-valued features is used
+        only with `explicit`, on the cohort of the run
 
     Returns
     -------
@@ -213,7 +215,10 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
 def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
     """Return the value of each (metric, method) of some rows of `scores`, (R,), for each resample.
 
+    Parameters
+    ----------
     weights : (R, n_rows) of the rows in each resample
+
     """
     positive = run["label"].to_numpy() == 1
     area, precision = ranking(run["raw"].to_numpy(), positive, weights)
@@ -227,10 +232,13 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
     """Return the AUROC of an entity's own score for its label and of other entities' scores, at full observation.
 
-    - `auroc`: of the entity's own score; variant `best_other`: of the best other entity, chosen on the same patients;
-      variant `mean_of_others`
-    - `gap`: own score minus the mean of the others
-    - `rank`: of the own score, 1 for the best of `n`
+    Returns
+    -------
+    auroc : of the entity's own score. The variant `best_other` has that of the best other entity, chosen on the same
+        patients, and `mean_of_others` the mean over the other entities
+    gap : own score minus the mean of the others
+    rank : rank of the own score, 1 for the best of `n`
+
     """
     tables = []
     for (reference, coupling), part in groups(whole, "reference", "coupling"):
@@ -262,9 +270,9 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
 def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
     """Return the metrics of shuffled bundles, and p-values of the real bundle on the same order.
 
-    value, low, high : mean and quantiles over permutations
-    p_value : (1 + number of shuffled bundles at least as good) / (1 + number of shuffled bundles), with its metric as
-    `quantity`
+    The rows of a metric have its mean and quantiles over permutations as `value`, `low` and `high`. The rows of
+    `p_value`, with the metric as `quantity`, have (1 + number of shuffled bundles at least as good) / (1 + number of
+    shuffled bundles).
     """
     first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
     chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]

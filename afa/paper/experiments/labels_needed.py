@@ -3,8 +3,9 @@
 The zero-shot scores are those of the stage `labels`, with the paper's choices and with both alternatives that need no
 label. The classifiers use the same values, and are evaluated on patients whose labels were not used in training.
 
-Both are resampled as pairs: a patient is resampled with all predictions, of every repeat in which the patient was not
-labelled. For shuffled labels, classifiers are resampled instead, because their accuracy depends on the shuffle far more
+Scores and classifiers are resampled together: a patient is resampled with all predictions, of every repeat in which the
+patient was not labelled. For shuffled labels, classifiers are resampled instead, because their accuracy depends on the
+shuffle far more
 than on the patients.
 """
 
@@ -120,7 +121,7 @@ def _tasks(
 
 
 def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.DataFrame:
-    """Return the zero-shot scores of these tasks in the fixed settings, and those by probabilities if any exist."""
+    """Return the zero-shot scores of these tasks in the fixed settings, and scores by probabilities if any exist."""
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
     parts = [none]
@@ -143,7 +144,7 @@ def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str
     """Return why a task cannot be used with this number of labelled patients; empty if it can."""
     left = max(len(task.positive) - size, 0)
     if left < tested:
-        return f"leaves {left} patients to be told, fewer than {tested}"
+        return f"leaves {left} patients to evaluate, fewer than {tested}"
     positive = int(task.positive.sum()) - _of_positive(task, size)
     for count, words in ((positive, "with the label"), (left - positive, "without the label")):
         if count < of_each_class:
@@ -191,11 +192,16 @@ Cases = dict[tuple[int, bool], dict[str, int]]
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `labels_needed` of the tables of the stage `labels_needed`.
 
-    `count` of the quantity `auroc` is the number of labelled patients from which on a classifier's mean AUROC exceeds
-    that of the zero-shot score, on the same patients; empty if it does not with the largest number. The other quantity
-    is `balanced_accuracy`; `gap` has both. `level` is the number of labelled patients. Variants: `clearly`, the number
-    from which on the interval of the difference is above 0; `permuted`, with shuffled labels. Rows with an `entity` are
-    for one label.
+    The column `level` has the number of labelled patients. Rows with an `entity` are for one label.
+
+    Returns
+    -------
+    count : number of labelled patients from which on a classifier's mean AUROC (quantity `auroc`) or balanced accuracy
+        exceeds that of the zero-shot score on the same patients; empty if even the largest number is not enough. The
+        variant `clearly` has the number from which on the interval of the difference is above 0; the variant `permuted`
+        has shuffled labels
+    gap : difference of the classifier and the zero-shot score, for both metrics
+
     """
     rows = [_counts(tables)]
     if len(tables["predictions"]):
@@ -314,7 +320,10 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
     """Return the smallest size from which on all larger sizes are True, (R,), infinite if the largest is not.
 
+    Parameters
+    ----------
     ahead : (S, R) bool, by size and resample
+
     """
     always = np.logical_and.accumulate(ahead[::-1], axis=0)[::-1]
     return np.where(always.any(axis=0), np.array(sizes, dtype=np.float64)[always.argmax(axis=0)], np.inf)

@@ -1,4 +1,4 @@
-"""Layer 0 on a bundle and a cohort: what each rule removes, and how much of it full observation contradicts.
+"""Layer 0 on a bundle and a cohort: the entities that each rule removes, and how often full observation contradicts.
 
 The stage also measures the effect on the first choices. In that comparison all entities are followed on both sides, and
 evaluated by `linearity` over all duels; only the order of the features differs.
@@ -61,24 +61,26 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
     """Run Layer 0 at each of these numbers of clusters and at the paper's, and check it on every patient.
 
     Numbers above the number of entities are skipped. A variant is (criterion, rule): `f1` and `f2` with the paper's
-    centroid score, each by `n_minus_k` and by `k` dominating entities, and `sound` by `k`. Returns four tables, each
-    with the columns `cohort` and `bundle`.
+    centroid score, each by `n_minus_k` and by `k` dominating entities, and `sound` by `k`. Each table has the columns
+    `cohort` and `bundle`.
 
-    `layer0`, by (n_clusters, criterion, rule): `paper`, True for the paper's number; number of `entities`; `needed`
-    dominating entities, and `most_dominators`, the largest number that any entity has; `clusters_out`, `entities_out`;
-    `contradicted`, certificates that some patient's full observation contradicts.
+    Returns
+    -------
+    layer0 : by (n_clusters, criterion, rule). `paper` is True for the paper's number; `entities` is the number of
+        entities; `needed` is the number of dominating entities needed, and `most_dominators` the largest number that
+        any entity has; `clusters_out` and `entities_out` are removed; `contradicted` certificates contradict some
+        patient's full observation
+    patients : by (n_clusters, criterion, rule, patient). `certificates` is the number of entities certified to be
+        outside the top k, and `false_certificates` the number of these that are in it; `duels` is the number of
+        dominations with a winner at full observation, and `false_duels` the number that the other entity wins
+    clusters : by (n_clusters, cluster), where a cluster is named by its first member. `members` is their number;
+        `radius` and `spread` are the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged`
+        belong to the centroid; `contraction`, `eligible_f2` and `lipschitz_f2` (missing if not eligible) to the
+        cluster. Common to all clusters are `gap`, the smallest l1 distance between centroids; `separation`, the gap
+        divided by the largest radius; and `within` and `between`, the two sides of the activation condition. Distances
+        are in nats, as potentials are
+    lift : the result of `layer0_lift` for the entities that each variant removes at each number of clusters
 
-    `patients`, by (n_clusters, criterion, rule, patient): `certificates`, entities certified to be outside the top k,
-    and `false_certificates`, certified entities that are in it; `duels`, dominations of entities with a winner at full
-    observation, and `false_duels`, those that the other entity wins.
-
-    `clusters`, by (n_clusters, cluster), where the cluster is named by its first member: `members`, their number;
-    `radius` and `spread`, the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged` of the
-    centroid; `contraction`; `eligible_f2` and `lipschitz_f2` (missing if not eligible). Common to all clusters are
-    `gap`, the smallest l1 distance between centroids; `separation`, the gap divided by the largest radius; and `within`
-    and `between`, the two sides of the activation condition. Distances are in nats, as potentials are.
-
-    `lift` is the result of `layer0_lift`, for the entities that each variant removes at each number of clusters.
     """
     n, k, solver = len(bundle.entities), top_k_size(bundle, top_k), Solver(**dict(inference))
     counts = sorted({count for count in (*layer0.clusters, paper_clusters(n)) if count <= n})
@@ -90,7 +92,10 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
 def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
     """Return (P, N) bool, True for the k best entities of each patient by Copeland (decisions.md S6).
 
+    Parameters
+    ----------
     energy : (P, N) nats
+
     """
     tie = tie_of([bundle.mrf(entity) for entity in bundle.entities])
     best = [ranking(scores[:, None] - scores[None, :], bundle.entities, tie=tie)[:k] for scores in energy]
@@ -183,7 +188,10 @@ def layer0_lift(
     chooses for the remaining entities, a tie counting one half; `right_greedy`, in the order that it chooses for all;
     and `duels` with a winner at full observation (decisions.md S11).
 
+    Parameters
+    ----------
     removed : names of the entities that Layer 0 eliminates, by number of clusters, criterion and rule
+
     """
     rounds = min(rounds, len(bundle.features))
     target = np.sign(final_differences(bundle, cohort.values)).astype(np.int8)
@@ -210,19 +218,20 @@ def layer0_lift(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `layer0_bundle` of the tables: for the paper's number of clusters, then for each.
 
-    Rows without a variant are for the paper's number of clusters; in the variant `clusters`, `level` is the number.
-    `reference` is criterion and rule.
+    Rows without a variant are for the paper's number of clusters; in the variant `clusters`, `level` is the number of
+    clusters. The column `reference` names criterion and rule.
 
-    By reference:
+    Returns
+    -------
+    count : by reference, removed clusters of `n`, and `entities`
+    rate : by reference, the share of false certificates over all patients. Quantities are `harmed`, patients who lose
+        an entity of their top k; `contradicted`, certificates that some patient contradicts; and `duels`, dominations
+        that the other entity wins. By number of clusters, `f2_eligible`
+    contraction, nats : by number of clusters, the largest contraction, and the two sides of separation and of
+        activation
+    accuracy, gap : by t, the accuracy of `greedy` on all duels without clusters, and the difference of `greedy` on the
+        remaining entities from it
 
-    - `count`: clusters removed of `n`, and `entities`
-    - `rate`: share of false certificates over all patients; `harmed`, patients who lose an entity of their top k;
-      `contradicted`, certificates that some patient contradicts; `duels`, dominations that the other entity wins
-
-    By number of clusters: `rate` of `f2_eligible`, the largest `contraction`, and in `nats` the two sides of separation
-    and of activation.
-
-    By t: `accuracy` of `greedy` on all duels without clusters, and `gap` of `greedy` on the remaining entities to it.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_bundle")
@@ -241,7 +250,7 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield what is removed, how much of it is wrong, and its effect on `greedy` by t; intervals over patients."""
+    """Yield counts of removals, shares of wrong removals, and the effect on `greedy` by t, with intervals."""
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
     total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)

@@ -67,20 +67,18 @@ def run(
 
     `informed` is one order for all pairs; `informed_pair` has a separate order for each pair.
 
-    Returns four tables.
-
-    `calls`, by (patient, allocation, seed, bracket, t): `called`, number of resolved duels among those with a winner at
-    full observation; `wrong`, number of calls against the winner; `tied`, number of calls of duels that are tied at
-    full observation.
-
-    `steps`, by (patient, allocation, seed, bracket, step): `called` after `step` features of the duel's two supports; a
-    duel with fewer features keeps its last state.
-
-    `pairs`, by patient: `duels` with a winner, and `tied`.
-
-    `left_open`, by (patient, allocation, bracket, magnitude), over the duels of all orders whose abs(D(x)) is
-    `magnitude`, in nats to two significant digits, 0 for a tie: number of `duels`; `never`, those not resolved before
-    full observation; `never_support`, those not resolved before the last feature of their two supports.
+    Returns
+    -------
+    calls : by (patient, allocation, seed, bracket, t). `called` is the number of resolved duels among those with a
+        winner at full observation; `wrong` is the number of calls against the winner; `tied` is the number of calls of
+        duels that are tied at full observation
+    steps : by (patient, allocation, seed, bracket, step). `called` is counted after `step` features of the duel's two
+        supports; a duel with fewer features keeps its last state
+    pairs : by patient, the numbers of `duels` with a winner and of `tied` ones
+    left_open : by (patient, allocation, bracket, magnitude), over the duels of all orders whose abs(D(x)) is
+        `magnitude`, in nats to two significant digits, 0 for a tie. `duels` is their number; `never` counts those not
+        resolved before full observation; `never_support` those not resolved before the last feature of their two
+        supports
 
     Raises
     ------
@@ -193,21 +191,21 @@ def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `bracket_rate` of the tables, over all patients; `reference` is the bracket.
 
-    By t:
+    In the variant `support`, t counts features in the support of either entity.
 
-    - `rate`: share of the duels with a winner that are resolved; `wrong`, share of the resolved duels whose winner at
-      full observation is the other entity; stratum `tied`, share of the duels tied at full observation that are
-      resolved; variant `support`, where t counts features in the support of either entity
-    - `gap`: difference of `rate` from that of the random order, also in the variant `support`
+    Returns
+    -------
+    rate : by t, the share of the duels with a winner that are resolved. The quantity `wrong` is the share of the
+        resolved duels whose winner at full observation is the other entity; the stratum `tied` is the share of the
+        duels tied at full observation that are resolved. Without t, the share of all duels not resolved (`never`)
+        before full observation or, in the variant `support`, before the last feature of the two supports; in the
+        stratum `never`, the share of these duels that is `tied`; and `structural_ties`, the share of all duels with
+        D(x) = 0
+    gap : by t, the difference of `rate` from that of the random order
+    nats : quantiles of abs(D(x)), in the strata `never` (duels not resolved before full observation) and `called` (the
+        others)
+    count : `wrong` resolutions by the rigorous brackets, including tied duels, over all t
 
-    Without t:
-
-    - `rate`: share of all duels not resolved (`never`) before full observation or, in the variant `support`, before the
-      last feature of the two supports; in the stratum `never`, the share of these duels that is `tied`; and
-      `structural_ties`, the share of all duels with D(x) = 0
-    - `nats`: quantiles of abs(D(x)), in the strata `never` (duels not resolved before full observation) and `called`
-      (others)
-    - `count`: `wrong` resolutions by the rigorous brackets, including tied duels, over all t
     """
     pairs = tables["pairs"].assign(every=tables["pairs"]["duels"] + tables["pairs"]["tied"])
     sample = Resampled.of(pairs["patient"], **dict(bootstrap), purpose="layer1")
@@ -276,11 +274,16 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
     """Return the smallest level up to which a share of the counts lies, (R,), NaN without counts.
 
+    Parameters
+    ----------
     counts : (R, K)
     levels : (K,) ascending
 
+    Examples
+    --------
     >>> quantile(np.array([[1.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), np.array([0.0, 4.0, 8.0]), 0.5).tolist()
     [4.0, 8.0]
+
     """
     up_to = np.cumsum(counts, axis=1)
     place = (up_to < share * up_to[:, -1:]).sum(axis=1)

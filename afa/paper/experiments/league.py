@@ -1,9 +1,10 @@
 """The league: on tables with real labels, the value of a few measurements that were chosen without labels.
 
-Each field is evaluated separately. Its bundle is scored in several ways (`afa.evaluate.entrants`). Its patients are
-followed by the planner's order, by random orders and by one fixed order, and the results at each round are compared
-with the labels. For comparison there are a null, with the same knowledge assigned to other features with the same
-values, and classifiers trained on labels. Equal rows are resampled together: intervals are over distinct rows.
+Each field is evaluated separately. The bundle of a field is scored in several ways (`afa.evaluate.entrants`). The
+patients of a field are followed in the planner's order, in random orders and in one fixed order, and the results at
+each round are compared with the labels. For comparison there are a null, with the same knowledge assigned to other
+features with the same values, and classifiers trained on labels. Equal rows are resampled together, so that intervals
+are over distinct rows.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from afa.evaluate.classifiers import METHODS, one_thread
 from afa.evaluate.entrants import (
     HEADLINE,
     RULES,
-    STATED,
     UNCOUPLED,
+    WITH_PROBABILITIES,
     Entrant,
     FieldTask,
     HypothesisModel,
@@ -48,7 +49,8 @@ from afa.paper.experiments.base import Section
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
 LABELS, BOTH, SHUFFLED = "labels alone", "bundle and labels", "bundle and shuffled labels"
-"""The same model from a flat prior and the labelled patients; the bundle updated by them; the same, labels shuffled."""
+"""Names of models: the updated model from a flat prior; the bundle after the update; the bundle after an update with
+shuffled labels."""
 APART = ", without couplings"
 STEPS = (
     (BOTH, HEADLINE),
@@ -58,7 +60,7 @@ STEPS = (
     (BOTH + APART, LABELS),
     (SHUFFLED + APART, UNCOUPLED),
 )
-"""Pairs of models of the ladder whose difference has an interval."""
+"""Pairs of models whose difference in the ladder (a metric by number of labelled patients) has an interval."""
 LADDER = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws"]
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
 
@@ -123,14 +125,15 @@ class _Question:
         evidence = dict(zip(own, planned, strict=True))
         with one_thread():
             found["trained"], found["ladder"] = self.trained(evidence)
-        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in STATED])
+        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in WITH_PROBABILITIES])
         return found
 
     def followed(
         self, name: str, reading: HypothesisModel, among: NDArray[np.bool_], values: NDArray[np.int8]
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
-        """Return curves and leads of a reading, and its log-evidence along the planner's order, (P, T, C).
+        """Return curves and leads of a variant of the model, and its log-evidence along the planner's order, (P, T, C).
 
+        P counts all patients whose answer is known.
         P counts all patients whose answer is known.
         """
         values, answers, weights = values[among], self.task.answers[among], self.weights(among)
@@ -163,7 +166,10 @@ class _Question:
     def rows(self, found: Mapping[str, Floats], n: int, **keys: str) -> pd.DataFrame:
         """Return `CURVES`, one row for each metric and round.
 
+        Parameters
+        ----------
         found : by metric, the value and its resamples, (1 + R, T)
+
         """
         tables = [
             with_interval(every, confidence=self.settings.confidence).assign(metric=metric, t=self.rounds)
@@ -187,13 +193,17 @@ class _Question:
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return what models that were given labels tell of the other patients, and the ladder over their number.
+        """Return the results of models trained on labels, for other patients, and the ladder over numbers of labels.
 
-        The models are the classifiers, the bundle updated by the labelled patients, the same model from a flat prior,
-        and the bundle by itself; all see the same draws. The first table has a row for each size and draw; the second
-        the means over the draws, with intervals over draws and patients together, and the differences of `STEPS`.
+        The models are the classifiers, the bundle updated with the labelled patients, the same model from a flat prior,
+        and the bundle alone; all use the same samples of labelled patients. The first table has a row for each size and
+        sample. The second, the ladder, has the means over samples, with intervals over samples and patients together,
+        and the differences of `STEPS`.
 
-        own : (P, T, C) log-evidence of the bundle, of all patients asked, by reading.
+        Parameters
+        ----------
+        own : variant -> (P, T, C) float64, log-evidence of the bundle for all patients whose answer is known
+
         """
         most = len(self.entrant.features)
         rounds = [t for t in self.rounds if t in (*self.settings.labelled_rounds, most)]
@@ -227,9 +237,12 @@ class _Question:
     def updated(
         self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
     ) -> dict[str, Floats]:
-        """Log-evidence (P, T, C) of models made of some labelled patients, of the tested ones, by name.
+        """Return the log-evidence of models updated with labelled patients, by name, (P, T, C) for the tested patients.
 
-        given, tested : indices of patients.
+        Parameters
+        ----------
+        given, tested : (n,) int, indices of the labelled and of the tested patients
+
         """
         bundle, values, asked = self.entrant.bundle, self.entrant.values[given], self.entrant.values[tested]
         answers = self.task.answers[given]
@@ -247,9 +260,12 @@ class _Question:
         return found
 
     def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:
-        """The ladder at one number of labelled patients: means over draws and differences, by model.
+        """Return the ladder at one number of labelled patients: means over samples and differences, by model.
 
-        drawn : of each draw, by model, the main metric and its resamples of patients, (1 + R, T).
+        Parameters
+        ----------
+        drawn : for each sample, model -> (1 + R, T) float64, the main metric and its resamples of patients
+
         """
         if not drawn:
             return []
@@ -270,7 +286,7 @@ class _Question:
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
         """Return predicted and observed shares in ten bins of the probability.
 
-        The probability is that of the first hypothesis of a binary task, else that of the most likely hypothesis.
+        The probability belongs to the first hypothesis of a binary task, else to the most likely hypothesis.
         """
         answers = self.task.answers[self.asked]
         probability = np.exp(log_softmax(own, axis=2))

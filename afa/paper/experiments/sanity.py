@@ -29,7 +29,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Run all checks on a bundle and a cohort.
 
-    Random orders are drawn with `seeds`: brackets and solves are checked along all orders, the rest along the first.
+    Random orders are sampled with `seeds`: brackets and solves are checked along all orders, the rest along the first.
     The columns of the tables are described in the functions that make them: `gates` (`run_gates`), `brackets`
     (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence` (`convergence_table`),
     `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`), `gauge_change` (`gauge_change`).
@@ -57,14 +57,17 @@ def run(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `sanity` of the tables; the quantity names the check.
 
-    - `count`: failures of all gates (n cases, no quantity) and of each; calls of duels that are tied at full
-      observation; patients and entities that persistently do not converge
-    - `rate`: by bracket and population, the share called of cases with a winner, and the share wrong of calls, over all
-      t with an interval over patients, and by t without; the share of solves that reached the cap; the share of
-      decisions that a gauge changes
-    - `iterations`: damped sweeps for each solve
-    - `contraction`: the median and the largest beta L^2
-    - `nats`: mean change of `two_elbo` by a gauge
+    Returns
+    -------
+    count : failures of all gates (n cases, no quantity) and of each gate; calls of duels that are tied at full
+        observation; patients and entities that persistently do not converge
+    rate : by bracket and population, the share of cases with a winner that are called, and the share of calls that are
+        wrong, over all t with an interval over patients, and by t without interval; the share of solves that reached
+        the cap; the share of decisions that a gauge changes
+    iterations : damped sweeps for each solve
+    contraction : the median and the largest beta L^2
+    nats : mean change of `two_elbo` by a gauge
+
     """
     rows = [
         _gates(tables["gates"]),

@@ -114,7 +114,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class Stopping(Section):
-    """The planners' stopping rules: when they stop, and how often wrongly (docs/stopping.md)."""
+    """The planners' stopping rules: when they stop, and how often the answer is then wrong (docs/stopping.md)."""
 
     rules: RuleNames = ("greedy", "priority_all")
     """allocation rules with which stopping rules are evaluated (docs/stopping.md), in addition to `random`. A rule that

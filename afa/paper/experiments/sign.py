@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from afa.cohort.cohort import Cohort
-from afa.engine.course import SCORES
 from afa.engine.paths import SignPaths, sign_paths
 from afa.engine.rounds import right_by_kind
+from afa.engine.run import SCORES
 from afa.evaluate.accuracy import Part, Resampled
 from afa.evaluate.long_tables import duel_rows, rows_of
 from afa.evaluate.summary import count_rows, summary_rows
@@ -43,7 +43,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients through one random order for each seed.
 
-    For the first start of the solves (M6) all scores are evaluated; for other starts, those that need inference.
+    For the first start of the solves (M6) all scores are evaluated; for other starts, only scores that need inference.
 
     Returns
     -------
@@ -90,13 +90,19 @@ def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `sign_accuracy_random`, over all patients.
 
-    By method and t: accuracy, balanced accuracy over the two sides of a duel (in bundle order), and accuracy in the
-    stratum `prior_wrong`, duels that the bundle without observations decides wrongly; in the variant `reversed` the
-    score of (b, a) is computed and its sign inverted. Once: `majority`, the accuracy of the best constant answer for
-    each duel; `prevalence`, the share of duels that the first entity wins; `count` of tied duels. At full observation,
-    `rate` of `other_order`: decisions that differ in another order of the same observations. By start, `iterations`,
-    sweeps for each solve: at each t, without t over all rounds but the first, and for each start but the first the
-    difference from the first, whose name is in `reference`.
+    Returns
+    -------
+    accuracy : by method and t, also in the stratum `prior_wrong`, the duels that the bundle without observations
+        decides wrongly. In the variant `reversed` the score of (b, a) is computed and its sign inverted
+    balanced_accuracy : by method and t, over the two sides of a duel in bundle order
+    majority : accuracy of the best constant answer for each duel
+    prevalence : share of duels that the first entity wins
+    count : number of tied duels
+    rate : at full observation, with the quantity `other_order`, the share of decisions that differ in another order of
+        the same observations
+    iterations : by start, sweeps for each solve, at each t and, without t, over all rounds but the first. Each start
+        but the first also has the difference from the first start, which `reference` names
+
     """
     rounds, duels, orders = (tables[name] for name in ("rounds", "duels", "orders"))
     patients = list(rounds["patient"].unique())

@@ -58,19 +58,24 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
 
-    allocation : tables of the stage `allocation`, whose orders are used in the top-k task. A random order is added, and
-    in binary tasks the order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with
-    probabilities, under every other closure; the top k is stopped under the run's closure only. The grid's orders are
-    chosen by directions: under `explicit` planners choose by probabilities instead
+    The top-k task uses the orders of the stage `allocation` and a random order; binary tasks use a random order and the
+    order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with probabilities, under every other
+    closure; the top k is stopped only under the run's closure. The stored orders were chosen by directions; under
+    `explicit`, planners choose by probabilities instead.
 
-    Returns two tables, by (patient, allocation, gain, stopping, level), tasks also by coupling and entity. `t`: the
-    round of the stop; `stopped`: True if it is before full observation. `level`: the required probability, 1 for
-    `certain`; the largest remaining gain, in nats; or the budget as a share of all features, each at a cost of 1.
+    Parameters
+    ----------
+    allocation : tables of the stage `allocation`
+    patients : row indices of the cohort
 
-    `top_k`: `members`, k; `wrong`, members of the answer that are not among the k best at full observation, where any
-    entities tied for the last places are correct.
-
-    `tasks`: `decision` at the stop and `likelihood` at full observation, the signs of the score; `clinical`, the label.
+    Returns
+    -------
+    top_k, tasks : tables by (patient, allocation, gain, stopping, level), `tasks` also by coupling and entity. `t` is
+        the round of the stop, and `stopped` is True if that is before full observation. `level` is the required
+        probability (1 for `certain`), the largest remaining gain in nats, or the budget as a share of all features,
+        each at a cost of 1. In `top_k`, `members` is k, and `wrong` the number of members of the answer that are not
+        among the k best at full observation, where any entities tied for the last places are correct. In `tasks`,
+        `decision` at the stop and `likelihood` at full observation are signs of the score, and `clinical` is the label.
 
     Raises
     ------
@@ -138,7 +143,7 @@ def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
     probabilities = {"probability": watched.probability}
-    if isinstance(watched, Watched):  # of one task it is the same as the probability
+    if isinstance(watched, Watched):  # for a binary task the posterior equals the probability
         probabilities["posterior"] = watched.posterior
     for name, probability in probabilities.items():
         for level in levels.probabilities:
@@ -154,8 +159,11 @@ def watch_planners(
 ) -> Watched:
     """Follow P patients with one planner each, along given orders or as the planners choose.
 
+    Parameters
+    ----------
     values : (P, M) int8
     orders : (P, M) int64, or None
+
     """
 
     def read(planner: TopKPlanner, _: int) -> tuple[Any, ...]:
@@ -189,6 +197,8 @@ def stored_orders(
     Each order is (P, M) int64. A rule that the table does not have with `cmi` and the schedule `every` is skipped, and
     logged.
 
+    Parameters
+    ----------
     names : (P,) names of the patients
 
     Raises
@@ -197,8 +207,8 @@ def stored_orders(
 
     """
     column = {feature: j for j, feature in enumerate(bundle.features)}
-    kept = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
-    choices = read_table(folder, "choices", columns=["patient", "allocation", "t", "feature"], filters=kept)
+    filters = [(key, "==", value) for key, value in STORED.items()] + [("allocation", "in", list(rules)), ("t", ">", 0)]
+    choices = read_table(folder, "choices", columns=["patient", "allocation", "t", "feature"], filters=filters)
     choices = choices[choices["patient"].isin(list(names))]
     orders = {}
     for rule in rules:
@@ -221,18 +231,20 @@ def stored_orders(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
     """Return summary rows `stopping`, over all patients.
 
-    Rows are by method (`linearity`: the top k; `two_elbo`: binary tasks, by closure in `coupling`), allocation and
-    stopping rule (`reference`, and `level`, which `certain` lacks):
+    Rows are by method (`linearity` for the top k; `two_elbo` for binary tasks, by closure in `coupling`), allocation
+    and stopping rule (`reference`, and `level`, which `certain` lacks).
 
-    - `rate`: share of wrong answers among runs stopped before full observation, compared with the answer there (a
-      decision of 0 is half wrong, tasks tied at full observation are excluded)
-    - `rate` by quantity: `stopped`, share of all runs that stop; `nominal`, error that the level stands for; `members`,
-      wrong share of the top k
-    - `count`: quartiles of the number of features used, which is M without a stop
-    - `balanced_accuracy`, for stopped tasks with a label: at the stop and, in the variant `full_observation`, at full
-      observation
+    Returns
+    -------
+    rate : share of wrong answers among runs stopped before full observation, compared with the answer there; a decision
+        of 0 is half wrong, and tasks tied at full observation are excluded. By quantity, `stopped` is the share of all
+        runs that stop, `nominal` the error rate that corresponds to the level, and `members` the wrong share of the
+        top k
+    count : quartiles of the number of features used, which is M without a stop; and, once, numbers of ties and of
+        labels
+    balanced_accuracy : for stopped tasks with a label, at the stop and, in the variant `full_observation`, at full
+        observation
 
-    Once: counts of ties and of labels.
     """
     patients = [str(name) for name in pd.unique(tables["tasks"]["patient"])]
     resampled = Resampled.of(patients, **dict(bootstrap), purpose="stopping")
@@ -305,7 +317,10 @@ def _rows_of(
 def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
     """Return sums over entities of correct cases and of cases, (P, rules) each.
 
+    Parameters
+    ----------
     right, among : (P, E, rules)
+
     """
     sums = np.where(among, right, 0).sum(axis=1, dtype=np.float64)
     return sums, among.sum(axis=1).astype(np.float64)

@@ -1,11 +1,12 @@
-"""How much hangs on the answers: effects of the first screen with the answers of each voter alone.
+"""The sensitivity of results to the answers: effects of the first screen, recomputed with each voter's answers alone.
 
 The other stages use the consensus of all voters, so their intervals are over patients only. Here the bundle of each
 voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. Fixed for all voters are the patients, the
-couplings of two genes, which are asked once, after the consensus, and the measured genes: those of the consensus.
+couplings of two genes, which are asked once, after the consensus, and the measured genes, which are the genes of the
+consensus.
 
-Of the paper's main effects two are not here: Layer 0 on synthetic entities needs no answers, and a language model that
-plans has read the potentials of the consensus.
+Two of the paper's main effects are not here: Layer 0 on synthetic entities needs no answers, and the language model
+that plans has read the potentials of the consensus.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Build the bundle of each voter, and run on it `sign` and `chaos` and a part of the grid, `binary` and `gauge`.
 
-    Random orders, except those of `chaos`, are those of the first seed. Of the rows only those at the rounds that the
+    Random orders, except those of `chaos`, are those of the first seed. Only rows at the rounds that the
     paper prints are returned.
 
     Parameters

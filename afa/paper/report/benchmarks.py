@@ -1,7 +1,7 @@
-"""Time and memory of a run: what Snakemake measured of every job, the sums by rule, and those that are stored.
+"""Time and memory of a run: Snakemake's measurements of every job, their sums by rule, and stored sums of some runs.
 
-By stored runs the workflow asks a cluster for memory and time, more on each attempt, and says at its start how long
-such a run takes.
+On a cluster the workflow requests memory and time according to the stored runs, and more at each attempt. At its start
+it prints how long such a run takes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
 STORED_COLUMNS = ["rule", "jobs", "seconds", "longest_seconds", "max_rss_mb", "patients"]
 
 WORKFLOW_MB = 600
-"""Beside what is measured: a job on a cluster is a Snakemake that starts a Snakemake that starts the command."""
+"""Memory to add to the measured memory: a job on a cluster runs Snakemake twice around its command."""
 MARGIN = 1.5
-"""Of memory, for cohorts and bundles that are larger than the stored ones."""
+"""Factor on the measured memory, for cohorts and bundles larger than those of the stored runs."""
 STEP_MB = 250
 SLOWER = 10
-"""Of time, for slower machines and larger cohorts: what is asked for and not used costs a place in the queue only."""
+"""Factor on the measured time, for slower machines and larger cohorts; unused time only costs a place in the queue."""
 LEAST_MINUTES = 10
 
 
 def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
-    """One row per job of `folder`, a run's `benchmarks`, by rule and job, with the columns of `JOB_COLUMNS`.
+    """Return one row for each job in `folder`, a run's `benchmarks`, by rule and job, with the columns `JOB_COLUMNS`.
 
-    A job is the wildcards of its rule, `f_target/3-of-4`, and empty where there are none. seconds : wall time.
-    max_rss_mb : largest resident set, MiB; missing where a job ended before it could be read. cpu_seconds : what the
-    job's shell wrote of it and its children beside Snakemake's file; without that Snakemake's samples, or missing.
-    shards : files of another number of shards are of an earlier run under the same name, and left out.
+    A job is named by the wildcards of its rule, such as `f_target/3-of-4`, or empty. `seconds` is wall time.
+    `max_rss_mb` is the largest resident set in MiB, missing for a job that ended before it was measured. `cpu_seconds`
+    comes from a file that the job's shell writes, else from Snakemake's samples, or is missing.
+
+    Parameters
+    ----------
+    shards : number of shards of the run; files with another number belong to an earlier run and are skipped
 
     Raises
     ------
@@ -55,9 +58,10 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `read_jobs` summed by rule, the one with the longest total first.
+    """Return the rows of `read_jobs` summed by rule, the largest total first.
 
-    seconds, cpu_seconds : sums over the rule's jobs. longest_seconds, max_rss_mb : of its longest and its largest job.
+    `seconds` and `cpu_seconds` are sums over the rule's jobs; `longest_seconds` and `max_rss_mb` are maxima over the
+    jobs.
     """
     rules = jobs.groupby("rule").agg(
         jobs=("job", "size"),
@@ -72,11 +76,16 @@ def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
 def store_run(run: Path, path: str | Path) -> None:
     """Write time and memory of a run by rule, with the columns of `STORED_COLUMNS`, rules by name.
 
-    run : folder of a finished run, `results/<run>`. patients : of its cohort, the same in all rows.
+    The column `patients` is the number of patients of the cohort, the same in all rows.
+
+    Parameters
+    ----------
+    run : folder of a finished run, `results/<run>`
 
     Raises
     ------
-    ReportError : no run, or one without a measured job. CohortError : the run has no cohort.
+    ReportError : the run is missing, or has no measured job.
+    CohortError : the run has no cohort.
 
     """
     try:
@@ -93,7 +102,7 @@ def store_run(run: Path, path: str | Path) -> None:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a run took: a row a rule, with the columns of `STORED_COLUMNS` but its patients."""
+    """Time and memory of a run: one row for each rule, with the columns `STORED_COLUMNS` except patients."""
 
     cohort: str
     patients: int
@@ -101,7 +110,7 @@ class StoredRun:
 
 
 def read_stored(folder: str | Path) -> list[StoredRun]:
-    """The runs that `store_run` wrote into a folder, `<cohort>.csv` each; a `ReportError` names another file."""
+    """Return the runs that `store_run` wrote into a folder as `<cohort>.csv`; other files raise a `ReportError`."""
     runs = []
     for path in sorted(Path(folder).glob("*.csv")):
         try:
@@ -118,42 +127,42 @@ def read_stored(folder: str | Path) -> list[StoredRun]:
 
 @dataclass(frozen=True)
 class Need:
-    """What the largest and the longest job of a rule took."""
+    """Memory of the largest job of a rule, and time of its longest job."""
 
     max_rss_mb: float
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Memory to ask for at the n-th attempt, from 1, in MB: each asks for twice as much as the one before."""
+        """Return the memory to request at the n-th attempt (from 1), in MB; each attempt doubles the request."""
         asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Wall time to ask for at the n-th attempt, from 1, in minutes: each asks for twice as much."""
+        """Return the wall time to request at the n-th attempt (from 1), in minutes; each attempt doubles it."""
         return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
 
 
 UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)
-"""Of a rule that no stored run has."""
+"""The need of a rule that is in no stored run."""
 
 
 def read_needs(folder: str | Path) -> dict[str, Need]:
-    """What each rule needs by the largest of all runs stored in `folder`; a `ReportError` as of `read_stored`."""
+    """Return the largest need of each rule over all runs in `folder`; errors are those of `read_stored`."""
     runs = read_stored(folder)
     if not runs:
         return {}
     largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
-    # nothing is measured of a job of some milliseconds
+    # jobs of a few milliseconds have no measurement
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
 def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
-    """What stands in a file of Snakemake's, which writes NA or - for what it could not read; and of which job it is."""
+    """Return rule, job and measurements from one of Snakemake's files, in which NA or - means not measured."""
     rule, *job = inside.with_suffix("").parts
     try:
         last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]
         seconds, memory, processor = (float(last[name]) for name in ("s", "max_rss", "cpu_time"))
-        if (times := path.with_suffix(".times")).exists():  # user and system time of the shell and of its children
+        if (times := path.with_suffix(".times")).exists():  # user and system time of the shell and its children
             parts = [part.removesuffix("s").split("m") for part in times.read_text(encoding="ascii").split()]
             if len(parts) != 4:
                 raise ValueError(f"times are {parts!r}")

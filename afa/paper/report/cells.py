@@ -1,7 +1,7 @@
-"""Helpers that every figure notebook calls: one finds the folder of the run, one shows the caption of the figure.
+"""Functions for figure notebooks: `located` finds the folder of a run, `show_caption` shows the figure's caption.
 
-A caption stands in its notebook alone: as the first argument of `show_caption`, in a cell tagged `caption`. The
-notebook shows it filled in, the report takes it from there, and the workflow hands it to Snakemake's own report.
+A caption exists only in its notebook, as the first argument of `show_caption` in a cell tagged `caption`. The notebook
+shows it with its fields filled in, the report copies it, and the workflow passes it to Snakemake's report.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 TAG = "caption"
 FIELDS = ("cohort", "confidence")
-"""What a caption can have in braces: the name of the run's cohort, and the confidence of its intervals."""
+"""Fields in braces allowed in a caption: the name of the run's cohort, and the confidence of its intervals."""
 
 
 def located(path: str | Path) -> Path:
-    """Return the folder that a notebook names, such as `../results/demo`: the notebook may run in the folder above.
+    """Return the folder that a notebook names, such as `../results/demo`, also if it runs in the folder above.
 
-    Jupyter runs a notebook in its own folder, papermill and most editors in the project's.
+    Jupyter runs a notebook in the notebook's folder, papermill and most editors in the project's.
     """
     folder = Path(path)
     above = Path(*folder.parts[1:]) if folder.parts[:1] == ("..",) else folder
@@ -37,7 +37,7 @@ def located(path: str | Path) -> Path:
 
 
 def caption_of(notebook: str | Path) -> str:
-    """Return the caption in a notebook, its fields in braces not filled in; "" where there is no such file.
+    """Return the caption in a notebook with unfilled fields in braces; "" if the notebook does not exist.
 
     Raises
     ------
@@ -72,9 +72,13 @@ def fill_caption(words: str, cohort: str, confidence: float) -> str:
 def show_caption(words: str, run: str | Path, patients: Cohort, confidence: float | str = "") -> None:
     """Show a caption of Markdown below its figure, with its fields filled in: see `FIELDS`.
 
-    confidence : of the intervals; the workflow gives it, and by hand it is read from the settings of the run.
+    Parameters
+    ----------
+    confidence : of the intervals; passed by the workflow, and read from the run's settings when the notebook is run by
+        hand
+
     """
-    from IPython.display import Markdown, display  # noqa: PLC0415 (the workflow reads captions, and shows none)
+    from IPython.display import Markdown, display  # noqa: PLC0415 (not needed to read captions)
 
     if "{confidence}" in words and not confidence:
         settings = json.loads((Path(run) / "config.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The paper and this run side by side: one line per printed cell and per claim, each with a verdict and its reason."""
+"""Comparison of the paper with this run: one line for each printed cell and each claim, with a verdict and a reason."""
 
 from __future__ import annotations
 
@@ -26,23 +26,27 @@ COLUMNS = [
     *("verdict", "size", "also", "reason", "note", "by_definition", "see", "where"),
 ]
 UNITS = {"%": "percent", "pp": verdicts.DIFFERENCE, "share": "share", "count": "count", "": ""}
-"""Units of the claims, as those of the cells are named."""
+"""Unit of a claim -> unit of a cell."""
 NO_LINE = "this summary has no line for it"
 ANSWERED = {"not_comparable": verdicts.NOT_COMPARABLE, "not_run": verdicts.NOT_RUN}
 ANSWERED |= dict.fromkeys(("decision", "background"), verdicts.NOTHING)
 JUDGED = CellRule(table="", answer="judged")
-"""Of a cell that no rule covers."""
+"""The rule for a cell that no other rule covers."""
 
 SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
-"""Metrics that are shares; `gap` is a difference of two."""
+"""Metrics that are shares; `gap` is a difference of two shares."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Looks readings up in one run: shares in percent, their differences in percentage points.
+    """Finds readings (lines of the summary) in one run: shares in per cent, differences of shares in percentage points.
 
-    cohort, simulated : its name, and whether its patients are. facts : numbers of it that claims ask for: `patients`,
-    `features`, `labelled` (entities with a column of labels) and `zeros` (share of the values).
+    Attributes
+    ----------
+    cohort, simulated : name of the cohort, and True if its patients are simulated
+    facts : numbers of the cohort that claims refer to: `patients`, `features`, `labelled` (entities with a column of
+        labels) and `zeros` (share of values that are 0)
+
     """
 
     summary: SummaryLines
@@ -53,7 +57,7 @@ class Reader:
 
     @classmethod
     def of(cls, summary: pd.DataFrame, answers: ClaimAnswers, cohort: Cohort) -> Reader:
-        """Of all rows of a run and its cohort."""
+        """Return the reader of all rows of a run and its cohort."""
         facts = {
             "patients": len(cohort.patients),
             "features": len(cohort.features),
@@ -68,16 +72,16 @@ class Reader:
         return int(self.facts["features"])
 
     def patients_behind(self, ours: Number) -> float:
-        """Patients behind a number: those of the cohort, or its cases where they are fewer, as of a language model."""
+        """Return the number of patients behind a number: the patients of the cohort, or the cases if fewer."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> Number:
-        """A fact of the cohort; a share in percent."""
+        """Return a fact of the cohort; a share in per cent."""
         value = self.facts[name]
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
     def line(self, reading: str, *, complement: bool = False) -> Number | None:
-        """The number of a reading; None where the summary has no such line, or one without a number."""
+        """Return the number of a reading; None if the summary has no such line, or a line without a number."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -88,13 +92,13 @@ class Reader:
         return found.scaled(100) if unit else found
 
     def missing(self, reading: str) -> str:
-        """Why a reading has no number."""
+        """Return the reason why a reading has no number."""
         table = self._where(reading)["table"]
         is_there = (self.summary.rows["table"] == table).any()
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
-        """A relation with its numbers as people read them; what is missing where one is."""
+        """Return a relation with its numbers in words, or a text on the missing number."""
         left, operator, right = verdicts.relation_of(text)
         if isinstance(found := self._scaled(left), str):
             return found
@@ -108,7 +112,7 @@ class Reader:
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _scaled(self, side: str) -> Number | str:
-        """The number of a side of a relation, or what is missing."""
+        """Return the number of a side of a relation, or a text on why it is missing."""
         factor, reading = verdicts.scaled_reading(side)
         found = self.line(reading)
         return self.missing(reading) if found is None else found.scaled(factor)
@@ -119,16 +123,21 @@ class Reader:
 
 
 def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Every printed cell, table by table, and then every claim, with the columns of `COLUMNS`.
+    """Return every printed cell, table by table, and then every claim, with the columns `COLUMNS`.
 
-    reader : of all rows of the run. printed : the paper's tables and `claims`, by file name, all values as text.
-    `difference` is ours less the paper's, and empty where the two do not compare.
+    The column `difference` is ours minus the paper's, and empty if the two are not comparable.
+
+    Parameters
+    ----------
+    reader : of all rows of the run
+    printed : file name -> the paper's table, and `claims`, with all values as text
+
     """
     lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
     cells = {" | ".join((line["table"], line["row"], line["column"])): line for line in lines}
     lines += [_claim(claim, reader, cells) for claim in printed["claims"].itertuples()]
     table = pd.DataFrame(lines, columns=COLUMNS)
-    if reader.simulated:  # no number of ours says anything of patients, whatever it comes to
+    if reader.simulated:  # results on simulated patients are no evidence on real ones
         has_number = table["ours"].notna() & (table["verdict"] != verdicts.NOT_RUN)
         said = verdicts.SIMULATED, "", f"cohort {reader.cohort} is simulated"
         table.loc[has_number, ["verdict", "size", "reason"]] = said
@@ -139,9 +148,9 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 
 
 def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Lines by direction and by size: one row per printed table and one for the claims of either kind.
+    """Return the numbers of lines by direction and by size, one row for each printed table and for each kind of claim.
 
-    A difference is counted in one column of each; a level has a size alone, a statement a direction alone.
+    A difference is counted once by direction and once by size; a level has only a size, a statement only a direction.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
@@ -152,10 +161,13 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame, voters: pd.DataFrame) -> None:
-    """Write `comparison` as CSV too, its counts, `verdicts`, `screen` and `voters` as Parquet, all at once.
+    """Write `comparison` (also as CSV), its counts `verdicts`, `screen` and `voters` as Parquet; an error writes none.
 
+    Parameters
+    ----------
     screen : the effects of the first screen (`afa.paper.report.screen.screen_table`)
-    voters : the same effects by the answers of each voter alone (`afa.paper.report.screen.of_voters`)
+    voters : the same effects with the answers of each voter alone (`afa.paper.report.screen.of_voters`)
+
     """
     tables = {"comparison": comparison, "verdicts": count_verdicts(comparison), "screen": screen, "voters": voters}
     with atomic_folder(folder, ["comparison.csv", *(f"{name}.parquet" for name in tables)]) as temporary:
@@ -165,7 +177,7 @@ def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFram
 
 
 def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
-    """The paper's tables and claims as they were transcribed, every value as text; a `ConfigError` where one lacks."""
+    """Return the paper's tables and claims as transcribed, all values as text; a missing one is a `ConfigError`."""
     lacking = [name for name in (*TABLES, "claims") if not (folder / f"{name}.csv").is_file()]
     if lacking:
         raise ConfigError(Fault(str(folder), f"no {', '.join(lacking)}", "the paper's tables", "pass resources/paper"))
@@ -173,7 +185,7 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
-    """One line per printed number of a table; what is added to it at t = 0 is not the paper's and left out."""
+    """Yield one line for each printed number of a table, without the lines that `paper_table` adds at t = 0."""
     patients = reader.answers.patients.get(name)
     texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
     table = paper_table(name, printed, reader.summary, n_features=reader.n_features).dropna(subset=["paper"])
@@ -199,7 +211,7 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
 
 
 def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The line of one claim, a row of `claims.csv`: judged by what its answer reads, unless that says why not."""
+    """Return the line of one claim, a row of `claims.csv`, judged by its answer unless there is a reason not to."""
     answer, unit = reader.answers.claims[claim.id], UNITS[claim.unit]
     where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)
     line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
@@ -231,14 +243,14 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
 
 
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
-    """Return the first printed cell less the second, in percentage points, with the patients of its table."""
+    """Return the first printed cell minus the second, in percentage points, with the patients of their table."""
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))
     return Printed(f"{difference:.1f}", verdicts.DIFFERENCE, reader.answers.patients.get(first["table"]))
 
 
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
-    """Unit : of the claim, in which what is read is shown where the claim has a number, or where a part is missing."""
+    """Return verdict and number of a statement; the number is in `unit` if the claim has one or a part is missing."""
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
     missing = [relation for relation in relations if isinstance(relation, str)]
@@ -253,7 +265,7 @@ def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bo
 def _number(
     answer: ClaimAnswer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
 ) -> tuple[Verdict, Number | None]:
-    """Cell : the line of the printed cell that answers the claim, if one does."""
+    """Return verdict and number of a claim about a number; `cell` is the line of the printed cell that answers it."""
     if cell is not None:
         missing = NO_LINE
         found = None if cell["ours"] is None else Number(*(cell[name] for name in ("ours", "low", "high", "unit", "n")))
@@ -276,7 +288,7 @@ def _number(
 def _beside(
     line: dict[str, Any], paper: str, verdict: Verdict, ours: Number | None, patients: int | None
 ) -> dict[str, Any]:
-    """The line with both numbers, their difference where they compare, and the verdict."""
+    """Return the line with both numbers, their difference if they are comparable, and the verdict."""
     line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
     line |= {"size": verdict.size, "reason": verdict.reason}
     if ours is None:

@@ -1,4 +1,4 @@
-"""The league's page: one table, one figure, and what to know of each field beside them."""
+"""The league's page: a table, a figure, and facts about each field."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from afa.paper.experiments.league import APART, BOTH, FIXED, LABELS, PLANNER, RA
 
 BEST = "best classifier"
 NOT_FETCHED = "not_fetched.txt"
-"""In the folder of a field whose table is not there: a line that says where it is to be had."""
+"""File in the folder of a field without its table; its line names the source of the table."""
 SHOWN = (3, 5)
-"""Features observed at which the page shows a field, beside all."""
+"""Numbers of observed features for which the page shows results, in addition to all features."""
 NAMES = {
     "auroc": "AUROC",
     "first_place": "first place",
@@ -33,7 +33,7 @@ NAMES = {
     "by_class": "first place, mean over conditions",
 }
 LADDER_AT = 5
-"""Features observed at which the ladder is drawn; all, where there are fewer."""
+"""Number of observed features for which the ladder is drawn; all features if there are fewer."""
 RUNGS = {
     HEADLINE: ("#0072B2", "--", "bundle alone"),
     LABELS: ("#555555", ":", "labels alone, the same model"),
@@ -42,7 +42,7 @@ RUNGS = {
     BOTH + APART: ("#E69F00", "-", "both, without couplings"),
 }
 LEGEND = 6.5
-"""Inches that the figure's legend takes in one line."""
+"""Width of one line of the figure's legend, in inches."""
 LINES = {
     PLANNER: ("#0072B2", "-", "chosen for each patient"),
     FIXED: ("#009E73", "--", "one order for all"),
@@ -51,11 +51,11 @@ LINES = {
 
 
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """A row for each main question of the fields: its facts, and the main metric at 3, 5 and all features.
+    """Return a row for each main question of the fields: its facts, and the main metric at 3, 5 and all features.
 
-    Columns `<what>_<t>`, t being 3, 5 or all: `planner`, `random` and `fixed` orders; `lead` of the planner's order
-    over random ones with its interval; `null`, shuffled knowledge, and the top of its range; `worth`; and at how many
-    labelled patients labels alone pass the bundle, and both together.
+    Columns are `<what>_<t>`, where t is 3, 5 or all: `planner`, `random` and `fixed` orders; `lead`, the planner's
+    order minus random orders, with its interval; `null`, shuffled knowledge, and the upper end of its range; `worth`;
+    and the numbers of labelled patients from which labels alone exceed the bundle, and the bundle updated with labels.
     """
     rows = []
     facts = tables["facts"][tables["facts"]["main"].astype(bool)] if tables else pd.DataFrame()
@@ -81,7 +81,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
-    """Labelled patients that the best classifier needs to do as well as the bundle, on the same other patients."""
+    """Return the number of labelled patients from which the best classifier is as good as the bundle, in words."""
     at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
     if at.empty:
         return "not measured"
@@ -92,7 +92,7 @@ def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Between which sizes something is first reached, in words; reached : of each size."""
+    """Return in words the sizes between which a condition first holds; `reached` has the condition at each size."""
     if not reached.any():
         return f"more than {sizes[-1]}"
     first = int(np.argmax(reached.to_numpy()))
@@ -100,10 +100,10 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
 
 
 def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
-    """The means of a question after t features: a row for each number of labelled patients, a column for each model.
+    """Return the ladder of a question after t features: a row for each number of labelled patients, models as columns.
 
-    `BEST` is the classifier that is best in the mean over draws. Columns of the interval of a model end in ` low` and
-    ` high`. Empty where the question has no ladder there.
+    `BEST` is the classifier with the largest mean over samples. Columns of intervals end in ` low` and ` high`. The
+    table is empty if the question has no ladder at t.
     """
     at = ladder[ladder["t"] == t].set_index(["size", "model"])
     if at.empty:
@@ -114,14 +114,14 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
 
 
 def passed(rungs: pd.DataFrame, rival: str) -> str:
-    """At how many labelled patients labels alone, by the best model, do better than `rival`; rungs : `ladder_at`."""
+    """Return in words from how many labelled patients labels alone exceed `rival`; `rungs` is from `ladder_at`."""
     if rungs.empty:
         return "not measured"
     return _reached(list(rungs.index), rungs[[LABELS, BEST]].max(axis=1) > rungs[rival])
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
-    """By field, task, model and t: stated less observed, and their mean distance by tenths of what is stated."""
+    """Return predicted minus observed probability by field, task, model and t, and their mean distance over bins."""
     keys, n = ["field", "task", "model", "t"], reliability["n"]
     gap = n * (reliability["stated"] - reliability["observed"])
     sums = reliability[keys].assign(n=n, stated_less_observed=gap, mean_distance=gap.abs())
@@ -130,9 +130,10 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """What a report shows first of a field, by what `afa league field` made of it; nothing without a question.
+    """Return the first part of a field's report, from the results of `afa league field`; empty without a question.
 
-    `said`: a paragraph for each question; `picture`; and what `league_tables.html` is made of.
+    The entries are `said`, a paragraph for each question; `picture`; and the values of the template
+    `league_tables.html`.
     """
     tables = read_fields([folder])
     rows = league_rows(tables)
@@ -142,7 +143,7 @@ def measured(folder: Path) -> dict[str, Any]:
 
 
 def said(row: Mapping[Any, Any]) -> str:
-    """What a few features tell, in words, of a row of `league_rows`.
+    """Return a sentence on the results with few features, from a row of `league_rows`.
 
     >>> row = {"task": "a", "field": "f", "metric": "auroc", "features": 8, "followed": 90, "planner_3": 0.8,
     ...        "random_3": 0.7, "lead_3": 0.1, "lead_3_low": -0.01, "lead_3_high": 0.2, "planner_all": 0.85,
@@ -171,7 +172,7 @@ def said(row: Mapping[Any, Any]) -> str:
 
 
 def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
-    """The tables of some fields, each as one; none where no field asks a question that labels answer."""
+    """Return the tables of some fields, concatenated; empty if no field has a question with labels."""
     asked = [path for path in folders if (path / f"{LEAGUE_TABLES[0]}.parquet").is_file()]
     return {
         name: pd.concat([read_table(path, name) for path in asked], ignore_index=True)
@@ -183,7 +184,7 @@ def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
 def _shown(
     tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = ""
 ) -> dict[str, Any]:
-    """The picture, and what `league_tables.html` is made of."""
+    """Return the picture and the values of the template `league_tables.html`."""
     return {
         "picture": Markup(draw(tables, rows, n_fields, path) if tables else ""),  # noqa: S704 (our own figure)
         "rows": rows.to_dict("records"),
@@ -196,9 +197,9 @@ def _shown(
 
 
 def write_league(fields: Sequence[Path], out: str | Path) -> None:
-    """Write the tables, the figure and the page, `league.html`, of what `afa league field` made of each field.
+    """Write the tables, the figure and the page `league.html` from the results of `afa league field` for each field.
 
-    A field without its table is listed as not fetched, and the figure says over how many fields it is.
+    A field without its table is listed as not fetched; the figure states its number of fields.
     """
     absent = {}
     for path in fields:
@@ -220,9 +221,9 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 
 
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """A panel for each question: the main metric by features observed, of every order, and of shuffled knowledge.
+    """Return a figure as SVG with a panel for each question: the main metric by observed features.
 
-    The figure as SVG; with a path it is written too.
+    The lines are the planner's order, the other orders, and shuffled knowledge. With a path the figure is also written.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -256,9 +257,9 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
 
 
 def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """A panel for each question: the main metric after `LADDER_AT` features by labelled patients, of each of `RUNGS`.
+    """Return a figure as SVG with a panel for each question: the main metric by number of labelled patients.
 
-    The figure as SVG; with a path it is written too.
+    The metric is taken after `LADDER_AT` features, for each model in `RUNGS`. With a path the figure is also written.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -269,7 +270,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
         places = range(1, len(rungs) + 1)
         for name, (colour, line, label) in RUNGS.items() if len(rungs) else ():
             values, at = list(rungs[name]), list(places)
-            if name.startswith(BOTH):  # without a label both are the bundle
+            if name.startswith(BOTH):  # without labelled patients, both are the bundle
                 values, at = [rungs[HEADLINE].iloc[0], *values], [0, *at]
             axes.plot(at, values, line, color=colour, label=label, marker="o", markersize=2.5)
             if name == BOTH:
@@ -291,7 +292,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
 
 
 def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of the table of the ladder: field, question, number of labelled patients, features, and the models."""
+    """Return the rows of the ladder's table: field, question, number of labelled patients, features, and the models."""
     found = []
     for row in rows.to_dict("records"):
         for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
@@ -306,13 +307,13 @@ def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[
 
 
 def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
-    """The rows of one question of one field."""
+    """Return the rows of one question of one field."""
     own: pd.DataFrame = table[(table["field"] == fact["field"]) & (table["task"] == fact["task"])]
     return own
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every reading of every field in the planner's order, and by other rules, by each metric, at 3, 5 and all."""
+    """Return the curves of every variant of every field, by rule and metric, at 3, 5 and all features."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)
@@ -326,7 +327,7 @@ def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict
 
 
 def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
-    """The one row of these keys; missing numbers where t is beyond the features."""
+    """Return the row with these keys; numbers are missing if t exceeds the number of features."""
     keys = (table["model"] == model) & (table["allocation"] == allocation)
     own = table[keys & (table["metric"] == metric) & (table["t"] == t)]
     return own.iloc[0].to_dict() if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)

@@ -1,4 +1,4 @@
-"""Running a figure notebook by papermill, in a kernel of its own, and reading what it made."""
+"""Run a figure notebook by papermill, in a separate kernel, and read its results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# nbformat imports jsonschema, which loads this package wherever it is installed (with JupyterLab it is) to check
-# internationalised addresses. No notebook has any, and loading it compiles a grammar for two seconds.
+# nbformat imports jsonschema, which imports this package to check internationalised addresses, if it is installed.
+# JupyterLab installs the package; no notebook has such addresses, and the import compiles a grammar for two seconds.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402
@@ -25,9 +25,9 @@ from afa.errors import Fault, ReportError  # noqa: E402
 from afa.io.files import atomic_file  # noqa: E402
 
 FIGURE = "figure"
-"""The parameter that says where a notebook keeps its figure: a path without ending."""
+"""The notebook parameter with the path, without suffix, where the notebook saves its figure."""
 FORMS = (".pdf", ".svg")
-"""The forms in which `afa.evaluate.figures.save_figure` keeps the figure of a notebook."""
+"""Suffixes with which `afa.evaluate.figures.save_figure` saves the figure of a notebook."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>|&gt;)")
 KERNEL_SETTINGS = """\
 c = get_config()
@@ -35,24 +35,24 @@ c.HistoryManager.enabled = False
 c.InteractiveShellApp.ignore_cwd = True  # the package of this environment, not a folder `afa` of the working directory
 """
 START_SECONDS = 600
-"""How long a kernel may take to start: on a busy node or a slow file system Python alone takes a minute."""
+"""Time limit for the start of a kernel: on a busy node or a slow file system Python alone takes a minute."""
 
 
 def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
-    """Run the notebook `source` by papermill, and write it as it ran to `target`, with the same bytes each time.
+    """Run the notebook `source` by papermill, and write the executed notebook to `target`, with equal bytes each time.
 
-    What differs between two runs is not kept: times, addresses of objects, and what cells write to standard error,
-    which goes to this process's. The kernel reads no settings of the user and listens on no network port.
+    The parts that differ between runs are removed: times, addresses of objects, and standard error of cells, which goes
+    to the standard error of this process. The kernel reads no user settings and listens on no network port.
 
     Parameters
     ----------
-    source : a notebook; papermill puts its parameters after the cell that is tagged `parameters`.
-    target : where the notebook is written; nothing is written, and no figure stays, where a cell fails.
+    source : a notebook; papermill inserts the parameters after the cell tagged `parameters`.
+    target : path of the executed notebook; if a cell fails, no notebook and no figure is written.
     parameters : values by name; each must have a default in the cell tagged `parameters`.
 
     Raises
     ------
-    ReportError : no notebook, an unknown parameter, or a cell that fails.
+    ReportError : no notebook, an unknown parameter, or a failing cell.
 
     """
     notebook = read_notebook(source)
@@ -71,7 +71,7 @@ def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str
 
 
 def read_notebook(path: str | Path) -> NotebookNode:
-    """Return the notebook at `path`; a `ReportError` where the file is none."""
+    """Return the notebook at `path`; raise a `ReportError` if the file is not a notebook."""
     try:
         notebook: NotebookNode = nbformat.read(path, as_version=4)
     except (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError) as error:
@@ -111,22 +111,22 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
 
 
 def _place(error: PapermillExecutionError, *, injected: bool) -> str:
-    """Where a cell failed: its number as Jupyter counts when the notebook is run by hand, and the line of the error."""
+    """Return the place of a failure: the cell's number when the notebook is run by hand, and the line."""
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _plain("\n".join(error.traceback))))
     number = (error.exec_count or 0) - injected
     return f"code cell {number}" + (f", line {lines[-1]}" if lines else "")
 
 
 def _plain(text: str) -> str:
-    """The text without the colours of a terminal."""
+    """Return the text without terminal colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 @contextmanager
 def _kernel_of_its_own() -> Iterator[Config]:
-    """Settings of a kernel that reads and leaves nothing in the user's home, and that is reached by a file.
+    """Yield settings of a kernel that neither reads nor writes the user's home, and communicates through a file.
 
-    Kernels that start at once can be given the same network port, and other users of a node see those.
+    Kernels that start at the same time can get the same network port, and other users of a machine can see these ports.
     """
     with tempfile.TemporaryDirectory(prefix="afa-") as folder:
         profile = Path(folder, "profile_default")
@@ -147,9 +147,11 @@ def _kernel_of_its_own() -> Iterator[Config]:
 
 
 def _lasting(ran: NotebookNode, source: NotebookNode) -> NotebookNode:
-    """Return the notebook that ran without what differs between two runs."""
-    kept = {name: ran.metadata.papermill[name] for name in ("parameters", "version") if name in ran.metadata.papermill}
-    ran.metadata = source.metadata | {"papermill": kept}
+    """Return the executed notebook without the parts that differ between runs."""
+    written = {
+        name: ran.metadata.papermill[name] for name in ("parameters", "version") if name in ran.metadata.papermill
+    }
+    ran.metadata = source.metadata | {"papermill": written}
     for cell in ran.cells:
         cell.metadata.pop("papermill", None)
         if "injected-parameters" in cell.metadata.get("tags", []):

@@ -1,4 +1,4 @@
-"""What the report takes of a notebook that ran: its page without code and figure, and its caption."""
+"""The parts of an executed notebook for the report: a page without code and figure, and the caption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKDOWN = "text/markdown"
 
 
 def notebook_page(path: Path) -> str:
-    """Return a notebook that ran as one HTML page: texts and results without code, figure and caption."""
+    """Return an executed notebook as one HTML page: texts and results without code, figure and caption."""
     notebook = read_notebook(path)
     notebook.cells = [cell for cell in notebook.cells if not _is_caption(cell)]
     for cell in notebook.cells:
@@ -33,11 +33,11 @@ def notebook_page(path: Path) -> str:
 
 @cache
 def _exporter() -> HTMLExporter:
-    """Return what makes HTML of a notebook; its templates are compiled once."""
+    """Return the exporter that converts a notebook to HTML, created once because its templates take time to compile."""
     from nbconvert.exporters.html import HTMLExporter  # noqa: PLC0415 (slow to load)
 
     return HTMLExporter(  # type: ignore[no-untyped-call]
-        template_name="basic",  # the cells alone: the page around them is ours, without a notebook editor's styles
+        template_name="basic",  # export only the cells; the report has its own page around them
         exclude_input=True,
         exclude_input_prompt=True,
         exclude_output_prompt=True,
@@ -46,7 +46,7 @@ def _exporter() -> HTMLExporter:
 
 
 def notebook_caption(path: Path) -> str:
-    """Return the caption that a notebook showed when it ran, in Markdown; a `ReportError` where it showed none."""
+    """Return the caption that a notebook showed when it ran, in Markdown; raise a `ReportError` if there is none."""
     outputs = [output for cell in read_notebook(path).cells if _is_caption(cell) for output in cell.get("outputs", [])]
     found = [output.data[MARKDOWN] for output in outputs if MARKDOWN in output.get("data", {})]
     if not found:

@@ -1,7 +1,7 @@
-"""The report page: one HTML file with everything that a reader needs, and nothing fetched.
+"""The report page: one HTML file with everything that a reader needs, which loads nothing from elsewhere.
 
-It is made of what a run left behind, and of the project's own texts; it computes no number. Pages inside it, the
-notebooks and the explorer, travel packed, as base64 of gzip.
+The page is made from the files of a run and the project's documents; this module computes no number. The pages inside,
+the notebooks and the explorer, are stored compressed, as base64 of gzip.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from afa.paper.report.sections import (
 from afa.paper.report.verdicts import NOTHING, verdict_words
 
 SHORT = 12
-"""Digits of a digest that are shown; all of them stand in `provenance.json`."""
+"""Number of digits of a digest that are shown; `provenance.json` has all of them."""
 LEADS = {"Past the paper": "past_the_paper.md"}
-"""Pages of `docs` that open a chapter."""
+"""Chapter -> the page of `docs` with which it begins."""
 COMPARED = ("comparison", "verdicts", "screen", "voters")
 """Tables of the comparison with the paper."""
 
@@ -58,18 +58,23 @@ COMPARED = ("comparison", "verdicts", "screen", "voters")
 def report_page(
     run: Path, parts: Mapping[str, str], paper: Path, docs: Path, left_out: Mapping[str, str], field: Path | None = None
 ) -> str:
-    """The page of a finished run, as HTML.
+    """Return the page of a finished run as HTML.
 
-    parts : figures by the name of their notebook, in their order, each with its place: `CHAPTER: TITLE`. paper, docs :
-    folders of the project's own texts, the paper's tables and the documentation. left_out : what this run does not
-    have, by name, and why. field : what `afa league field` made of the cohort's.
+    Parameters
+    ----------
+    parts : name of a figure's notebook -> its place as `CHAPTER: TITLE`, in order
+    paper, docs : folders of the paper's tables and of the project's documentation
+    left_out : name of a part that this run does not have -> reason
+    field : folder with the results of `afa league field` for the cohort, if there are any
 
     Raises
+    ------
+    ReportError : a file needed for the page is missing.
     ------
     ReportError : something that the page is made of is not there.
 
     """
-    # pages of `docs` that open a chapter speak of the paper's cohorts, and open no other's
+    # pages of `docs` about the paper's cohorts are included only for these cohorts
     chapters = () if "comparison" in left_out else {place.partition(": ")[0] for place in parts.values()}
     leads = {chapter: docs / name for chapter, name in LEADS.items() if chapter in chapters}
     _check_complete(run, [*parts], [docs / "decisions.md", docs / "errata.md", *leads.values()], left_out)
@@ -81,7 +86,7 @@ def report_page(
     decisions, errata = document(docs / "decisions.md"), document(docs / "errata.md")
     measured: dict[str, Any] = {}
     if field is not None:
-        from afa.paper.report.league import (  # noqa: PLC0415 (slow to load, and few runs are of a field)
+        from afa.paper.report.league import (  # noqa: PLC0415 (slow to import, and few runs are of a field)
             measured as measured_in,
         )
 
@@ -122,7 +127,7 @@ def report_page(
 
 
 def run_readme(run: Path) -> str:
-    """What lies in the folder of a run, as Markdown."""
+    """Return a description of the files in a run's folder, as Markdown."""
     cohort, bundle = load_cohort(run / "cohort"), load_bundle(run / "bundle")
     return page("run.md", run=run.name, cohort=cohort, bundle=bundle, version=__version__)
 
@@ -133,7 +138,7 @@ def _figures(
     jobs: Sequence[Mapping[str, Any]],
     said: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Figures with what each was made of: those with a finding, `main`, and the appendix by chapter, in their order."""
+    """Return the figures with the jobs behind each figure: `main`, with a finding, and the appendix by chapter."""
     main: list[dict[str, Any]] = []
     chapters: dict[str, list[dict[str, Any]]] = {}
     for name, place in parts.items():
@@ -167,7 +172,7 @@ def _figures(
 
 
 def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The jobs, of a provenance file, that `output` depends on, its own last; a file of a folder may be named."""
+    """Return the jobs of a provenance file on which `output` depends, its own job last."""
     jobs = list(jobs)
     wanted, found = {output}, []
     for job in reversed(jobs):
@@ -184,7 +189,7 @@ def _within(path: str, folder: str) -> bool:
 def _compared(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
-    """What came of the paper's statements; nothing where the run is not compared with it."""
+    """Return the results on the paper's statements; empty lists if the run is not compared with the paper."""
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
     comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)

@@ -1,7 +1,8 @@
-"""The paper's tables with this run's numbers beside: one line per printed cell, and at t = 0, which it leaves out.
+"""The paper's tables beside this run's numbers: one line for each printed cell, and for t = 0, which is not printed.
 
-Each printed cell is named by its row and column (`resources/paper`); a table here maps that name to the line of the
-summary that answers it. A cell that no stage of this run answers keeps the paper's number and has no value of ours.
+Each printed cell is named by its row and column (`resources/paper`); a table in this module maps the name to the line
+of the summary with this run's value. A cell that no stage of this run computes has the paper's number and no value of
+this run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pandas as pd
 
 from afa.cohort.cohort import Cohort
 from afa.errors import Fault, ReportError
-from afa.evaluate.figures import PRIORITY, RANDOM
+from afa.evaluate.method_names import PRIORITY, RANDOM
 
 PAPER_FEATURES = 216
 COLUMNS = ["row", "column", "t", "unit", "ours", "low", "high", "n", "paper", "difference", "also"]
@@ -28,23 +29,29 @@ F_TARGET = {"wald": "two_elbo", "two_elbo": "two_elbo", "stack_a": "stack_a"}
 START = "uniform"
 EVERY: dict[str, Any] = {"schedule": "every", "start": START}
 TEXT_COLUMNS = ("Sim", "Story")
-"""Printed columns that tell more about a row and hold no number."""
+"""Printed columns that describe a row and have no number."""
 ALLOCATIONS = {"random": RANDOM, "greedy": "greedy", "clustered": "clustered", "ours": PRIORITY}
 GAINS = {"wald_magnitude": "wald_magnitude", "wald_mag": "wald_magnitude", "cmi": "cmi", "F-target": "f_target"}
 GAIN_COLUMNS, GAIN_ROUND = ("wald_magnitude", "cmi"), 150
-"""Printed columns of a table that has no t in its columns, and the round that it shows."""
+"""Printed columns of a table without t in its columns, and the round of that table."""
 BRACKETS, LAYER_ONE_ROUND = {"L1": "l1_paper", "HW": "hanson_wright", "KL": "kl"}, 100
-"""Brackets of the other such table, and its round; the KL bracket as written calls every pair, the printed one few."""
+"""Brackets of another table without t, and its round. The KL bracket as defined calls every pair; few are printed."""
 
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """Where a printed cell's answer stands in the summary: the values of its key columns, those not named being empty.
+    """The line of the summary with the value of a printed cell, as key columns; columns that are not named are empty.
 
-    scale : 100 where the paper prints percent or points. over : the line to divide by, for a cell that is a ratio of
-    two; it then has no interval. unless : a line whose value says, if not 0, that the two are not comparable.
-    constant : a line whose value says, if 1, that one answer is right of everybody, so that being right says nothing.
-    also : other readings that the paper's text admits, by what they are: key columns that differ.
+    Attributes
+    ----------
+    where : values of the key columns
+    scale : 100 where the paper prints per cent or points
+    unit : unit of the value
+    over : a line to divide by, for a cell that is a ratio; the ratio has no interval
+    unless : a line whose value, if not 0, means that the two numbers are not comparable
+    constant : a line whose value, if 1, means that one answer is right for all patients, so that accuracy means nothing
+    also : description -> differing key columns, for other readings that the paper's text permits
+
     """
 
     where: Mapping[str, Any]
@@ -57,9 +64,12 @@ class PrintedCell:
 
 
 class SummaryLines:
-    """A summary with an index of its lines: to be made once, where many are looked up.
+    """A summary with an index of its lines, for many look-ups.
 
-    rows : the summary, or a part of it. Two lines with the same keys are a `ReportError`.
+    Parameters
+    ----------
+    rows : the summary, or a part of it; two lines with the same keys raise a `ReportError`
+
     """
 
     def __init__(self, rows: pd.DataFrame) -> None:
@@ -72,16 +82,22 @@ class SummaryLines:
             raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
 
     def find(self, where: Mapping[str, Any]) -> pd.Series | None:
-        """The one line with these keys, all keys not named being empty; None where there is none."""
+        """Return the line with these keys, where all other keys are empty; None if there is none."""
         place = self._places.get(tuple(where.get(key) for key in self._keys))
         return None if place is None else self.rows.iloc[place]
 
 
 def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_features: int) -> pd.DataFrame:
-    """One table of the paper, by printed cell, with the columns of `COLUMNS`.
+    """Return one table of the paper by printed cell, with the columns `COLUMNS`.
 
-    printed : the paper's table, with `row`, `column`, `value`. summary : all summary rows of the run. The paper's last
-    column, t = 216, is its full observation, answered by ours at `n_features`. `difference` is ours less the paper's.
+    The paper's last column, t = 216, is full observation there; it is compared with this run's value at `n_features`.
+    `difference` is ours minus the paper's.
+
+    Parameters
+    ----------
+    printed : the paper's table, with `row`, `column`, `value`
+    summary : all summary rows of the run
+
     """
     lines = []
     for row, column, paper in _cells(printed):
@@ -96,10 +112,10 @@ def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_fe
 
 
 def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """Return `paper_table` of a run's rows for a notebook; its printed table is read from the folder `paper`.
+    """Return `paper_table` of a run's rows for a notebook; the printed table is read from the folder `paper`.
 
-    Full observation is named by this cohort's number of features. A field of its own has nothing to do with the
-    paper's numbers: `paper` and `difference` are missing there.
+    Full observation is named by this cohort's number of features. For a cohort that is a field, which the paper does
+    not have, `paper` and `difference` are missing.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
@@ -114,7 +130,7 @@ def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
-    """Every printed cell with a number, before each row's first one with a t the same at t = 0."""
+    """Return every printed cell with a number; before the first cell with a t in a row, the same cell at t = 0."""
     cells: list[tuple[str, str, float | None]] = []
     printed = printed[~printed["column"].isin(TEXT_COLUMNS)]
     for row, part in printed.groupby("row", sort=False):
@@ -128,7 +144,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
 
 
 def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
-    """What a run has for a printed cell, and why it and its answer do not compare, where they do not."""
+    """Return a run's values for a printed cell, and the reason if the two are not comparable."""
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
     )
@@ -160,7 +176,8 @@ def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> 
 def _random_sign(row: str, _: str) -> PrintedCell | None:
     method = "kl_nonzero" if row == "kl" else METHODS[row]
     keys = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "method": method, "allocation": "random"}
-    # a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle); counted in n it makes a coin
+    # The paper says that a zero vote "should be inert in any consistent estimator" (supp:kl-vs-saddle).
+    # The row `kl` is therefore compared with `kl_nonzero`, and the value with zero votes is shown as well.
     also = {"zero votes counted": {"method": "kl"}} if row == "kl" else {}
     return PrintedCell(keys | {"target": "likelihood"}, also=also)
 
@@ -205,7 +222,7 @@ def _layer_one(row: str, column: str) -> PrintedCell | None:
         name, allocation = method.removesuffix("_maxent"), "random" if is_random else "largest_unary"
         keys = {"method": name, "allocation": allocation, "stratum": "binary"}
     else:
-        # the l1 bracket knows no score: one line answers both of the rows that share it
+        # The l1 bracket does not depend on a score: one line answers both of its rows.
         name = "wald" if bracket == "L1" else METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
     where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
@@ -236,7 +253,7 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
-    """Key columns of a cell of the allocation grid; a random order has no gain and nothing to score again."""
+    """Return key columns of a cell of the allocation grid; a random order has no gain and no schedule."""
     allocation = ALLOCATIONS[rule]
     if allocation == "random":
         where = {"allocation": allocation, "gain": None, "schedule": "every"}
@@ -278,11 +295,17 @@ TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
 
 
 def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
-    """One line per (target, method), one column per t: `0.53 (+29.7 / +30.6)`, as tab:classification_with_llm has it.
+    """Return one line for each (target, method) and one column for each t, as in tab:classification_with_llm.
 
-    In brackets the gains in percentage points over the random order: of `f_target`, looking ahead to the row's own
-    score (to `two_elbo` for `wald`), and of `cmi`. rows : `binary`. variant : `support` counts t over the
-    features of the entity's support. A target without cases has no line; a t that is not there has an empty cell.
+    A cell such as `0.53 (+29.7 / +30.6)` has in brackets the gains over the random order, in percentage points: by
+    `f_target` with the row's own score as target (`two_elbo` for `wald`), and by `cmi`. A target without cases has no
+    line; a missing t has an empty cell.
+
+    Parameters
+    ----------
+    rows : rows `binary` of the summary
+    variant : `support` counts t over the features of the entity's support
+
     """
     summary, lines = SummaryLines(rows), []
     for target, (method, own) in product(("likelihood", "clinical"), F_TARGET.items()):

@@ -1,7 +1,7 @@
-"""How every file of a run was made: the workflow's own records, followed from the report back to the sources.
+"""The origin of every file of a run: the workflow's records, followed from the report back to the sources.
 
-The records are those that Snakemake keeps of each finished job, so that what stands here is what ran and not what
-would run now. For archives and other programs a run becomes an RO-Crate: its files, and the jobs that made them.
+Snakemake saves a record for each finished job, so that the records describe the jobs that ran. For archives
+and other programs a run can be exported as an RO-Crate with its files and the jobs that made them.
 """
 
 from __future__ import annotations
@@ -28,26 +28,32 @@ from afa.io.files import atomic_file, sha256_of, write_text
 from afa.paper.codedigest import DIGEST_LENGTH, NUMERICS
 
 PACKAGES = (*("afa", "pyarrow", "llvmlite", "pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),)
-"""Beside those that each job's record names (`afa.paper.codedigest.NUMERICS`)."""
+"""Packages in addition to those in each job's record (`afa.paper.codedigest.NUMERICS`)."""
 
 VERSION = "1.1"
-"""Of RO-Crate, which the profile below is made for."""
+"""Version of RO-Crate required by the profile below."""
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 DIGEST = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
 SOFTWARE = "https://arxiv.org/abs/2606.18933"
 PAGES = ("report.html", "workflow.html", "provenance.json")
-"""Files of a run that no job of its record made."""
+"""Files of a run that no recorded job made."""
 
 
 @dataclass(frozen=True)
 class Job:
     """One finished job.
 
-    outputs : what it made, path -> SHA-256. inputs : paths that the job was given, each with the SHA-256 of what it
-    read, "" for a folder, whose files are named beside it.
-    command : the shell command with every setting. code : digests of the package's code behind the command.
-    started, ended : UTC, to the second. packages : versions of the packages that its numbers depend on, those at the
-    time of the job (`afa.paper.codedigest.versions`); "" for a job without code of afa.
+    Attributes
+    ----------
+    rule : name of the rule
+    outputs : path -> SHA-256 of the files that the job made
+    inputs : path -> SHA-256 at the time of the job; "" for a folder, whose files are listed too
+    command : the shell command with every setting
+    code : digests of the package's code that the command runs
+    started, ended : UTC, to the second
+    packages : versions of the packages that affect numbers, at the time of the job (`afa.paper.codedigest.versions`);
+        "" for a job without code of afa
+
     """
 
     rule: str
@@ -61,14 +67,14 @@ class Job:
 
 
 class Records:
-    """What Snakemake recorded in `folder`, the `.snakemake` of a project, by the path of an output.
+    """Snakemake's records in `folder`, the `.snakemake` of a project, by the path of an output.
 
-    Snakemake keeps its records in files, or with `--persistence-backend db` in a database in that folder; with
-    `--drop-metadata` it keeps none.
+    Snakemake saves its records in files, or with `--persistence-backend db` in a database; with `--drop-metadata` it
+    saves none.
 
     Raises
     ------
-    ReportError : no such folder.
+    ReportError : the folder does not exist.
 
     """
 
@@ -85,7 +91,7 @@ class Records:
             self._records = DbPersistence(nolock=True, path=place)
 
     def job(self, output: str) -> Job | None:
-        """The job that made `output`, without digests of its outputs; None where there is no record of it."""
+        """Return the job that made `output`, without digests of its outputs; None if there is no record."""
         record = None if self._records is None else self._records.metadata(IOFile(output))
         if record is None:
             return None
@@ -103,9 +109,9 @@ class Records:
 
 
 def check_jobs(jobs: Iterable[Job], root: Path) -> None:
-    """Refuse, as a `ReportError`, results made of files that have another content now.
+    """Raise a `ReportError` if results were made from files that have changed since.
 
-    Shards are gone by then, and are not looked for. root : what the paths of the jobs are relative to.
+    Shards have been removed by then and are not checked. The paths of the jobs are relative to `root`.
     """
     step, faults, now = "remove what was made of it, and give the same command again", [], dict[str, str]()
     for job in jobs:
@@ -120,7 +126,7 @@ def check_jobs(jobs: Iterable[Job], root: Path) -> None:
 
 
 def _code_digests(params: Iterable[Any]) -> Iterator[str]:
-    """Digests among the parameters of a job, which Snakemake records as Python literals."""
+    """Yield the code digests among a job's parameters, which Snakemake records as Python literals."""
     for param in params:
         digits = str(param).strip("'\"").partition(" ")[0]
         if digits and len(digits) % DIGEST_LENGTH == 0 and set(digits) <= set("0123456789abcdef"):
@@ -129,7 +135,7 @@ def _code_digests(params: Iterable[Any]) -> Iterator[str]:
 
 
 def _packages(params: Iterable[Any]) -> str:
-    """The versions of packages among the parameters of a job: behind the digest of its code."""
+    """Return the package versions among a job's parameters, which follow the digest of its code."""
     texts = (str(param).strip("'\"").partition(" ")[2] for param in params)
     return next((text for text in texts if text.startswith(f"{NUMERICS[0]} ")), "")
 
@@ -139,9 +145,12 @@ def _time(seconds: float | None) -> str:
 
 
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
-    """Every job behind `targets`, each once and after those that it needs.
+    """Return every job on which `targets` depend, each once and after the jobs that it needs.
 
-    job_of : the job that made a path, or None. Outputs of one job that several paths lead to are gathered in it.
+    Parameters
+    ----------
+    job_of : function from a path to the job that made it, or None; outputs of one job are collected in that job
+
     """
     jobs: dict[tuple[str, str], Job] = {}
 
@@ -163,12 +172,16 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 
 
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
-    """Write jobs with the SHA-256 of every file they made, the packages that made them, and the environment, as JSON.
+    """Write jobs with the SHA-256 of every file that they made, their packages, and the environment, as JSON.
 
-    `made_with` maps the versions of `Job.packages` to the rules whose jobs ran with them: more than one where part of a
-    run is older. `environment` is that of this call.
+    `made_with` maps the versions of `Job.packages` to rules; it has several entries if parts of a run are older.
+    `environment` is that of this call.
 
-    root : what the paths of the jobs are relative to. lock : the pinned environment.
+    Parameters
+    ----------
+    root : folder to which the paths of the jobs are relative
+    lock : the pinned environment
+
     """
     made = [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs]
     made_with: dict[str, list[str]] = {}
@@ -176,12 +189,12 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
         rules = made_with.setdefault(job["packages"], [])
         rules += [] if job["rule"] in rules else [job["rule"]]
     made_with.pop("", None)
-    told = {"environment": environment(lock), "made_with": made_with, "jobs": made}
-    write_text(path, json.dumps(told, indent=1) + "\n")
+    content = {"environment": environment(lock), "made_with": made_with, "jobs": made}
+    write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def environment(lock: Path) -> dict[str, Any]:
-    """Return what is installed now: Python, packages beside those of the numbers, the lock; and the machine's size."""
+    """Return Python, the packages that are installed now, the lock file's digest, and the size of the machine."""
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
@@ -193,7 +206,7 @@ def environment(lock: Path) -> dict[str, Any]:
 
 
 def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
-    """SHA-256 of every output that is a file, and of what is in folders, without Snakemake's own time stamps."""
+    """Return the SHA-256 of every output file and of files in output folders, without Snakemake's time stamps."""
     places = [root / path for path in sorted(outputs)]
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
     shown = [file for file in files if file.is_file() and (file in places or not file.name.startswith("."))]
@@ -201,24 +214,25 @@ def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
 
 
 def write_crate(run: Path, license_url: str) -> Path:
-    """Make a folder of results an RO-Crate, by its file `ro-crate-metadata.json`, and return that file's path.
+    """Add `ro-crate-metadata.json` to a folder of results, which makes it an RO-Crate, and return that file's path.
 
-    A Process Run Crate: one action for each job of `provenance.json`, with what it read and made. What a job read from
-    elsewhere, or what is no longer there, is named with its digest and is no part of the crate.
+    The profile is Process Run Crate: one action for each job of `provenance.json`, with its inputs and outputs. Inputs
+    from elsewhere and files that no longer exist are listed with their digests and are not part of the crate.
 
     Parameters
     ----------
-    run : folder of a finished run, `results/<run>`. license_url : under which its results are given away.
+    run : folder of a finished run, `results/<run>`
+    license_url : licence of the results
 
     Raises
     ------
-    ReportError : a folder without the record of a finished run.
+    ReportError : the folder has no record of a finished run.
 
     """
     source = run / "provenance.json"
     try:
-        told = json.loads(source.read_text(encoding="utf-8"))
-        jobs, version = told["jobs"], told["environment"]["packages"]["afa"]
+        content = json.loads(source.read_text(encoding="utf-8"))
+        jobs, version = content["jobs"], content["environment"]["packages"]["afa"]
         published = max(job["ended"] for job in jobs)
     except (OSError, ValueError, KeyError, TypeError) as error:
         found = f"no record of a finished run ({error})"
@@ -236,10 +250,10 @@ def write_crate(run: Path, license_url: str) -> Path:
     known: dict[str, Entity] = {}
 
     def entity(path: str, digest: str) -> Entity:
-        """What the crate has at the path of a job, or a name and the digest of what is not in it; each made once."""
+        """Return the crate's entity for a job's path, made once; name and digest if the file is not in it."""
         if path in known:
             return known[path]
-        _, _, inside = path.partition(f"results/{name}/")  # of a module with a prefix, that stands before it
+        _, _, inside = path.partition(f"results/{name}/")  # in a module with a prefix, the prefix precedes this folder
         place = run / inside
         if not inside or not place.exists():
             said = {"name": path, **({"sha256": digest} if digest else {})}

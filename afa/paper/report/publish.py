@@ -1,6 +1,6 @@
-"""The tables for readers, as CSV, with a data dictionary: type, unit and meaning of every column that a run writes.
+"""Tables for readers, as CSV, with a data dictionary: type, unit and meaning of every column that a run writes.
 
-What a column means stands in `afa/paper/experiments/columns.csv`. Tables of a stage are named `stage/table`, those made
+The meanings of columns are in `afa/paper/experiments/columns.csv`. Tables of a stage are named `stage/table`, tables
 for readers by their file name.
 """
 
@@ -31,12 +31,16 @@ def publish(
     *,
     n_features: int,
 ) -> None:
-    """Write the folder of tables for readers; it appears when all are complete.
+    """Write the folder of tables for readers; an error leaves no partial folder.
 
-    paper : its tables by name; none where the run is not compared with them.
+    The folder has the paper's tables beside ours, and `data_dictionary`, which also describes `summary.csv` and the
+    Parquet files of the stages. Numbers that are in the summary are not repeated.
 
-    The paper's tables with ours beside, and `data_dictionary`, which also describes `summary.csv` and the Parquet files
-    of `of_stages`, the folders that the experiments wrote. What stands in the summary is not written again.
+    Parameters
+    ----------
+    paper : name -> the paper's table; empty if the run is not compared with the paper
+    of_stages : folders that the experiments wrote
+
     """
     lines = SummaryLines(summary)
     tables = {name: paper_table(name, paper[name], lines, n_features=n_features) for name in TABLES if paper}
@@ -45,18 +49,18 @@ def publish(
     parts = {str(name): part.dropna(axis="columns", how="all") for name, part in summary.groupby("table", sort=False)}
     schemas |= {name: pa.Schema.from_pandas(table, preserve_index=False) for name, table in (parts | tables).items()}
     tables[DICTIONARY] = dictionary_of(schemas)
-    names = {*tables, *TABLES, "binary_form", "binary_form_support"}  # the last two are of an earlier version
+    names = {*tables, *TABLES, "binary_form", "binary_form_support"}  # the last two were written by an earlier version
     with atomic_folder(folder, [f"{name}.csv" for name in names]) as temporary:
         for name, table in tables.items():
             write_csv(marked_table(table), temporary / f"{name}.csv", float_format="%.10g")
 
 
 def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
-    """One line per column of each table: `table`, `column`, `type`, `unit`, `meaning`.
+    """Return one line for each column of each table: `table`, `column`, `type`, `unit`, `meaning`.
 
     Raises
     ------
-    ReportError : a column that has no meaning here.
+    ReportError : a column without a documented meaning.
 
     """
     lines = []

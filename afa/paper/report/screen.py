@@ -1,4 +1,4 @@
-"""The first screen of the report: a dozen effects of the paper, and what other runs had for them."""
+"""The first screen of the report: twelve effects of the paper, with the values of this run and of other runs."""
 
 from __future__ import annotations
 
@@ -34,18 +34,23 @@ NUMBERS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size"
 COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because", "alone"]
 VOTER_COLUMNS = ["id", "voter", "ours", "low", "high", "came"]
 CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
-"""The stages behind the effects, to whose settings a stored run is bound."""
+"""The stages that compute the effects; a stored run is valid only with the same settings of these stages."""
 CARRIED_ROUNDING = 0.015
-"""Points by which a stored effect may differ from one computed again: it has two decimals."""
+"""Largest difference, in points, of a stored effect from a recomputed one; stored values have two decimals."""
 
 
 class Statement(Strict):
-    """One effect: where its printed number and ours stand, and what is known where they differ.
+    """One effect: the places of its printed number and of ours, and explanations of their difference.
 
-    It is read from a claim, from a cell, or from two cells, one less the other, and a line. said, because : sentences
-    with numbers in braces, `{paper}`, `{ours}` or a reading. constant : a reading of the best constant answer. beats :
-    a reading of the better of two answerers, which must be above the constant. alone : with the answers of one voter,
-    of whom the number is, or why there is none.
+    The effect comes from a claim, from a cell, or from the difference of two cells and a line of the summary.
+
+    Attributes
+    ----------
+    said, because : sentences with numbers in braces: `{paper}`, `{ours}` or a reading
+    constant : a reading of the best constant answer
+    beats : a reading of the better of two methods, which must exceed the constant
+    alone : with the answers of one voter, the reading that has the number, or the reason why there is none
+
     """
 
     id: str
@@ -64,16 +69,20 @@ class Statement(Strict):
 
 
 class Statements(Strict):
-    """The file `headlines.yaml`, in the order in which a reader meets the effects."""
+    """The file `headlines.yaml`, with the effects in the order of the page."""
 
     statements: tuple[Statement, ...]
 
 
 class Carried(Strict):
-    """What another run had for the same effects: `rows` by id, value, low, high; percentage points or per cent.
+    """The same effects in another run: `rows` with id, value, low, high, in percentage points or per cent.
 
-    version : of afa. settings, data : digests of the settings that the stages behind the effects read (`basis`), and of
-    the encoded patients and the bundle.
+    Attributes
+    ----------
+    version : version of afa
+    settings, data : digests of the settings of the stages behind the effects (`basis`), and of the encoded patients and
+        the bundle
+
     """
 
     cohort: str
@@ -84,9 +93,12 @@ class Carried(Strict):
 
 
 def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, reader: Reader) -> pd.DataFrame:
-    """One row an effect, with the columns of `COLUMNS`; numbers in percentage points or per cent.
+    """Return one row for each effect, with the columns `COLUMNS`; numbers are in percentage points or per cent.
 
-    comparison : the table of `afa.paper.report.comparison.compare`.
+    Parameters
+    ----------
+    comparison : the table of `afa.paper.report.comparison.compare`
+
     """
     places = {
         row["id"] or " | ".join((row["table"], row["row"], row["column"])): row for row in comparison.to_dict("records")
@@ -95,7 +107,7 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
 
 
 def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """One line of the first screen; a sentence that lacks a number is empty."""
+    """Return one row of the first screen; a sentence with a missing number is empty."""
     row = statement.model_dump(include=set(KNOWN)) | _numbers(statement, places, reader)
     constant = None if statement.constant is None else reader.line(statement.constant)
     best = None if statement.beats is None else reader.line(statement.beats)
@@ -111,7 +123,7 @@ def of_voters(
     answers: Mapping[str, pd.DataFrame],
     reader: Reader,
 ) -> pd.DataFrame:
-    """Return the effects with the answers of each voter alone: a row for each that the voter's numbers have.
+    """Return the effects with the answers of each voter alone, a row for each voter and effect with a number.
 
     Parameters
     ----------
@@ -142,7 +154,7 @@ BRACED = re.compile(r"{([^{}]+)}")
 
 
 def _filled(text: str, row: Row, reader: Reader) -> str:
-    """Return a sentence with its numbers; an empty one where the run lacks one of them."""
+    """Return a sentence with its numbers filled in; empty if the run lacks one of them."""
     lacks = False
 
     def found(match: re.Match[str]) -> str:
@@ -158,7 +170,7 @@ def _filled(text: str, row: Row, reader: Reader) -> str:
 
 
 def spoken(value: float) -> str:
-    """Return a number as a speaker says it: one decimal below ten, none above; halves go up, as people round them.
+    """Return a number as in speech: one decimal below ten, else none; halves are rounded up.
 
     >>> spoken(3.185), spoken(10.5), spoken(-0.053), spoken(-0.01)
     ('3.2', '11', '−0.1', '0')
@@ -171,10 +183,10 @@ def spoken(value: float) -> str:
 
 
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """What the paper and this run have for an effect, and the verdict; a share is in per cent.
+    """Return the paper's and this run's numbers for an effect, and the verdict; a share is in per cent.
 
-    Of a claim or cell it is that of its line. Of two printed shares it is one less the other, against a paired
-    difference of ours.
+    For a claim or a cell, the verdict is that of its line. For two printed shares, their difference is compared with
+    our paired difference.
     """
     if statement.less is None or statement.line is None:
         row = places[statement.claim or statement.cell or ""]
@@ -197,22 +209,22 @@ def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) ->
 
 
 def carried_of(run: Path) -> Carried:
-    """The effects of a finished run, to be shown beside other runs."""
+    """Return the effects of a finished run, to be shown beside other runs."""
     table = read_table(run / "comparison", "screen")
     rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]}).set_index("id")
-    kept = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
+    numbers_of = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
     features, bundle = sha256_of(run / "cohort" / "features.parquet"), load_bundle(run / "bundle").digest
     return Carried(
         cohort=load_cohort(run / "cohort").name,
         version=__version__,
         settings=basis(json.loads((run / "config.json").read_text(encoding="utf-8"))),
         data=sha256(f"{features} {bundle}".encode()).hexdigest(),
-        rows=kept,
+        rows=numbers_of,
     )
 
 
 def basis(config: Mapping[str, Any]) -> str:
-    """Digest of the settings behind the effects, of a whole configuration as in `config.json`."""
+    """Return a digest of the settings behind the effects, from a whole configuration as in `config.json`."""
     described = [STAGES[name] for name in CARRIED_STAGES]
     keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary or ()))}
     text = json.dumps({key: config.get(key) for key in sorted(keys)}, sort_keys=True)
@@ -220,7 +232,7 @@ def basis(config: Mapping[str, Any]) -> str:
 
 
 def stale(carried: Carried, found: Carried) -> list[str]:
-    """What differs between stored effects and those of a run of the same cohort, in words; nothing where they agree."""
+    """Return, in words, the differences between stored effects and a run of the same cohort; empty if they agree."""
     said = [f"other {name}" for name in ("settings", "data") if getattr(carried, name) != getattr(found, name)]
     for name in sorted({*carried.rows, *found.rows}):
         stored, now = carried.rows.get(name), found.rows.get(name)
@@ -230,5 +242,5 @@ def stale(carried: Carried, found: Carried) -> list[str]:
 
 
 def load_carried(folder: Path) -> list[Carried]:
-    """Every stored run of a folder, by cohort; none where there is no such folder."""
+    """Return every stored run of a folder, by cohort; empty if the folder does not exist."""
     return [load_model(path, Carried) for path in sorted(folder.glob("*.yaml"))]

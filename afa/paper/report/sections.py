@@ -1,6 +1,6 @@
-"""What the page says of the comparison, in words and shapes: the first screen, the paper's tables, every line.
+"""Texts and figures on the comparison with the paper: the first screen, the paper's tables, and every line.
 
-And what stands between them and the appendix: the language model, and a sentence for each figure.
+The sections on language models and the sentence above each figure are also made here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from afa.engine.rules import C_MIN, T_RE
+from afa.engine.rules import CLUSTER_EVERY, SMALLEST_CLUSTER
 from afa.evaluate.figures import new_figure, shared_legend
 from afa.evaluate.summary import headline
 from afa.model.bundle import Bundle
@@ -46,7 +46,7 @@ from afa.scores.bracket import GAMMA
 WIDEST = 7
 """Columns of a printed table that stand side by side without being cut."""
 HIGH = 90.0
-"""Per cent that a constant answer has right from which little is left to gain."""
+"""Accuracy of a constant answer, in per cent, from which little room for improvement remains."""
 
 TITLES = {
     "tab_m2_random_sign": "Sign accuracy of duels under a random order",
@@ -59,7 +59,7 @@ TITLES = {
     "tab_m2_alloc": "Allocation rules: sign accuracy at t = 150",
     "tab_m2_phase1_pat5": "Precision of the top five",
 }
-"""What each printed table is about, in our words."""
+"""Title of each printed table."""
 SIGNS = EVERY | {"table": "sign_accuracy_random", "metric": "accuracy", "allocation": "random", "target": "likelihood"}
 LEADS = EVERY | {"table": "chaos_gap", "metric": "gap", "allocation": "random", "target": "likelihood"}
 LEADS |= {"reference": "linearity_minus_wald"}
@@ -75,7 +75,7 @@ SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
         [LEADS | {"stratum": "chaotic", "t": 2}, LEADS | {"stratum": "non_chaotic", "t": 2}, LEADS | {"t": 50}],
     ),
 }
-"""Titles of figures that stand before the appendix, with the lines whose numbers are in them, in per cent or points."""
+"""Titles of figures shown before the appendix, with the lines of the summary that provide their numbers."""
 FIXED = {"table": "allocation_p_at_k", "metric": "p_at_k", "guide": "linearity", "start": "uniform"}
 CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("top five", "likelihood"): FIXED | {"method": "fixed_top_k"},
@@ -83,17 +83,17 @@ CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("binary", "likelihood"): {"table": "llm_baselines", "metric": "majority"},
     ("binary", "clinical"): {"table": "llm_baselines", "metric": "majority"},
 }
-"""The best constant answer of each task of the language model; of the top five that for all patients of the run."""
+"""The best constant answer for each task of the language model; for the top five, that for all patients of the run."""
 FROM_PAPER = {"eta": "damping", "epsilon": "tolerance", "T_max": "max_iterations"}
 """Settings of the paper that are in the section `inference` of the configuration."""
 CITED = "GSE193677"
 GAP = {"gap": "value", "low": "low", "high": "high"}
 TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"}
-"""By size, of a cell that reproduces; others are tinted `other`."""
+"""Size of the difference -> tint of a cell that reproduces; other cells have the tint `other`."""
 
 
 class ShownCell(NamedTuple):
-    """A cell of a printed table: the paper's number, ours or why there is none, and how it is tinted."""
+    """A cell of a printed table: the paper's number, this run's number or the reason for its absence, and the tint."""
 
     paper: str
     ours: str = ""
@@ -101,7 +101,7 @@ class ShownCell(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Effects with one outcome, and the sentence that begins their paragraph."""
+    """The effects with one outcome, and the first sentence of their paragraph."""
 
     outcome: str
     lead: str
@@ -120,14 +120,17 @@ LEADS_OF = {
     ),
     UNCLEAR: ("{} cannot be told", "{} cannot be told"),
 }
-"""How the paragraph of each outcome begins, of one effect and of several."""
+"""The first words of each outcome's paragraph, for one effect and for several."""
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 def tallies(table: pd.DataFrame) -> list[Tally]:
-    """Return the effects of the first screen by outcome, in the order of `OUTCOMES`; those not judged are in none.
+    """Return the judged effects of the first screen by outcome, in the order of `OUTCOMES`.
 
-    table : of `afa.paper.report.screen.screen_table`.
+    Parameters
+    ----------
+    table : from `afa.paper.report.screen.screen_table`
+
     """
     rows = table.to_dict("records")
     groups = {word: [row for row in rows if outcome(row) == word] for word in OUTCOMES}
@@ -148,9 +151,10 @@ def counted_as(n: int) -> str:
 
 
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return the paragraphs of the first screen, each its first sentence and the rest, all made of `table` alone.
+    """Return the paragraphs of the first screen as pairs of first sentence and rest, made only from `table`.
 
-    First how many effects reproduce; then each group of `tallies`; last why the others may not.
+    The first paragraph counts the effects that reproduce, the next have the groups of `tallies`, and the last has the
+    causes of differences.
     """
     groups = tallies(table)
     judged = [row for group in groups for row in group.rows]
@@ -168,9 +172,12 @@ def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return the least and the largest value of each effect among the voters, by its id.
+    """Return the smallest and the largest value of each effect over voters, by id.
 
-    voters : of `afa.paper.report.screen.of_voters`.
+    Parameters
+    ----------
+    voters : from `afa.paper.report.screen.of_voters`
+
     """
     ends = voters.groupby("id", sort=False)["ours"].agg(["min", "max"])
     return {
@@ -180,11 +187,14 @@ def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 
 
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on which effects come out the same with the answers of each voter alone.
+    """Return a paragraph on the effects that have the same outcome with the answers of each voter alone.
 
-    None if no effect is judged with the answers of one voter.
+    The result is None if no effect is judged with the answers of one voter.
 
-    table, voters : of `afa.paper.report.screen.screen_table` and `of_voters`.
+    Parameters
+    ----------
+    table, voters : from `afa.paper.report.screen.screen_table` and `of_voters`
+
     """
     judged = [row for row in table.to_dict("records") if outcome(row)]
     came = {name: dict(zip(part["voter"], part["came"], strict=True)) for name, part in voters.groupby("id")}
@@ -215,7 +225,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
-    """One sentence a reason, each once, with the effects that it is about; what explains most comes first."""
+    """Yield one sentence for each cause of a difference, with its effects; the cause of most effects comes first."""
     said: dict[str, list[Row]] = {}
     for row in rows:
         if row["because"]:
@@ -225,7 +235,7 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _constants(rows: Sequence[Row]) -> Iterator[str]:
-    """How often a constant answer is right in the tasks of these effects, where that leaves little to gain."""
+    """Yield a sentence on the accuracy of a constant answer in these effects' tasks, if it leaves little room."""
     if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
         where = f"in {counted_as(len(high))} of them" if len(high) < len(rows) else "in all of them"
@@ -237,7 +247,7 @@ def _listed(rows: Sequence[Row]) -> str:
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """The one tally: how many of the judged effects reproduce, have another size, or do neither."""
+    """Return a sentence that counts the judged effects that reproduce, have another size, or neither."""
     found = {group.outcome: len(group.rows) for group in tallies(table)}
     judged = sum(found.values())
     if not judged:
@@ -253,11 +263,10 @@ def title_of(table: pd.DataFrame) -> str:
 
 
 def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: pd.DataFrame) -> Markup:
-    """The effects that are differences as an SVG: the paper a diamond, this run a disc, other runs squares.
+    """Return a figure of the effects that are differences, as SVG: the paper, this run and other runs.
 
-    Bars above the disc are the numbers with one voter's answers.
-
-    It is narrow, with each name above its row, so that a telephone shows it whole.
+    The paper is a diamond, this run a disc, other runs are squares; bars above a disc show the range over single
+    voters. The figure is narrow, with names above the rows, so that it fits a telephone.
     """
     rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna() & table["paper"].notna()].set_index("id")
     ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
@@ -267,8 +276,8 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
     axes.plot(rows["paper"], place, "D", color="black", markersize=6, label="paper")
     runs: dict[str, tuple[pd.DataFrame, float, dict[str, Any]]] = {here: (ours, 0.0, {"fmt": "o", "color": "#0072B2"})}
     for each in carried:
-        kept = pd.DataFrame(each.rows, index=["value", "low", "high"]).T.reindex(rows.index)
-        runs[each.cohort] = kept, -0.2, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
+        saved = pd.DataFrame(each.rows, index=["value", "low", "high"]).T.reindex(rows.index)
+        runs[each.cohort] = saved, -0.2, {"fmt": "s", "color": "#B85C00", "markerfacecolor": "white"}
     for name, (numbers, shift, style) in runs.items():
         value, low, high = (numbers[column] for column in ("value", "low", "high"))
         axes.errorbar(value, place + shift, xerr=np.array([value - low, high - value]), label=name, **style)
@@ -289,9 +298,12 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
-    """Of the printed cells, and of the claims: what they are, and how many have each direction, size, or neither.
+    """Yield for printed cells and for claims a description and the number of lines with each direction and size.
 
-    verdicts : the counts of `afa.paper.report.comparison.count_verdicts`; lines with nothing to reproduce are left out.
+    Parameters
+    ----------
+    verdicts : the counts of `afa.paper.report.comparison.count_verdicts`; lines with nothing to reproduce are skipped
+
     """
     is_claim = verdicts["source"].str.startswith("claims")
     for what, part in (("numbers in its tables", verdicts[~is_claim]), ("claims of its text", verdicts[is_claim])):
@@ -300,7 +312,7 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def errata_title(text: str) -> str:
-    r"""Return the title of the errata of `errata.md`: how many there are, how many remarks, and how many withdrawn.
+    r"""Return the title of the errata in `errata.md`: the numbers of errata, remarks and withdrawn errata.
 
     >>> errata_title("# Errata\n\n**E1, A.** *Remark.* *Erratum.*\n\n**E2, B.** *Remark.*\n\n**E3, C.** *Withdrawn.*")
     '1 erratum of the paper, 1 remark, and 1 erratum that we withdrew'
@@ -315,11 +327,14 @@ def errata_title(text: str) -> str:
 
 
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every printed table in the paper's order of rows and columns: its name, a title in our words, and its blocks.
+    """Return every printed table in the paper's order of rows and columns, with its name, title and blocks.
 
-    A block has rows of the same columns, by these, and in it the cells of each row, by its name.
+    A block has rows with the same columns; each row has its name and its cells.
 
-    comparison : as `afa.paper.report.comparison.compare`.
+    Parameters
+    ----------
+    comparison : as from `afa.paper.report.comparison.compare`
+
     """
     cells = comparison[comparison["kind"] == "cell"]
     shapes = []
@@ -352,7 +367,7 @@ def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
         return ShownCell(cell["paper"], cell["verdict"])
-    has_interval = pd.notna(cell["low"])  # counts have none, and no digits
+    has_interval = pd.notna(cell["low"])  # counts are shown without an interval and without decimals
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:
@@ -362,9 +377,9 @@ def _cell(cell: Mapping[Any, Any]) -> ShownCell:
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """The planner's default score and the answers of `mrf_llm`, by task, target and t; empty where no model was asked.
+    """Return the planner's default score and the answers of `mrf_llm`, by task, target and t; empty without a model.
 
-    `planner`, `model`: shares; `gap`: the model less the planner in points, with its interval over the same patients.
+    `planner` and `model` are shares; `gap` is the model minus the planner, in points, with its interval over patients.
     """
     lines, constants = SummaryLines(summary[summary["table"] == "llm_baselines"]), SummaryLines(summary)
     ways: dict[str, tuple[str, dict[str, Any]]] = {
@@ -389,10 +404,11 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on a language model that chooses its own features: the first sentence, and the rest.
+    """Return a paragraph on a language model that chooses its own features, as first sentence and rest.
 
-    Compared with the answer at full observation, at each t above 0: is the model ahead of the planner, and what have
-    the planner after the model's features, and the best constant answer? None where no model chose.
+    The paragraph compares, at each t above 0 and with the answer at full observation, the model with the planner, with
+    the planner on the model's features, and with the best constant answer. The result is None if no model chose
+    features.
     """
     lines = SummaryLines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
     keys = {"table": "llm_choosing", "target": "likelihood"}
@@ -430,13 +446,13 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
 
 
 def _joined(parts: Sequence[object]) -> str:
-    """Return `1, 2 and 3`."""
+    """Return a list in words, such as `1, 2 and 3`."""
     words = [str(part) for part in parts]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: int, features: int) -> list[Row]:
-    """Return the paper's settings beside those of a run: symbol, what it is, both values.
+    """Return the paper's settings beside those of a run: symbol, description and both values.
 
     Parameters
     ----------
@@ -447,7 +463,12 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
     """
     clusters = paper_clusters(entities)
     ours = {symbol: f"{config['inference'][key]:g}" for symbol, key in FROM_PAPER.items()}
-    ours |= {"gamma": f"{GAMMA:g}", "K": f"ceil(sqrt({entities})) = {clusters}", "T_re": f"{T_RE}", "C_min": f"{C_MIN}"}
+    ours |= {
+        "gamma": f"{GAMMA:g}",
+        "K": f"ceil(sqrt({entities})) = {clusters}",
+        "T_re": f"{CLUSTER_EVERY}",
+        "C_min": f"{SMALLEST_CLUSTER}",
+    }
     ours |= {"T_budget": f"{features}, all features"}
     wide = printed.pivot(index="row", columns="column", values="value").loc[printed["row"].unique()]
     return [
@@ -457,14 +478,14 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
 
 
 def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
-    """Return what the paper says of the costs of a round beside counts of this run; no row without the counts.
+    """Return the paper's statements on the cost of a round beside this run's counts; empty without counts.
 
-    Keys of a row: `what` costs something, its order in the `paper`, and the number `counted` in this run.
+    Keys of a row: `what`, the operation; `paper`, its order in the paper; and `counted`, the number in this run.
 
     Parameters
     ----------
-    summary : with the sweeps of mean-field solves in random order.
-    cases : number of random orders that were followed, of all patients.
+    summary : summary with the sweeps of mean-field solves in random order.
+    cases : number of followed random orders, over all patients.
 
     """
     lines = SummaryLines(summary[(summary["metric"] == "iterations") & summary["reference"].isna()])
@@ -494,7 +515,7 @@ def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
 
 
 def rounds_said(features: int) -> str:
-    """Return how far t = 150, the last round that the paper prints before the end, is in its cohort and in this one.
+    """Return a sentence on the share of features observed at t = 150, the paper's last printed round, there and here.
 
     >>> rounds_said(253)
     'Where the paper prints t = 150, 69 % of its 216 features are observed, and 59 % of the 253 here.'
@@ -509,9 +530,12 @@ def rounds_said(features: int) -> str:
 
 
 def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
-    """Return what the F-target gain does on the whole cohort, and what it costs; "" where it was not run.
+    """Return a sentence on accuracy and cost of the F-target gain on the whole cohort; "" if it was not run.
 
-    jobs : of `afa.paper.report.benchmarks.read_jobs`; a job of the allocation grid begins with its gain.
+    Parameters
+    ----------
+    jobs : from `afa.paper.report.benchmarks.read_jobs`; names of jobs of the allocation grid begin with their gain
+
     """
     lines, said = SummaryLines(summary), []
     for gain in ("f_target", "cmi", "wald_magnitude"):
@@ -531,7 +555,7 @@ def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> s
 
 
 def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
-    """Return what the paper has and this run has not: a public series that it cites, rows of its tables, and claims."""
+    """Return descriptions of parts of the paper that this run lacks: a cited series, rows of tables, and claims."""
     found = []
     if cohort != CITED.lower():
         found.append(
@@ -546,7 +570,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """A sentence a figure, made of the summary alone; a figure whose numbers are not there has none."""
+    """Return figure -> a sentence made from the summary; a figure with missing numbers has none."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

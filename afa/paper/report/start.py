@@ -1,7 +1,7 @@
-"""What the workflow says before the first job of a run: how long such a run took, and what may stop this one.
+"""The messages of the workflow before a run's first job: the estimated time, and possible obstacles.
 
-Times and memory are those of stored runs (`resources/benchmarks`), measured on another machine. They are scaled by the
-number of patients only upwards, and other settings or another bundle do not enter.
+Times and memory come from stored runs (`resources/benchmarks`), which were measured on another machine. Estimates are
+scaled up, never down, by the number of patients; other settings or another bundle are not considered.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pandas as pd
 from afa.paper.report.benchmarks import StoredRun
 
 RESULTS_MB = 60.0
-"""What a run of one cohort leaves at most (the contract of design, "Results")."""
+"""Largest size of the results of one cohort, in MB (section "Results" of the design)."""
 PASSING = 2.0
-"""Shards lie on the disk beside the tables that are gathered from them."""
+"""Factor for the shards that lie on the disk beside the tables into which they are gathered."""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 MEGABYTE = 1e6
 
@@ -26,15 +26,15 @@ MEGABYTE = 1e6
 def start_notes(
     runs: Sequence[StoredRun], cohort: str, results: Path, inputs: Iterable[str | Path], *, cores: int, here: bool
 ) -> list[str]:
-    """Return the lines to print before a run starts: an estimate first, then each thing that may stop the run.
+    """Return the lines to print before a run starts: an estimate, then each possible obstacle.
 
     Parameters
     ----------
-    runs : the stored runs, of which that of `cohort` is taken, or the one with the most patients.
+    runs : the stored runs; that of `cohort` is used, or the one with the most patients.
     results : folder of results.
     inputs : files that the run reads.
     cores : processors that jobs may use.
-    here : whether jobs run on this machine, and not on a cluster.
+    here : True if jobs run on this machine, False if on a cluster.
 
     """
     stored = next((run for run in runs if run.cohort == cohort), max(runs, key=lambda run: run.patients, default=None))
@@ -62,7 +62,7 @@ def start_notes(
 
 
 def estimate(stored: StoredRun, cores: int) -> str:
-    """Return one sentence on how long a whole run took, from nothing."""
+    """Return one sentence on how long a whole run took, including all jobs."""
     rules = stored.rules
     work, longest = float(rules["seconds"].sum()), float(rules["longest_seconds"].max())
     on_cores = f"some {minutes(max(longest, work / cores))} on {cores} core{'s' if cores != 1 else ''}"
@@ -74,13 +74,13 @@ def estimate(stored: StoredRun, cores: int) -> str:
 
 
 def _memory(rules: pd.DataFrame, cores: int) -> tuple[float, float]:
-    """MB of the largest job, and of as many of the largest jobs as there are cores."""
+    """Return the memory of the largest job, and of as many of the largest jobs as there are cores, in MB."""
     jobs = rules.loc[rules.index.repeat(rules["jobs"]), "max_rss_mb"].sort_values(ascending=False)
     return float(jobs.max()), float(jobs.head(cores).sum())
 
 
 def _existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that exists."""
+    """Return the path, or the nearest existing folder above it."""
     place = path.absolute()
     while not place.exists():
         place = place.parent
@@ -88,7 +88,7 @@ def _existing(path: Path) -> Path:
 
 
 def free_memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> float | None:
-    """MB for new processes: the kernel's estimate or what a container has left, the lesser; None if nothing says."""
+    """Return the memory for new processes in MB, as the kernel or the container reports it; None if unknown."""
     lines = _text(meminfo).splitlines()
     available = [float(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith("MemAvailable:")]
     limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
@@ -105,7 +105,7 @@ def _text(path: Path) -> str:
 
 
 def size_text(megabytes: float) -> str:
-    """A size as people say it.
+    """Return a size in words.
 
     >>> size_text(0.2), size_text(60), size_text(1500)
     ('under 1 MB', '60 MB', '1.5 GB')
@@ -116,7 +116,7 @@ def size_text(megabytes: float) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """A time as people say it: minutes, or hours from ninety minutes on.
+    """Return a time in words: minutes, or hours from ninety minutes on.
 
     >>> minutes(20), minutes(720), minutes(9000)
     ('1 min', '12 min', '2.5 h')

@@ -1,6 +1,6 @@
-"""Tables of notebooks and of `afa bundle show`: what a bundle holds, what inference took, cells of the allocation grid.
+"""Tables for notebooks and `afa bundle show`: contents of a bundle, cost of inference, cells of the allocation grid.
 
-Cells come in order, with intervals in words.
+Cells are in order, and intervals are texts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from afa.evaluate.figures import PRIORITY, RANDOM
+from afa.evaluate.method_names import PRIORITY, RANDOM
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import SHARED
 from afa.model.mrf import Floats
@@ -25,11 +25,11 @@ CELL = ["gain", "allocation", "schedule"]
 CLAIM_ROUND = 150
 CLAIM_COLUMNS = ["claim", "schedule", "gain", "ours", "low", "high", "paper", "verdict"]
 CLAIMS = ((PRIORITY, "greedy"), ("greedy", RANDOM), ("priority_all", "greedy"))
-"""That the first rule is ahead of the second: the paper's two claims, and the first of them for our `priority_all`."""
+"""Claims that the first rule is better than the second: the paper's two, and the first of them for `priority_all`."""
 
 
 def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
-    """(entities in `order`, features): 1 where a feature is in the support of an entity, else 0."""
+    """Return a table of entities (in `order`) by features: 1 where a feature is in the support of an entity, else 0."""
     inside = np.zeros((len(order), len(bundle.features)), dtype=np.int64)
     for row, name in enumerate(order):
         inside[row, list(bundle.support(name))] = 1
@@ -37,9 +37,13 @@ def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
 
 
 def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFrame:
-    """Each pair of entities once, with what they share and their distance; most shared features first, else in `order`.
+    """Return each pair of entities once, with shared features and distance; most shared features first.
 
-    apart : (n_entities, n_entities) distances in the bundle's order, of `afa.planner.cluster.distances`.
+    Parameters
+    ----------
+    apart : (n_entities, n_entities) float64, distances in the bundle's order, from `afa.planner.cluster.distances`
+    order : entities in the order that breaks ties
+
     """
     place = [bundle.entities.index(name) for name in order]
     first, second = np.triu_indices(len(order), 1)
@@ -51,10 +55,14 @@ def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFram
 
 
 def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFrame:
-    """The lines of both tables under one name of what is solved, in the column `solve`.
+    """Return the lines of both tables with the name of the solved model in the column `solve`.
 
-    rounds : `sign/rounds` of one method, with `start`. convergence : `sanity/convergence`, of which the two classes of
-    the closure are read; its entities are those of `rounds` again.
+    Parameters
+    ----------
+    rounds : `sign/rounds` of one method, with `start`
+    convergence : `sanity/convergence`, of which the two classes of the closure are used; the entities are those of
+        `rounds`
+
     """
     entities = rounds.assign(solve="entity, " + rounds["start"].astype(str) + " start")
     closures = convergence[convergence["model"].isin(list(HALVES))]
@@ -63,13 +71,13 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """By `keys`: `WORK`, `sweeps` per solve, and `capped_share`, of the solves those that met the cap."""
+    """Return by `keys` the columns `WORK`, `sweeps` for each solve, and `capped_share`, the share of capped solves."""
     work = solves.groupby(list(keys), sort=False)[WORK].sum()
     return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
-    """By entity, smallest first: beta L^2 of its model, `alone`, of its `closure`; `min`, `median`, `max` of duels."""
+    """Return beta L^2 by entity, ascending: of its model, its `closure`, and minimum, median, maximum of its duels."""
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
     of_duels = pd.concat(sides).astype({"contraction": float}).groupby("name")["contraction"]
@@ -82,19 +90,19 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_odds_error(odds: pd.DataFrame) -> pd.Series:
-    """Mean-field less exact log-odds in nats, by `ERROR_KEYS`, for the states that have both."""
+    """Return mean-field minus exact log-odds in nats, by `ERROR_KEYS`, for states with both."""
     both = odds.pivot(index=ERROR_KEYS, columns="inference", values="raw").reindex(columns=["mean_field", "exact"])
     both = both.dropna()
     return (both["mean_field"] - both["exact"]).rename("error")
 
 
 def bundle_table(bundle: Bundle) -> pd.DataFrame:
-    """One row per entity: features in the support, unaries up and down, couplings of either sign, log-odds.
+    """Return one row for each entity: features in the support, unaries by sign, couplings by sign, log-odds.
 
-    Where the bundle says how often: also of how many features, and how many couplings are in both classes.
+    For a bundle with probabilities, also the numbers of features with probabilities and of couplings in both classes.
     """
     packed, entities = bundle.packed, len(bundle.entities)
-    entity = np.repeat(np.arange(entities), np.diff(packed.pointer))  # of each coupling
+    entity = np.repeat(np.arange(entities), np.diff(packed.pointer))  # entity of each coupling
     table = pd.DataFrame(
         {
             "entity": bundle.entities,
@@ -106,20 +114,20 @@ def bundle_table(bundle: Bundle) -> pd.DataFrame:
             "log_odds": bundle.priors,
         }
     )
-    if bundle.rates is None or not bundle.says_how_often:
+    if bundle.rates is None or not bundle.has_probabilities:
         return table
     shared = [] if packed.scope is None else entity[packed.scope == SHARED]
     return table.assign(
-        probabilities=np.bincount(bundle.rates.stated.entity, minlength=entities),
+        probabilities=np.bincount(bundle.rates.probability_rows.entity, minlength=entities),
         couplings_shared=np.bincount(shared, minlength=entities),
     )
 
 
 def feature_table(bundle: Bundle) -> pd.DataFrame:
-    """One row per feature: entities that expect it up and down, couplings of either sign, and its cost where given.
+    """Return one row for each feature: entities with a positive and a negative unary, couplings by sign, and the cost.
 
-    With features.csv or probabilities also the values that it can take, its range, and how often all people are below
-    and above.
+    With features.csv or probabilities, also the possible values, the range, and the background probabilities of low and
+    high values.
     """
     features, packed = len(bundle.features), bundle.packed
     ends, signs = np.concatenate([packed.row, packed.column]), np.tile(np.sign(packed.value), 2)
@@ -138,35 +146,35 @@ def feature_table(bundle: Bundle) -> pd.DataFrame:
             values=[" ".join(itertools.compress(("-1", "0", "1"), row)) for row in bundle.possible],
             range=[_range(low, high) for low, high in cuts],
         )
-    if bundle.rates is not None and bundle.says_how_often:
+    if bundle.rates is not None and bundle.has_probabilities:
         low, _, high = np.round(bundle.rates.background, 4).T
         table = table.assign(p_low=low, p_high=high)
     return table if bundle.costs is None else table.assign(cost=bundle.costs)
 
 
 def _range(low: float, high: float) -> str:
-    """`60 to 140`, `from 60` or `up to 140`; nothing where there is no cut point."""
+    """Return a range in words: `60 to 140`, `from 60` or `up to 140`; empty without a cut point."""
     if np.isfinite(low) and np.isfinite(high):
         return f"{low:g} to {high:g}"
     return f"from {low:g}" if np.isfinite(low) else f"up to {high:g}" if np.isfinite(high) else ""
 
 
 def gains_of(rows: pd.DataFrame) -> list[str]:
-    """Gains of a summary's rows in their order; one "" where no rule looks at any."""
+    """Return the gains in a summary's rows, in order; one "" if no rule uses a gain."""
     return [str(gain) for gain in rows["gain"].dropna().unique()] or [""]
 
 
 def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Schedules in their order; a random order, which has none, does not count unless it is alone."""
+    """Return the schedules, in order; the empty schedule of a random order only if there is no other schedule."""
     named = rows.dropna(subset=["allocation"])
     scheduled = named[named["allocation"] != RANDOM]
     return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
 
 
 def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
-    """Rows by rule, in their order: rules of this gain and those that look at none, under one schedule.
+    """Return the rows by rule, in order: rules with this gain or without gain, under one schedule.
 
-    `random` stands under every schedule.
+    `random` is included under every schedule.
     """
     here = rows[rows["gain"].isna() | (rows["gain"] == gain)].dropna(subset=["allocation"])
     here = here[(here["schedule"] == schedule) | (here["allocation"] == RANDOM)]
@@ -174,9 +182,9 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 
 
 def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return the rules of the paper's table alone, in their order; with a rule of one's own, the first four.
+    """Return only the rules of the paper's table, in order; with a user-defined rule, the first four rules.
 
-    A panel with more lines than four is not read; all rules stand in the tables of the notebook.
+    More than four lines in a panel are hard to read; the tables of the notebook have all rules.
     """
     known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts
@@ -184,12 +192,12 @@ def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def printed_schedule(schedules: Sequence[str]) -> str:
-    """Return the schedule of the paper where a run has it, else the first."""
+    """Return the schedule of the paper if the run has it, else the first."""
     return "paper" if "paper" in schedules else schedules[0]
 
 
 def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """What `shown` says, or else `value`: one line per cell, one column per entry of `column`, in the rows' order."""
+    """Return a table of `shown`, or else `value`: one line for each cell, one column for each entry of `column`."""
     index = list(index)
     named = rows.fillna(dict.fromkeys(index, ""))
     wide = named.pivot(index=index, columns=column, values="shown" if "shown" in named else "value")
@@ -197,13 +205,13 @@ def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> 
 
 
 def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """The same by round, for some of them."""
+    """Return the table of `by_cell` with rounds as columns, for some rounds."""
     wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
     return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
 
 
 def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
-    """The rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`; a dash for what is missing."""
+    """Return the rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`, or a dash if missing."""
 
     def text(number: float) -> str:
         if np.isnan(number):
@@ -218,7 +226,7 @@ def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, si
 
 
 def verdict(low: float, high: float) -> str:
-    """What the interval of a difference says of the claim that it is above 0."""
+    """Return whether the interval of a difference supports the claim that the difference is above 0, in words."""
     if np.isnan(low) or np.isnan(high):
         return "no interval"
     if low > 0:
@@ -227,11 +235,16 @@ def verdict(low: float, high: float) -> str:
 
 
 def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Whether priority is ahead of greedy and greedy of random at t = 150 (sec:eval_alloc), in percentage points.
+    """Return the differences of priority and greedy, and of greedy and random, at t = 150, in points (sec:eval_alloc).
 
-    rows : `allocation_sign` of the summary. printed : the paper's `tab_m2_alloc`, whose differences stand beside those
-    of its own schedule. By `claim`, `schedule` and `gain`: `ours`, `low`, `high`, `paper`, `verdict`; no line for what
-    the grid does not hold.
+    The columns are `claim`, `schedule`, `gain`, `ours`, `low`, `high`, `paper` and `verdict`; cells that the grid does
+    not have are skipped.
+
+    Parameters
+    ----------
+    rows : `allocation_sign` of the summary
+    printed : the paper's `tab_m2_alloc`, whose differences are shown for the paper's schedule
+
     """
     summary, lines = SummaryLines(rows), []
     keys: dict[str, object] = {"table": "allocation_sign", "metric": "gap", "method": "linearity", "guide": "linearity"}

@@ -1,13 +1,14 @@
-"""Verdicts: what answers each printed cell and claim of the paper, and by which rules a number of a run is judged.
+"""Verdicts: the answer to each printed cell and claim of the paper, and the rules that judge a number of a run.
 
-A verdict has two parts. *Direction*: whether an effect or a statement holds, by the intervals. *Size*: of an effect,
-its ratio to the printed one; of any other number, its distance in points. The paper's own error is what our patients'
-spread would be at its n. `outcome` makes one word of both. docs/comparison.md has the rules in words.
+A verdict has two parts. The *direction* is whether an effect or a statement holds, according to the intervals. The
+*size* of an effect is its ratio to the printed effect; the size of any other number is its distance in points. The
+error of a printed number is estimated from the spread over our patients and the paper's number of patients. `outcome`
+combines both parts into one word. docs/comparison.md has the rules in words.
 
-`resources/paper/answers.yaml` says what is judged. A *reading* is a line of the summary in short: a name of `lines`,
-which stands for its key columns, and keys that are added or changed, such as `chaos t=10 stratum=chaotic`; `t=M` is
-full observation. A *relation* is two readings, or a reading and a number, with `>`, `<` or `=` between; `2 *` before a
-reading doubles it.
+`resources/paper/answers.yaml` lists the cells and the claims that are judged. A *reading* is a short form of a line of
+the summary: a name in `lines`, which stands for its key columns, and keys that are added or changed, such as `chaos
+t=10 stratum=chaotic`; `t=M` is full observation. A *relation* is two readings, or a reading and a number, with `>`, `<`
+or `=` between them; `2 *` before a reading doubles it.
 """
 
 from __future__ import annotations
@@ -41,30 +42,30 @@ NEAR, CLOSE = "within 2 points", "within 5 points"
 ALIKE, TWOFOLD, OTHER_SIZE = "within a factor of 1.25", "within a factor of 2", "another size"
 SIZES = (NEAR, CLOSE, ALIKE, TWOFOLD, OTHER_SIZE)
 POINTS = {NEAR: 2.0, CLOSE: 5.0}
-"""Percentage points of a share; per cent of the printed value of any other number that is no difference."""
+"""Size -> largest distance: percentage points for a share, per cent of the printed value for other numbers."""
 SMALL_RATE = 10.0
-"""Per cent: a printed share below is judged by its ratio, as an effect is; five points are no small distance there."""
+"""A printed share below this many per cent is judged by its ratio, because five points are then a large distance."""
 FACTORS = {ALIKE: 1.25, TWOFOLD: 2.0}
-"""By which an effect, a difference of shares, is greater or smaller than the printed one."""
+"""Size -> largest ratio of an effect (a difference of shares) to the printed effect, or of its inverse."""
 REPRODUCED = "reproduced"
 OUTCOMES = (REPRODUCED, OTHER_SIZE, NONE_HERE, ONLY_HERE, REVERSES, NO_BETTER, UNCLEAR)
-"""What comes of an effect or a statement that is judged; each falls under one of these."""
+"""Outcomes of a judged effect or statement; each has exactly one."""
 
 SCALE = {"share": 1.0, "percent": 100.0}
-"""Units of a share, in ones of the unit."""
+"""Units of a share -> the value of 1 in this unit."""
 DIFFERENCE = "percentage points"
 HUNDREDTHS = ("percent", DIFFERENCE)
-"""Units in which people read shares and their differences."""
+"""Units in which shares and their differences are shown."""
 OPERATORS = ("=", ">", "<")
 NOTHING_TO_SEE = 0.5
-"""Points: an effect whose whole interval is closer to 0 than this prints as 0 where the paper prints whole points."""
+"""An effect whose interval is within this many points of 0 would be printed as 0."""
 EQUAL = 1e-9
-"""Two numbers that are to be the same differ by no more than this: the rest is rounding."""
+"""Largest difference of two equal numbers, due to rounding."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number of this run with its interval over patients, NaN where it has none; its unit; n, the cases behind it."""
+    """A number of this run with its interval over patients (NaN if there is none), unit, and number of cases n."""
 
     value: float
     low: float = math.nan
@@ -74,12 +75,12 @@ class Number:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The interval; the number itself where it has none."""
+        """Return the interval; the number itself, twice, if there is none."""
         return (self.value, self.value) if math.isnan(self.low) or math.isnan(self.high) else (self.low, self.high)
 
     @property
     def half(self) -> float:
-        """Half the width of the interval, 0 where it has none."""
+        """Return half the width of the interval, 0 if there is none."""
         low, high = self.ends
         return (high - low) / 2
 
@@ -87,11 +88,11 @@ class Number:
         return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def complement(self) -> Number:
-        """The share of all other cases."""
+        """Return the share of all other cases."""
         return replace(self, value=1 - self.value, low=1 - self.high, high=1 - self.low)
 
     def in_unit(self, unit: str) -> Number:
-        """The number in the paper's unit, a share that is not printed in percent from 0 to 1."""
+        """Return the number in the paper's unit; a share that is not printed in per cent is between 0 and 1."""
         in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
         return replace(self.scaled(0.01) if in_hundredths else self, unit=unit)
 
@@ -103,9 +104,12 @@ class Number:
 
 @dataclass(frozen=True)
 class Printed:
-    """A number of the paper: the text as printed, its unit, the patients behind it where they are said, and a bound.
+    """A number of the paper: the printed text, its unit, the number of patients if known, and a bound.
 
-    bound : "at most" or "at least" where the paper says so.
+    Parameters
+    ----------
+    bound : "at most" or "at least", if the paper prints one of them
+
     """
 
     text: str
@@ -119,17 +123,17 @@ class Printed:
 
     @property
     def rounding(self) -> float:
-        """Half a unit of the last printed digit; 0 for a fraction."""
+        """Return half a unit of the last printed digit; 0 for a fraction."""
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
     def error(self, ours: Number, patients: float) -> float:
-        """Half-width of the paper's own interval: ours, over so many `patients`, at the paper's n; 0 without n."""
+        """Return half the width of the paper's interval, from this run's interval and the paper's n; 0 without n."""
         return 0.0 if self.patients is None else ours.half * math.sqrt(patients / self.patients)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of `DIRECTIONS` or of `UNJUDGED`, or empty for a level, which has none; one of `SIZES`, or empty; why."""
+    """A verdict: `direction` (empty for a level), `size` (or empty), and `reason`."""
 
     direction: str
     size: str = ""
@@ -137,7 +141,7 @@ class Verdict:
 
 
 def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
-    """How a number of this run, over so many `patients`, compares with a printed one, in the paper's unit."""
+    """Return the verdict on a number of this run, over `patients`, compared with a printed number in its unit."""
     if abs(printed.value) <= EQUAL and abs(ours.value) <= EQUAL:
         return Verdict(IDENTITY, reason="0 = 0")
     error = printed.error(ours, patients) + printed.rounding
@@ -152,17 +156,17 @@ def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
 
 
 def _apart(apart: float, together: float) -> str:
-    """Return a distance in words, beside the error of both numbers."""
+    """Return a distance in words, with the error of both numbers."""
     said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
     return f"{number(apart)} apart; {said}, {number(together)}" if together else f"{number(apart)} apart"
 
 
 def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
-    """Judge a difference by its interval and by its ratio to the printed one.
+    """Return the verdict on a difference, by its interval and by its ratio to the printed difference.
 
-    An effect is *there* where its interval excludes 0. Both there: the side of 0 that each is on, and the ratio. Ours
-    alone: it contradicts the paper's 0 if it is further from it than both errors. The paper's alone: there is no effect
-    here, unless our interval is so wide that it holds the printed number too.
+    An effect exists if its interval excludes 0. If both effects exist, their signs and the ratio determine the verdict.
+    If only our effect exists, it contradicts the paper's 0 if its distance from 0 exceeds both errors. If only the
+    paper's effect exists, there is no effect here, unless our interval is wide enough to contain the printed number.
 
     Parameters
     ----------
@@ -188,7 +192,7 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
 
 
 def outcome(row: Mapping[Any, Any]) -> str:
-    """Return one of `OUTCOMES` for a line of the comparison or of the first screen; "" for one that is not judged."""
+    """Return one of `OUTCOMES` for a line of the comparison or of the first screen; "" if the line is not judged."""
     verdict, size = row["verdict"], row["size"]
     if verdict in UNJUDGED or not (verdict or size):
         return ""
@@ -198,14 +202,14 @@ def outcome(row: Mapping[Any, Any]) -> str:
 
 
 def verdict_words(row: Mapping[Any, Any]) -> str:
-    """Return direction and size of a line as one phrase; another size does not say *holds* beside it."""
+    """Return direction and size of a line as one phrase; *another size* replaces *holds*."""
     if row["size"] == OTHER_SIZE and row["verdict"] == HOLDS:
         return OTHER_SIZE
     return ", ".join(word for word in (row["verdict"], row["size"]) if word)
 
 
 def size_of(printed: Printed, difference: float) -> str:
-    """Return the word for how far a number that is no effect is from the printed one, in the paper's unit."""
+    """Return the word for the distance of a number that is no effect from the printed one, in the paper's unit."""
     whole = {"correlation": 1.0, **SCALE}.get(printed.unit, abs(printed.value))
     apart = abs(difference)
     points = 0.0 if apart <= EQUAL else 100 * apart / whole if whole else math.inf
@@ -216,7 +220,7 @@ def size_of(printed: Printed, difference: float) -> str:
 
 
 def factor_of(ratio: float) -> str:
-    """Return the word for a ratio above 0 of two effects; a half and a double are as far.
+    """Return the word for a ratio above 0 of two effects; a ratio and its inverse get the same word.
 
     >>> factor_of(0.85), factor_of(1.9), factor_of(0.45)
     ('within a factor of 1.25', 'within a factor of 2', 'another size')
@@ -226,7 +230,7 @@ def factor_of(ratio: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number for a sentence: three significant digits, no exponent for what people count."""
+    """Return a number for a sentence: three significant digits, no exponent for counts."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:.0f}"
     return f"{value:.3g}" if abs(value) >= 1e-4 else f"{value:.0e}"
@@ -234,9 +238,12 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """That one number is above, below or the same as another, or as a fixed one: `left > right`.
+    """A statement that one number is above, below or equal to another or to a constant: `left > right`.
 
-    shown : what stands for it in a table: the left side of a fixed number, else the difference of both.
+    Attributes
+    ----------
+    shown : the number shown in a table: the left side if the right is a constant, else the difference of both
+
     """
 
     left: Number
@@ -247,7 +254,7 @@ class Relation:
 
     @property
     def holds(self) -> bool:
-        """By the intervals: `>` where they lie apart, `=` where they meet in the same value or hold the fixed one."""
+        """Return True if the relation holds: for `>` and `<` the intervals are disjoint; for `=` the values agree."""
         (low, high), (other_low, other_high) = self.left.ends, self.right.ends
         if self.operator == ">":
             return low > other_high
@@ -258,7 +265,7 @@ class Relation:
 
     @property
     def reversed(self) -> bool:
-        """By the intervals, the other way round; numbers that are to be the same differ."""
+        """Return True if the opposite relation holds; for `=`, if the numbers differ."""
         if self.operator == "=":
             return not self.holds
         turned = {">": "<", "<": ">"}[self.operator]
@@ -266,14 +273,14 @@ class Relation:
 
     @property
     def is_null(self) -> bool:
-        """That a difference, said to be above or below 0, is 0 to half a point: its whole interval is."""
+        """Return True if a difference stated to be non-zero is 0, with its whole interval within half a point."""
         low, high = self.left.ends
         is_effect = self.operator != "=" and self.left.unit == DIFFERENCE and self.right.value == 0
         return is_effect and low <= 0 <= high and max(-low, high) <= NOTHING_TO_SEE
 
 
 def judge_statement(relations: Sequence[Relation]) -> Verdict:
-    """Whether all that a statement comes to holds, by the intervals."""
+    """Return the verdict on a statement, which holds if all its relations hold."""
     failing = [relation for relation in relations if not relation.holds]
     if not failing:
         return Verdict(HOLDS, reason="; ".join(relation.text for relation in relations))
@@ -288,14 +295,14 @@ def judge_statement(relations: Sequence[Relation]) -> Verdict:
 
 Kind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
 READ: tuple[Kind, ...] = ("row", "paired", "erratum")
-"""Answers that are judged by a number of this run; the others say why there is none to judge."""
+"""Kinds of answers that a number of this run judges; for other kinds there is a reason why no number does."""
 END = "M"
 
 
 class ClaimAnswer(Strict):
-    """Where one claim is answered, or why it is not; what is judged is one of `cell`, `line`, `fact` and `holds`.
+    """The answer to a claim, by one of `cell`, `line`, `fact` and `holds`, or the reason why there is none.
 
-    With `less`, the line is a paired difference and stands beside the difference of two printed cells.
+    With `less`, the line is a paired difference and is compared with the difference of two printed cells.
     """
 
     answer: Kind
@@ -314,7 +321,7 @@ class ClaimAnswer(Strict):
 
 
 class CellRule(Strict):
-    """Cells, by patterns of row and column, that are not judged, with the reason, or judged with a note."""
+    """Cells, by patterns of row and column, that are not judged, with the reason, or are judged with a note."""
 
     table: str
     row: str = "*"
@@ -329,10 +336,13 @@ class CellRule(Strict):
 
 
 class ClaimAnswers(Strict):
-    """The whole file; a test holds each answer to what it needs, and each name in it to what it stands for.
+    """The content of `answers.yaml`; a test checks each answer and each name in the file.
 
-    patients : behind each printed table, by its file name. places : where each
-    table of the paper stands in the report, `notebook NAME`, or why it has no number there.
+    Attributes
+    ----------
+    patients : file name of a printed table -> number of patients
+    places : printed table -> its place in the report, `notebook NAME`, or the reason why it has no number there
+
     """
 
     patients: Mapping[str, int]
@@ -343,11 +353,11 @@ class ClaimAnswers(Strict):
     claims: Mapping[str, ClaimAnswer]
 
     def reason(self, why: str | None) -> str:
-        """The text of a reason given by name; the reason itself where it has none."""
+        """Return the text of a reason given by name; any other text is returned as it is."""
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:
-        """Key columns of a reading."""
+        """Return the key columns of a reading."""
         name, *pairs = shlex.split(reading)
         keys = dict(self.lines[name])
         for key, _, value in (pair.partition("=") for pair in pairs):
@@ -356,7 +366,7 @@ class ClaimAnswers(Strict):
 
 
 def relation_of(text: str) -> tuple[str, str, str]:
-    """Left side, operator and right side of a relation."""
+    """Return left side, operator and right side of a relation."""
     (operator,) = (word for word in shlex.split(text) if word in OPERATORS)
     left, _, right = text.partition(f" {operator} ")
     return left.strip(), operator, right.strip()
@@ -373,7 +383,7 @@ def scaled_reading(side: str) -> tuple[float, str]:
 
 
 def is_number(side: str) -> bool:
-    """Whether a side of a relation is a number rather than a reading."""
+    """Return True if a side of a relation is a number, False if it is a reading."""
     try:
         float(side)
     except ValueError:

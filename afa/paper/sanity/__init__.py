@@ -39,8 +39,11 @@ N_ENTITIES, N_FEATURES, N_PATIENTS = 4, 7, 12
 class Subject:
     """A bundle and P patients on its features.
 
+    Parameters
+    ----------
     values : (P, M) int8 in {-1, 0, +1}
     seeds : seeds of the random orders, at least one
+
     """
 
     bundle: Bundle
@@ -85,8 +88,11 @@ class Subject:
     ) -> Snapshots:
         """Return the state of a bundle at some rounds of the first seed's orders.
 
+        Parameters
+        ----------
         bundle : a bundle on the same features
         patients : indices of the patients, by default all
+
         """
         values, orders = self.values[patients], self.orders[patients, 0]
         return snapshots(bundle, values, orders, rounds, solver=self.solver, duels=duels, threads=self.threads)
@@ -128,9 +134,12 @@ def bundle_of(
 ) -> Bundle:
     """Return a bundle from dense arrays.
 
+    Parameters
+    ----------
     unary : (N, M) float64
     couplings : (N, M, M) float64, of which the upper triangle is read
     priors : (N,) float64
+
     """
     entity, row, column = np.nonzero(np.triu(couplings, 1))
     pairwise = Potentials(entity, np.column_stack([row, column]), couplings[entity, row, column])
@@ -181,8 +190,11 @@ class Outcome:
     def of(cls, wrong: NDArray[np.bool_], describe: Callable[..., Failure]) -> Outcome:
         """Return the outcome of an array of cases of any shape.
 
+        Parameters
+        ----------
         wrong : True for failed cases
         describe : function of a case's indices that returns its `Failure`
+
         """
         places = np.argwhere(wrong)
         return cls(wrong.size, len(places), tuple(describe(*map(int, place)) for place in places[:FEW]))
@@ -204,8 +216,8 @@ class Gate:
 def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject]) -> pd.DataFrame:
     """Return one row for each gate and input (`run`, `synthetic`).
 
-    cases, failures : of the check
-    perturbed_failures : failures on the perturbed copy with the fewest failures; missing for `run`
+    The columns `cases` and `failures` count the check's cases and failures. `perturbed_failures` counts failures on the
+    perturbed copy with the fewest failures, and is missing for `run`.
 
     Raises
     ------

@@ -41,9 +41,12 @@ TERNARY_SLOPE = 2 / 3
 class Called(NamedTuple):
     """Calls of all Q duels, or of one binary task.
 
+    Parameters
+    ----------
     names : (Q,) names of the duels
     final : (P, Q) float64, D or S at full observation, in nats
     winners : (P, Q) int8, the sign of `final`, 0 for a tie
+
     """
 
     names: Sequence[str]
@@ -58,7 +61,10 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
     A call must equal the sign at full observation, ties must not be called, and `l1_paper` must not call a duel that
     `l1_tight` leaves unresolved.
 
+    Parameters
+    ----------
     budget_share : share of the budgets that is counted
+
     """
     calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
     return sum((_judged(subject, each) for each in calls), Outcome())
@@ -147,8 +153,11 @@ def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
 def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> Outcome:
     """Check every solve along the random orders, then the ELBOs of a few states with few free features.
 
+    Parameters
+    ----------
     solver : replaces the subject's solver
     entropies : weight of the entropy in the ELBO; 1 is correct
+
     """
     log = subject.once(solve_log) if solver is None else solve_log(subject, solver)
     total = _finished(subject, log, solver or subject.solver)

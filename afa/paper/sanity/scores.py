@@ -41,7 +41,10 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
 
     S is computed from the potentials only.
 
+    Parameters
+    ----------
     altered : change of the bundle from which S is computed
+
     """
     energy = altered(subject.bundle).energies(subject.values) if altered else subject.energies
     read = subject.once(full_readings)
@@ -94,7 +97,10 @@ def _at_the_end(
 ) -> Outcome:
     """Return the outcome of comparing a score with the potentials at full observation.
 
+    Parameters
+    ----------
     direct, found : (P, N) or (P, Q) float64
+
     """
     alike = partial(_alike, subject, names, [len(subject.bundle.features)], said=" from the potentials")
     return alike(what, direct[:, None], found[:, None], tolerance + ROUNDING)
@@ -145,8 +151,11 @@ def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str
 def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
     """Compare decisions without and with a gauge on both classes of each binary task, then a constant on every S_v.
 
+    Parameters
+    ----------
     share : share of G that each class gets
     everywhere : add the constant to all entities, or only to the first
+
     """
     total = Outcome()
     compared = subject.once(gauge_readings) if share == WHOLE else gauge_readings(subject, share)
@@ -163,10 +172,9 @@ def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list
 def gauge_change(subject: Subject) -> pd.DataFrame:
     """Return how `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
 
-    states : number of states, of a patient and a binary task
-    changed : number of states whose decision (the sign, or the called side) changes
-    mean_change, max_change : change of the score, in nats for `two_elbo`; for the interval, change of the end that
-    moves more
+    The column `states` counts states of a patient and a binary task, and `changed` the states whose decision (the sign,
+    or the called side) changes. `mean_change` and `max_change` are changes of the score, in nats for `two_elbo`; for
+    the interval, of the end that moves more.
     """
     compared = subject.once(gauge_readings)
     tables = []
@@ -223,7 +231,8 @@ def _read(subject: Subject, bundle: Bundle) -> Snapshots:
 def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:
     """Return the outcome of comparing two states.
 
-    Compared are `wald`, `l1` and calls at every round, and the signs of all scores at full observation.
+    The states are compared by `wald`, `l1` and calls at every round, and by the signs of all scores at full
+    observation.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_alike, subject, names, plain.rounds)
@@ -301,7 +310,10 @@ def _alike(
 ) -> Outcome:
     """Return the outcome of comparing two arrays by patient, round and duel; NaN is never equal.
 
+    Parameters
+    ----------
     expected, found : (P, R, Q), for all or some patients
+
     """
     chosen = subject.some(len(found))
 

@@ -1,9 +1,9 @@
 """Allocation rules: choose the next feature from the gains of all duels. One file a rule.
 
 A rule is a class with the method `choose(view) -> Choice`; `looks_at = "nothing"` marks a rule without gains. A rule of
-ours has its name in `RULES`, below, and in `afa.model.rule_names`. Rules in `COMPILED` of `afa.engine.rules` have a
-kernel there; other rules run in Python, one patient at a time, about a hundred times slower. The page docs/decisions.md
-explains where the rules differ from the paper.
+this project has its name in `RULES`, below, and in `afa.model.rule_names`. Rules in `COMPILED` of `afa.engine.rules`
+have a kernel there; other rules run in Python, one patient at a time, about a hundred times slower. The page
+docs/decisions.md explains where the rules differ from the paper.
 """
 
 from afa.planner.rules.base import Choice, Rule, View

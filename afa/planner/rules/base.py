@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class View:
-    """Data of one patient in one round that a rule may use: the observations, and what follows from them.
+    """Data of one patient in one round that a rule may use: the observations, and quantities that follow from these.
 
     A duel is identified by its index in `pairs`. Large or costly quantities are computed when a rule first asks for
     them; a rule that asks for a few duels by index pays for those duels alone.
@@ -68,10 +68,9 @@ class View:
     seed : of rules with random numbers
     find_information : function that returns the mutual information of each feature and the entity that holds, (M,)
         nats, before observed features are set to 0; None if the rule may use duels alone
-
-    find_frontier : function that returns what each feature settles at the edge of the top k, (M,); None without a
+    find_frontier : function that returns the gain of each feature for the current top k, (M,); None without a
         background
-    background : the background in words, for what people read; empty without one
+    background : description of the background, shown to people; empty without a background
 
     """
 
@@ -180,9 +179,9 @@ class View:
         return np.where(self.observed, 0.0, self.find_information())
 
     def frontier(self) -> Floats:
-        """Return what each feature settles at the edge of the top k, (M,), 0 at observed features (`Belief.frontier`).
+        """Return the gain of each feature for the current top k, (M,); 0 at observed features (`Belief.frontier`).
 
-        A `PlannerError` where the planner has no background.
+        Raise a `PlannerError` if the planner has no background.
         """
         if self.find_frontier is None:
             step = "give the planner a background"

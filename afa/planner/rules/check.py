@@ -119,7 +119,7 @@ class _Arrangement:
         e, f = self.entities, self.features
         place = np.argsort(e)
         one, other = e[view.pairs].T
-        old = view.duels(one, other)  # the former index of each duel
+        old = view.duels(one, other)  # the index of each duel before the permutation
         turned = one > other
 
         def by_old_duel(values: ArrayLike) -> NDArray[Any]:
@@ -233,7 +233,8 @@ def _changed(
 ) -> Iterator[None]:
     """Within the context, change every value but the patient's observed ones, and every label.
 
-    Values are shifted by `by`, 1 or 2, within -1, 0, +1; labels become 1 - label. All are restored at the end.
+    Values are shifted by `by`, 1 or 2, within -1, 0, +1; labels become 1 - label. Values and labels are restored at the
+    end.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]

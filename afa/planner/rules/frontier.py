@@ -1,4 +1,4 @@
-"""`frontier`: the feature that settles most at the edge of the top k (docs/frontier.md, ours)."""
+"""`frontier`: the feature that most reduces the uncertainty about the top k (docs/frontier.md; not in the paper)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Frontier:
-    """The variance that a feature takes out of the differences across the edge, each weighted by how open it is."""
+    """Choose by the variance removed from score differences across the top-k edge; close differences weigh more."""
 
     looks_at = "background"
 

@@ -44,7 +44,7 @@ def influence(view: View, duels: Duels) -> Floats:
 def registry(view: View) -> Duels:
     """Return ascending indices of the unresolved duels of each cluster's best entity against its worst.
 
-    Best and worst are by Copeland inside the cluster.
+    The best and the worst entity are found by Copeland wins inside the cluster.
     """
     orders = [view.ranked(cluster) for cluster in view.clusters if len(cluster) > 1]
     duels = np.array(sorted(view.duel(order[0], order[-1]) for order in orders), dtype=np.int64)

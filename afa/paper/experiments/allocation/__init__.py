@@ -1,7 +1,7 @@
 """The allocation grid: every rule with every gain and schedule, over all patients and rounds (tab:m2_alloc).
 
-A statement that one rule is better than another rests on a row `gap`: both rules on the same patients, resampled
-together (tab:m2_alloc, tab:m2_phase1_pat5).
+Statements that one rule is better than another rest on rows `gap`, where both rules have the same patients and
+resamples (tab:m2_alloc, tab:m2_phase1_pat5).
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def summarise(
 ) -> pd.DataFrame:
     """Return summary rows of the tables, over all patients, with the runs of a patient summed.
 
-    `allocation_sign`, by cell (allocation, gain, schedule) and method: `accuracy` at every t; at every tenth t,
-    `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`, the difference
-    of the accuracy from the cell in `reference` (`references`). By cell, `rate` of `fallback`, the rounds in which the
-    rule of decisions.md A7 chose. Once: `majority`, `prevalence`, `count` of duels tied at full observation. Strata
-    `chaotic` and `non_chaotic`: the rows of `hardest_rows`.
-
-    `allocation_p_at_k`, by target: `p_at_k` at every t; at every tenth t, `gap` and, for labels, `r_precision`. Once:
-    the methods `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`; counts of the labels.
-
-    `certified_round`, `acquisition_saved` and `bracket_rate` are described in `certified_rows`, `saved_rows` and
-    `bracket_rows`.
+    Returns
+    -------
+    allocation_sign : by cell (allocation, gain, schedule) and method. `accuracy` is given at every t. At every tenth t
+        there are `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`,
+        the difference of the accuracy from the cell in `reference` (`references`). By cell, `rate` of `fallback` is the
+        share of rounds in which the rule of decisions.md A7 chose. `majority`, `prevalence` and `count` of duels tied
+        at full observation are given once. The strata `chaotic` and `non_chaotic` have the rows of `hardest_rows`
+    allocation_p_at_k : by target. `p_at_k` is given at every t; `gap` and, for labels, `r_precision` at every tenth t.
+        The methods `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`, and counts of the
+        labels, are given once
+    certified_round, acquisition_saved, bracket_rate : the rows of `certified_rows`, `saved_rows` and `bracket_rows`
 
     Raises
     ------
@@ -114,8 +114,9 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 def hardest_rows(grid: Grid, resampled: Resampled, chaotic: NDArray[np.bool_]) -> Iterator[Labelled]:
     """Yield the lead of the paper's rule over each existing method, on chaotic patients and on the others.
 
-    By gain, schedule and the paper's t: `gap`, the sign accuracy of `linearity` by `priority_clusters` less that by the
-    rule in `reference`, and `accuracy` of the former; the groups are fixed and patients resampled.
+    Rows are by gain, schedule and the paper's t. `gap` is the sign accuracy of `linearity` under `priority_clusters`
+    minus its sign accuracy under the rule in `reference`; `accuracy` is the sign accuracy under `priority_clusters`.
+    The groups are fixed, and patients are resampled.
 
     Parameters
     ----------
@@ -179,10 +180,10 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """Yield, by cell, quartiles of the t at which runs become certified, and shares of certified runs.
 
-    `count` is the first t by which half of the runs are certified, with `q25` and `q75`; `rate` of `never` the share
-    never certified. A run is one order of one patient; a patient is resampled with all runs. A run that is never
-    certified counts as later than all others: a quantile that falls on such a run is missing. For `certified`, `rate`
-    is the share of runs certified by t, and `gap` its difference from the cell in `reference`.
+    `count` is the first t by which half of the runs are certified, with `q25` and `q75`; the `rate` of `never` is the
+    share of runs never certified. A run is one order of one patient; a patient is resampled with all runs. A run that
+    is never certified counts as later than all others, and a quantile that falls on such a run is missing. For
+    `certified`, `rate` is the share of runs certified by t, and `gap` its difference from the cell in `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
@@ -200,8 +201,9 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """Yield, by cell, method and target, the `count` of features until the cohort's mean stays near its final value.
 
-    `quantity` is the mean's metric, sign `accuracy` or `p_at_k`, and `level` the share of the final value. With
-    `reference` `random`, the value is the number of features saved compared with the random order, resampled together.
+    The column `quantity` names the mean's metric, sign `accuracy` or `p_at_k`, and `level` the share of the final
+    value. With `reference` `random`, the value is the number of features saved compared with the random order, where
+    both are resampled together.
     """
     for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
@@ -220,10 +222,9 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield, by cell, `rate`, the share of all duels that the tight l1 bracket has resolved.
+    """Yield, by cell, the `rate` of duels that the tight l1 bracket has resolved, where ties are included.
 
-    Its quantity `wrong` is the share of wrong calls, which is 0 because `read_grid` refuses tables with wrong calls.
-    Ties are among the duels.
+    The quantity `wrong` is the share of wrong calls, which is 0 because `read_grid` refuses tables with wrong calls.
     """
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
@@ -258,8 +259,8 @@ def shown_rounds(last_round: int) -> list[int]:
 def references(cell: GridCell) -> dict[str, GridCell]:
     """Return the cells with which a cell is compared, by name, whether or not the grid has them.
 
-    These are `random`; `greedy` and `clustered` with the same gain and schedule; `largest_unary` with the same
-    schedule; and, for the paper's schedule, `every`, the same rule with gains computed every round.
+    The other cells are `random`; `greedy` and `clustered` with the same gain and schedule; `largest_unary` with the
+    same schedule; and, for the paper's schedule, `every`, the same rule with gains computed every round.
     """
     if cell == RANDOM:
         return {}

@@ -66,20 +66,20 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients (row indices of the cohort) through every cell; `random` once for each seed.
 
-    Each finished cell is logged.
+    Each finished cell is logged. Both tables are by (patient, allocation, gain, schedule, seed, t), patient by patient.
 
-    Returns two tables, by (patient, allocation, gain, schedule, seed, t), patient by patient.
+    Returns
+    -------
+    rounds : also by `method`, the score. `right` is the number of correct decisions, where a tie counts one half, among
+        duels with a winner at full observation; `right_first` counts those that the first entity wins, and
+        `right_prior_wrong` those that `linearity` decides wrongly before any observation. `p_at_k` is the overlap of
+        the k best with those at full observation, divided by k. `clinical_p_at_k` and `clinical_r_precision` are the
+        shares of positive labels among the labelled entities that rank highest, of which there are k', or as many as
+        are positive; they are missing if the patient has no positive label (decisions.md S10)
+    choices : `feature` is the t-th observed feature, missing at t = 0; `fallback` is True if decisions.md A7 chose it;
+        `resolved` is the number of duels that no completion can change, and `resolved_wrong` the number of those that
+        full observation contradicts; `certified` is True if the top k cannot change any more
 
-    `rounds`, also by `method`, the score: `right`, correct decisions, a tie counting one half, among duels with a
-    winner at full observation; `right_first`, among those that the first entity wins; `right_prior_wrong`, among those
-    that `linearity` decides wrongly before any observation. `p_at_k`, overlap of the k best with those at full
-    observation, divided by k; `clinical_p_at_k` and `clinical_r_precision`, share of positive labels among the labelled
-    entities that rank highest, of which there are k', or as many as are positive; missing if the patient has no
-    positive label (decisions.md S10).
-
-    `choices`: `feature`, the t-th observed feature, missing at t = 0; `fallback`, True if decisions.md A7 chose it;
-    `resolved`, number of duels that no completion can change, and `resolved_wrong`, number of those that full
-    observation contradicts; `certified`, True if the top k cannot change any more.
     """
     names = [cohort.patients[p] for p in patients]
     values, k, solver = cohort.values[list(patients)], top_k_size(bundle, top_k), Solver(**dict(inference))
@@ -121,10 +121,13 @@ def follow_own_rule(
     """Follow P patients under a rule; the arguments are the same as of `afa.engine.rounds.follow_rule`.
 
     Between the rounds of `rescoring` the rule gets the view of the last of these rounds, in which only the observed
-    features are updated: the rule uses up its candidates in its own order (decisions.md A6). When it has none left,
-    decisions.md A7 chooses by the current state.
+    features are updated: the rule uses up its candidates in its own order (decisions.md A6). When no candidate is left,
+    the choice follows decisions.md A7 with the current state.
 
+    Parameters
+    ----------
     values : (P, M) int8 in {-1, 0, +1}
+
     """
     n_patients, n_rounds = values.shape
     order = np.zeros((n_patients, n_rounds), dtype=np.int64)
@@ -142,7 +145,7 @@ def follow_own_rule(
             now: dict[str, Any] = {"score": "linearity", "k": k, "patient": name}
             now["find_clusters"] = partial(clustering.at, dict(seen))
             view = view_of(state, bundle, **now)
-            if t in looks or looked is None:  # a copy, if later rounds use this view again
+            if t in looks or looked is None:  # copy the state if later rounds use this view again
                 looked = view if rescoring is None else view_of(deepcopy(state), bundle, **now)
             choice = _ask(rule, looked, view)
             order[patient, t], fallback[patient, t] = choice.feature, choice.fallback

@@ -31,7 +31,10 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of `layer0_portfolio`.
 
+    Parameters
+    ----------
     portfolio : a file such as `config/portfolio.yaml`
+
     """
     solver = Solver(**dict(inference))
     return layer0_portfolio(load_portfolio(portfolio), n_patients=layer0.simulated, solver=solver, threads=threads)
@@ -42,9 +45,9 @@ def layer0_portfolio(
 ) -> dict[str, pd.DataFrame]:
     """Run Layer 0 on synthetic entities, for each configuration with its true number of clusters.
 
-    Returns the tables of `layer0_tables` for the top 5 (tab:layer0_synthetic), where `bundle` and `cohort` are the
-    configuration's name, and `configurations`, by `bundle`: `letter`, `story`, `entities`, `features`, `patients`, and
-    the `printed_separation` from which the spread was computed.
+    The tables are those of `layer0_tables` for the top 5 (tab:layer0_synthetic), where `bundle` and `cohort` are the
+    configuration's name. The additional table `configurations`, by `bundle`, has `letter`, `story`, `entities`,
+    `features`, `patients`, and the `printed_separation` from which the spread was computed.
     """
     parts: list[dict[str, pd.DataFrame]] = []
     for config in configurations:
@@ -68,10 +71,10 @@ def layer0_portfolio(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `layer0_synthetic` of the tables of `layer0_portfolio`.
 
-    The rows are as in `layer0_bundle`, with the configuration as `stratum`; rows without a stratum are sums over all
-    configurations, and `configurations` counts those in which something is removed. By t also `accuracy` of `greedy` on
-    all duels, and `gap` of `greedy` on the remaining entities to it; without a stratum, these are means over
-    configurations.
+    The rows are as in `layer0_bundle`, with the configuration as `stratum`. Rows without a stratum are sums over all
+    configurations, and `configurations` counts the configurations in which something is removed. By t, rows have the
+    `accuracy` of `greedy` on all duels, and the `gap` of `greedy` on the remaining entities to it; without a stratum,
+    these are means over configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")

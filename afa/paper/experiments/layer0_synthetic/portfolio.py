@@ -54,6 +54,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Configuration(BaseModel):
     """Parameters common to all stories.
 
+    Parameters
+    ----------
     name, letter, story : as the paper prints them
     separation : the printed separation ratio
     sizes : number of entities in each cluster
@@ -61,6 +63,7 @@ class Configuration(BaseModel):
     spread : scale of the differences between entities and their cluster, in nats
     n_true : number of true entities of a patient
     loyalty : probability that each true entity after the first is from the first one's cluster
+
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -84,7 +87,10 @@ class Configuration(BaseModel):
 class Graded(Configuration):
     """Clusters of different strength.
 
+    Parameters
+    ----------
     potency : of the weakest and the strongest cluster, as multiples of `effect`
+
     """
 
     potency: tuple[PositiveFloat, PositiveFloat]
@@ -98,7 +104,10 @@ class Graded(Configuration):
 class Coupled(Configuration):
     """Features on rings.
 
+    Parameters
+    ----------
     coupling, reach : potential, in nats, between features at most `reach` apart on a ring
+
     """
 
     coupling: PositiveFloat
@@ -108,7 +117,10 @@ class Coupled(Configuration):
 class Blocks(Graded, Coupled):
     """Clusters with separate blocks of features.
 
+    Parameters
+    ----------
     block : number of features in each cluster's block
+
     """
 
     block: Several
@@ -117,7 +129,10 @@ class Blocks(Graded, Coupled):
 class SharedBlocks(Blocks):
     """Blocks with additional common features.
 
+    Parameters
+    ----------
     shared : number of features common to all clusters or, for two orders, of both orders together
+
     """
 
     shared: PositiveInt
@@ -126,8 +141,11 @@ class SharedBlocks(Blocks):
 class StrainIdentification(Graded):
     """Clusters that differ by alleles at common markers.
 
+    Parameters
+    ----------
     markers : number of features, common to all clusters
     private : number of markers at which an entity differs from its cluster
+
     """
 
     markers: PositiveInt
@@ -137,8 +155,11 @@ class StrainIdentification(Graded):
 class Composition(Graded, Coupled):
     """Mixtures of components.
 
+    Parameters
+    ----------
     features : number of features, common to all components
     spread : here the share of an entity that does not come from its own component
+
     """
 
     features: Several
@@ -148,8 +169,11 @@ class Composition(Graded, Coupled):
 class BlobAndOutliers(Coupled):
     """One large cluster and single outliers.
 
+    Parameters
+    ----------
     supports : number of features of each cluster, the large one first
     positive_share : share of the potentials that are above 0
+
     """
 
     supports: Annotated[tuple[Several, ...], OfEveryCluster]
@@ -189,9 +213,12 @@ Edges = NDArray[np.int64]
 class Model:
     """Potentials of N entities on common edges.
 
+    Parameters
+    ----------
     unary : (N, M) nats
     edges : (E, 2) int64, the lower feature first
     weight : (N, E) nats
+
     """
 
     unary: Floats
@@ -271,7 +298,7 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
 
 
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
-    """Return the geometry said to defeat Layer 0 on IBD: one large blob and single outliers, potentials as elicited.
+    """Return the geometry that, in the paper, defeats Layer 0 on IBD: one large blob and single outliers.
 
     The first cluster is the blob: all on one support with potentials of +-`effect`, mostly positive, and each feature
     coupled to those at most `reach` away by +-`coupling`, mostly positive; members differ by normal amounts on all of
@@ -321,9 +348,9 @@ def simulated_bundle(config: Configuration) -> Bundle:
 def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
     """Return patients with `n_true` true entities each; profiles are exact samples, labels mark the true entities.
 
-    The first true entity is uniformly distributed; each further one is from its cluster with probability `loyalty`
-    (while another is left there), else any other. The profile is sampled from p(x) ~ exp(mean of S_v(x) over the true
-    v).
+    The first true entity is uniformly distributed; each further true entity is from the cluster of the first with
+    probability `loyalty` (while that cluster has another entity), else any other entity. The profile is sampled from
+    p(x) ~ exp(mean of S_v(x) over the true v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
@@ -366,8 +393,11 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
 def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
     """Return a model with couplings around each block that favour the cluster's own signs, and none on other blocks.
 
+    Parameters
+    ----------
     unary : (N, M) nats
     coherent : (C, M) in {-1, 0, +1}
+
     """
     blocks = np.arange(len(config.sizes) * config.block).reshape(len(config.sizes), config.block)
     edges = np.concatenate([_ring(block, config.reach) for block in blocks])

@@ -1,6 +1,6 @@
 """Data of the compiled walk: the run's settings, one patient's state, and the results written in each round.
 
-`RunSettings` has what is the same for all patients, `Moment` the state of one patient, and `Followed` the results.
+`RunSettings` is the same for all patients, `PathState` is the state of one patient, and `WalkResults` has the results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from afa.engine.duels import Duel, bracket_calls, duel, gaussian_sign, is_stale,
 from afa.engine.gains import Lookahead, add_up, copy_lookahead
 from afa.engine.layout import Gains, Indices, Packed, copy_gains
 from afa.engine.ranks import LINEARITY, TWO_ELBO, WALD, is_certified, ranks_of, score_table
-from afa.engine.rules import Sight
+from afa.engine.rules import RoundView
 from afa.engine.state import ASCENDED, ITERATIONS, State, copy_state, elbo, elbos, mean_difference, sign
 from afa.engine.sweeps import Iteration
 from afa.model.mrf import Floats
@@ -26,17 +26,17 @@ SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_n
 STACK_A, KL, KL_REVERSED, KL_NONZERO = 3, 4, 5, 6
 
 SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUELS, CALLS = (1 << i for i in range(11))
-"""Groups of results, as bits of a mask; the docstring of `Followed` lists the fields of each group."""
+"""Groups of results, as bits of a mask; the docstring of `WalkResults` lists the fields of each group."""
 
 MISSING = -128
 """Code of a value that was not measured: no rule chooses it, and it adds no evidence (docs/decisions.md)."""
 
 CHANGED, SOLVED = range(2)
 VARIANCE, CALLED = range(2)
-"""Rows of `Moment.of_entity` and of `Moment.of_duel`."""
+"""Rows of `PathState.of_entity` and of `PathState.of_duel`."""
 
 
-class Moment(NamedTuple):
+class PathState(NamedTuple):
     """State of one patient after some observations; kernels change the arrays in place. Q is 0 if duels are not needed.
 
     Attributes
@@ -50,7 +50,7 @@ class Moment(NamedTuple):
     votes : (Q, 2) int64, sign votes for each of the two entities
     calls : (Q, 5) int8, call of each bracket
     labels : (N,) int64, cluster of each entity
-    worth : (M,) float64, gain of each feature when the rule last computed gains
+    feature_gain : (M,) float64, gain of each feature when the rule last computed gains
     closed : (M,) bool, True where a feature is observed, or not measured for these patients
 
     """
@@ -65,7 +65,7 @@ class Moment(NamedTuple):
     votes: NDArray[np.int64]
     calls: NDArray[np.int8]
     labels: Indices
-    worth: Floats
+    feature_gain: Floats
     closed: NDArray[np.bool_]
 
 
@@ -89,7 +89,7 @@ class RunSettings(NamedTuple):
         votes are needed
     asked : (r + 1,) bool, True for the rounds whose results are written
     only_changes : True to write only rounds whose feature lies in the support of some entity
-    numbered : True if `Followed.t` lists the rounds to walk, because all other rounds change nothing
+    numbered : True if `WalkResults.t` lists the rounds to walk, because all other rounds change nothing
     signed, ranked : (S,) int64, numbers of the scores whose signs and ranks are written
     budget_share : fraction of the budget that the brackets use; 1 except in tests of the brackets
 
@@ -120,7 +120,7 @@ class RunSettings(NamedTuple):
     budget_share: float
 
 
-class Followed(NamedTuple):
+class WalkResults(NamedTuple):
     """Results of J paths of r rounds, at T of the rounds 0 to r, for N entities, K slots and Q duels.
 
     The second axis of a field has length 0 where the field's group is not asked for.
@@ -142,8 +142,8 @@ class Followed(NamedTuple):
         cap
     resolved : (J, T, Q) bool, group CERTAIN: True where no completion can change the duel
     certified : (J, T) bool, group CERTAIN: True where the top k by `linearity` is final
-    worth : (J, r) float64, group CHOICE, nats: gain of the feature chosen in each round, summed over the unresolved
-        duels. Without a gain, the feature's absolute effective unaries summed over entities
+    chosen_gain : (J, r) float64, group CHOICE, nats: gain of the feature chosen in each round, summed over the
+        unresolved duels. Without a gain, the feature's absolute effective unaries summed over entities
     probability : (J, T) float64, group BOUNDARY: smallest probability, over the unresolved duels across the top-k
         boundary, that the entity inside wins (eq:fsp)
     gain : (J, T) float64, group LARGEST: largest gain of an unobserved feature, summed over the unresolved duels
@@ -167,7 +167,7 @@ class Followed(NamedTuple):
     ascended: NDArray[np.int32]
     resolved: NDArray[np.bool_]
     certified: NDArray[np.bool_]
-    worth: Floats
+    chosen_gain: Floats
     probability: Floats
     gain: Floats
     constant: Floats
@@ -183,12 +183,14 @@ class Followed(NamedTuple):
 
 
 @kernel(inline=True)
-def copy_moment(moment: Moment) -> Moment:
+def copy_path_state(path_state: PathState) -> PathState:
     """Return a copy of a patient's state that can be changed independently."""
-    state, budgets, gains, lookahead, of_entity, of_duel, variance, votes, calls, labels, worth, closed = moment
+    state, budgets, gains, lookahead, of_entity, of_duel, variance, votes, calls, labels, feature_gain, closed = (
+        path_state
+    )
     parts = copy_state(state), copy_budgets(budgets), copy_gains(gains), copy_lookahead(lookahead)
     of_duels = of_duel.copy(), variance.copy(), votes.copy(), calls.copy()
-    return Moment(*parts, of_entity.copy(), *of_duels, labels.copy(), worth.copy(), closed.copy())
+    return PathState(*parts, of_entity.copy(), *of_duels, labels.copy(), feature_gain.copy(), closed.copy())
 
 
 @kernel()
@@ -198,54 +200,54 @@ def _put(place: NDArray[Any], numbers: NDArray[Any]) -> None:
 
 @kernel(borrows=True)
 def read_round(  # noqa: PLR0912 (one branch for each group of results)
-    course: RunSettings, moment: Moment, now: Sight, t: int, followed: Followed, path: int, row: int
+    run: RunSettings, path_state: PathState, now: RoundView, t: int, results: WalkResults, path: int, row: int
 ) -> None:
-    """Write the results of round t of one path into `row` of `followed`."""
-    packed, state, reads = course.packed, moment.state, course.reads
+    """Write the results of round t of one path into `row` of `results`."""
+    packed, state, reads = run.packed, path_state.state, run.reads
     n_unobserved = packed.n_features - t
-    followed.t[path, row] = t
+    results.t[path, row] = t
     if reads & SIGNS:
-        _write_signs(course, moment, t, n_unobserved, followed.signs[path, row])
+        _write_signs(run, path_state, t, n_unobserved, results.signs[path, row])
     if reads & RANKS:
-        for i in range(len(course.ranked)):
-            if course.ranked[i] == LINEARITY:
-                _put(followed.place[path, row, i], now.ranks.place)
+        for i in range(len(run.ranked)):
+            if run.ranked[i] == LINEARITY:
+                _put(results.place[path, row, i], now.ranks.place)
             else:
-                place = followed.place[path, row, i]
-                _write_places(course.ranked[i], state, course.name_rank, n_unobserved, packed.tie, place)
+                place = results.place[path, row, i]
+                _write_places(run.ranked[i], state, run.name_rank, n_unobserved, packed.tie, place)
     if reads & CERTAIN:
-        _put(followed.resolved[path, row], now.resolved)
-        followed.certified[path, row] = is_certified(course.pairs, now.ranks.order, course.k, now.lead, now.resolved)
+        _put(results.resolved[path, row], now.resolved)
+        results.certified[path, row] = is_certified(run.pairs, now.ranks.order, run.k, now.lead, now.resolved)
     if reads & BOUNDARY:
-        followed.probability[path, row] = _least_likely(course, moment, now, t)
+        results.probability[path, row] = _least_likely(run, path_state, now, t)
     if reads & LARGEST:
-        followed.gain[path, row] = _largest_gain(moment.gains, now.resolved, moment.closed)
+        results.gain[path, row] = _largest_gain(path_state.gains, now.resolved, path_state.closed)
     if reads & ENTITIES:
-        _put(followed.constant[path, row], state.constant)
+        _put(results.constant[path, row], state.constant)
         for entity in range(len(state.bound)):
-            followed.elbo[path, row, entity] = elbo(state, entity, n_unobserved)
+            results.elbo[path, row, entity] = elbo(state, entity, n_unobserved)
     if reads & MOMENTS:
-        _put(followed.m[path, row], state.m)
-        _put(followed.q[path, row], state.q)
-        _put(followed.cross[path, row], state.cross)
+        _put(results.m[path, row], state.m)
+        _put(results.q[path, row], state.q)
+        _put(results.cross[path, row], state.cross)
     if reads & SOLVES:
         for entity in range(len(packed.prior)):
-            if moment.of_entity[SOLVED, entity] == t:
-                followed.iterations[path, row, entity] = state.solves[ITERATIONS, entity]
-                followed.ascended[path, row, entity] = state.solves[ASCENDED, entity]
+            if path_state.of_entity[SOLVED, entity] == t:
+                results.iterations[path, row, entity] = state.solves[ITERATIONS, entity]
+                results.ascended[path, row, entity] = state.solves[ASCENDED, entity]
     if reads & (DUELS | CALLS):
-        _write_duels(course, moment, t, followed, path, row)
+        _write_duels(run, path_state, t, results, path, row)
 
 
 @kernel()
-def _write_signs(course: RunSettings, moment: Moment, t: int, n_unobserved: int, signs: NDArray[np.int8]) -> None:
+def _write_signs(run: RunSettings, path_state: PathState, t: int, n_unobserved: int, signs: NDArray[np.int8]) -> None:
     """Write the signs of one round by each score, (S, Q).
 
     The sign of `stack_a` is the sign of its mean, which is `linearity`.
     """
-    pairs, state, tie, of_mean = course.pairs, moment.state, course.packed.tie, -1
-    for i in range(len(course.signed)):
-        score, row = course.signed[i], signs[i]
+    pairs, state, tie, of_mean = run.pairs, path_state.state, run.packed.tie, -1
+    for i in range(len(run.signed)):
+        score, row = run.signed[i], signs[i]
         if score in (LINEARITY, STACK_A) and of_mean >= 0:
             row[:] = signs[of_mean]
         elif score in (LINEARITY, STACK_A):
@@ -257,7 +259,7 @@ def _write_signs(course: RunSettings, moment: Moment, t: int, n_unobserved: int,
             for p in range(len(pairs)):
                 row[p] = sign(of_one[pairs[p, 0]] - of_one[pairs[p, 1]], tie)
         else:
-            _write_vote_signs(score, moment.votes, t, row)
+            _write_vote_signs(score, path_state.votes, t, row)
 
 
 @kernel()
@@ -290,15 +292,15 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
 
 
 @kernel(borrows=True)
-def _write_duels(course: RunSettings, moment: Moment, t: int, followed: Followed, path: int, row: int) -> None:
+def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkResults, path: int, row: int) -> None:
     """Write sums, scores and bracket calls of every duel; brackets are computed only for duels that changed."""
-    packed, state, pairs, calls, votes = course.packed, moment.state, course.pairs, moment.calls, moment.votes
-    changed_at, made_at = moment.of_entity[CHANGED], moment.of_duel[CALLED]
+    packed, state, pairs, calls, votes = run.packed, path_state.state, run.pairs, path_state.calls, path_state.votes
+    changed_at, made_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
-        if course.reads & CALLS:
-            followed.votes[path, row, p] = votes[p, 0]
-        if not (is_stale(changed_at, made_at[p], a, b) or course.reads & DUELS):
+        if run.reads & CALLS:
+            results.votes[path, row, p] = votes[p, 0]
+        if not (is_stale(changed_at, made_at[p], a, b) or run.reads & DUELS):
             calls[p, 4] = vote_call(votes[p, 0], t, GAMMA)
             continue
         made_at[p] = t
@@ -306,35 +308,35 @@ def _write_duels(course: RunSettings, moment: Moment, t: int, followed: Followed
         mean = mean_difference(state.cross, a, b)
         if abs(mean) <= packed.tie:
             mean = 0.0
-        if course.reads & DUELS:
-            followed.mean[path, row, p] = mean
-            followed.stack_a[path, row, p] = gaussian_sign(mean, sums.variance)
+        if run.reads & DUELS:
+            results.mean[path, row, p] = mean
+            results.stack_a[path, row, p] = gaussian_sign(mean, sums.variance)
             for i in range(len(sums)):
-                followed.sums[path, row, p, i] = sums[i]
-        if course.reads & CALLS:
-            share = course.budget_share
+                results.sums[path, row, p, i] = sums[i]
+        if run.reads & CALLS:
+            share = run.budget_share
             counted = Duel(
                 share * sums.budget, share * sums.between, sums.variance, sums.spread, sums.beta, share * sums.above
             )
             bracket_calls(packed, state, a, b, counted, mean, votes[p], t, GAMMA, calls[p])
-    if course.reads & CALLS:
-        _put(followed.calls[path, row], calls)
+    if run.reads & CALLS:
+        _put(results.calls[path, row], calls)
 
 
 @kernel(borrows=True)
-def _least_likely(course: RunSettings, moment: Moment, now: Sight, t: int) -> float:
+def _least_likely(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
     """Return the smallest win probability of the inside entity over unresolved duels across the boundary (eq:fsp)."""
-    pairs, least, inside = course.pairs, 1.0, now.inside
+    pairs, least, inside = run.pairs, 1.0, now.inside
     inside[:] = False
-    for i in range(course.k):
+    for i in range(run.k):
         inside[now.ranks.order[i]] = True
     for p in range(len(pairs)):
         a, b = pairs[p, 0], pairs[p, 1]
         if now.resolved[p] or inside[a] == inside[b]:
             continue
-        if is_stale(moment.of_entity[CHANGED], moment.of_duel[VARIANCE, p], a, b):
-            moment.variance[p] = duel(course.packed, moment.state, a, b).variance
-            moment.of_duel[VARIANCE, p] = t
-        expected = gaussian_sign(now.scores[a, b], moment.variance[p])
+        if is_stale(path_state.of_entity[CHANGED], path_state.of_duel[VARIANCE, p], a, b):
+            path_state.variance[p] = duel(run.packed, path_state.state, a, b).variance
+            path_state.of_duel[VARIANCE, p] = t
+        expected = gaussian_sign(now.scores[a, b], path_state.variance[p])
         least = min(least, 0.5 * (1.0 + (expected if inside[a] else -expected)))
     return least
