@@ -142,7 +142,7 @@ def read_gene_matrix(
             if name is None:
                 continue
             n_rows += 1
-            # Summed row by row: the last digit of numpy's own sum would depend on the block size.
+            # Sum row by row: the last digit of numpy's sum would depend on the block size.
             with np.errstate(over="ignore"):
                 total += row
             if name in genes.wanted:
@@ -304,7 +304,7 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return possible names of the sample in a column called after a file: its name without endings, an accession."""
+    """Return possible sample names in a column name that may be a file name: the name without endings, an accession."""
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -586,7 +586,7 @@ def read_sample_files(
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
         values[sample] = column[chosen]
-        # Summed in file order, as in a joined matrix, so that both forms agree to the last digit.
+        # Sum in file order, as in a joined matrix, so that both forms of a series give equal sums.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
         if not np.isfinite(total[sample]):

@@ -393,7 +393,7 @@ def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tu
 
 
 def _as_numpy(given: Any) -> NDArray[Any]:
-    """Return any array as a NumPy array; a torch tensor may be on another device or part of a graph."""
+    """Return any array as a NumPy array, also a torch tensor on another device or in a graph."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         given = given.detach().cpu()
