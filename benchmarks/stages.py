@@ -13,7 +13,7 @@ from afa.engine.elimination import log_partitions
 from afa.engine.gauges import gauge_paths
 from afa.engine.tasks import follow_gain, follow_orders, task_of
 from afa.inference.exact import exact
-from afa.model.bundle.rates import NONE_STATED, Rates
+from afa.model.bundle.rates import NO_ROWS, Rates
 from afa.model.features import features_of
 from afa.model.rule_names import RULE_NAMES
 from afa.paper.experiments import allocation, binary
@@ -68,7 +68,7 @@ def by_how_often(inputs: Inputs, _: str) -> dict[str, Any]:
     """
     bundle, n = inputs.bundle, min(2 if inputs.quick else 20, len(inputs.cohort.patients))
     features = features_of(pd.DataFrame({"feature": bundle.features, "kind": "continuous"}))
-    bundle = replace(bundle, rates=Rates(len(bundle.features), features, NONE_STATED))
+    bundle = replace(bundle, rates=Rates(len(bundle.features), features, NO_ROWS))
     values, orders, seconds = inputs.cohort.values[:n], inputs.orders(n), {}
     tasks = {
         gauge: [task_of(bundle, entity, coupling=gauge) for entity in bundle.entities]

@@ -38,7 +38,7 @@ MOST_FILES, MOST_THROUGH = 4, 2
 HEAD = """\
 # Equation index
 
-This page lists where the equations of the paper (arXiv 2606.18933) are computed. Do not edit it: `python
+This page lists where the equations of the paper (arXiv 2606.18933) are computed. Do not edit this page: `python
 tools/equations.py` writes it from the docstrings, which name the paper's LaTeX labels, and from
 [equations.csv](equations.csv), which describes each label in our words. A test fails if a label has neither a place nor
 a reason for having none, if a docstring names a label that the paper does not have, if no test leads to a place, and if

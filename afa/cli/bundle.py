@@ -110,7 +110,7 @@ def bundle_show(
     if (rates := model.rates) is not None:
         encoding = f", encoded by {rates.encoding}" if rates.encoding else ""
         beside = f"floor {rates.floor:g}; holds: {rates.holds}"
-        typer.echo(f"{len(rates.stated)} rows with probabilities{encoding}, {beside}")
+        typer.echo(f"{len(rates.probability_rows)} rows with probabilities{encoding}, {beside}")
         for kind, groups in (("measurement", rates.measurements), ("exclusive group", rates.exclusive)):
             for name, members in groups:
                 typer.echo(f"{kind} {name}: {', '.join(model.features[j] for j in members)}")

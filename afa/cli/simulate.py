@@ -141,7 +141,7 @@ def simulate(
         },
         "setting": {name: getattr(setting, name) for name in ("k", "entity", "coupling", "holds", "tau")},
         "ways": [way._asdict() for way in ways],
-        "background": background or ("elicited" if model.says_how_often else "uniform"),
+        "background": background or ("elicited" if model.has_probabilities else "uniform"),
         "costs": costs,
         "seeds": list(drawn),
         "resamples": resamples,
@@ -199,8 +199,8 @@ def score(
     if cohort.is_file():  # patients in the order of the table
         found = found.loc[list(read_cells(cohort, "feature", ()).names)]
     write_probabilities(found, out)
-    typer.echo(starting_point(model, holds or ("one" if not model.says_how_often else None)))
-    if not model.says_how_often:
+    typer.echo(starting_point(model, holds or ("one" if not model.has_probabilities else None)))
+    if not model.has_probabilities:
         typer.echo("The bundle states directions alone: probabilities assume that exactly one entity holds.")
     typer.echo(f"{len(found)} patients, {len(found.columns)} entities into {out}")
 

@@ -31,6 +31,7 @@ from afa.cohort.encode import (
     robust_reach,
     without_spread,
 )
+from afa.cohort.samples import other_spelling
 from afa.errors import CohortError, ConfigError, Fault
 from afa.io.csvfile import few, quoted, separator_of, visible
 from afa.io.files import atomic_file
@@ -185,6 +186,9 @@ def read_and_encode(
         step = nearest_column(column, cells.unknown) or f"name another column than {cells.first}, or correct the name"
         raise CohortError(Fault(f"{path}, controls", found, "the column that names the controls", step))
     texts = cells.columns[column]
+    if near := other_spelling(texts, [value]):
+        found, step = f"{quoted(near[0])} beside {quoted(value)}", "write the controls alike in all rows"
+        raise CohortError(Fault(f"{path}, column {visible(column)}", found, "one spelling of the controls", step))
     chosen = np.array([text == value for text in texts], dtype=bool)
     if not chosen.any():
         found, step = f"no row with {quoted(value)}; it holds {few(sorted({*texts})[:6])}", "name one of these values"

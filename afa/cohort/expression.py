@@ -132,7 +132,7 @@ def read_gene_matrix(
     columns = [layout.names[place] for place in in_file_order]
     genes, scale = _Genes(wanted, row_ids, transcripts or {}), _Scale(unit)
     ids: list[str] = []
-    kept: list[Floats] = []
+    chosen: list[Floats] = []
     total = np.zeros(len(position))
     n_rows = 0
     for block_ids, block in _blocks(where, opened, layout, gene, in_file_order):
@@ -147,11 +147,11 @@ def read_gene_matrix(
                 total += row
             if name in genes.wanted:
                 ids.append(name)
-                kept.append(row[to_samples])
+                chosen.append(row[to_samples])
     if not np.isfinite(total).all():
         raise CohortError(endless(where))
     samples = pd.Index(list(position), name="sample")
-    values = np.array(kept) if kept else np.empty((0, len(samples)))
+    values = np.array(chosen) if chosen else np.empty((0, len(samples)))
     table = pd.DataFrame(values, index=pd.Index(ids, name="row", dtype=str), columns=samples)
     return Expression(
         table.groupby(level=0, sort=False).sum() if genes.of_transcripts else table,
@@ -565,7 +565,7 @@ def read_sample_files(
     if damage is not None:
         raise CohortError(Fault(str(path), damage.found, damage.expected, _TAR_AGAIN))
     ids: pd.Index[str] | None = None
-    kept = np.empty(0, dtype=bool)
+    chosen = np.empty(0, dtype=bool)
     before: _Rows | None = None
     genes, scale = _Genes(wanted, how.row_ids, transcripts or {}), _Scale(how.unit)
     values: dict[str, Floats] = {}
@@ -582,10 +582,10 @@ def read_sample_files(
         scale.read(where, member.ids.tolist(), [sample], member.values[:, None])
         column = member.values
         if ids is None:
-            ids, kept = member.ids, member.ids.isin(list(wanted))
+            ids, chosen = member.ids, member.ids.isin(list(wanted))
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
-        values[sample] = column[kept]
+        values[sample] = column[chosen]
         # Sum in file order, as in a joined matrix, so that both forms of a series give equal sums.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
@@ -600,7 +600,7 @@ def read_sample_files(
             step = "name the files to read in `expression.members` of the cohort's file, such as '*.htseq.gz'"
         raise CohortError(Fault(str(path), found, "a file `<GSM>_*.txt.gz` for each selected sample", step))
     index = pd.Index(list(samples), name="sample")
-    table = pd.DataFrame({sample: values[sample] for sample in samples}, index=ids[kept].rename("row"))
+    table = pd.DataFrame({sample: values[sample] for sample in samples}, index=ids[chosen].rename("row"))
     table.columns = index
     notes = [f"{count} of {len(samples)} files: {note}" for note, count in said.items()]
     return Expression(

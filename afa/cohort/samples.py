@@ -19,7 +19,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -385,12 +385,18 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
     samples = _derive(samples, config.select.derive, where)
     for name, wanted, keeps in (("keep", config.select.keep, True), ("drop", config.select.drop, False)):
         for key, values in wanted.items():
-            found = column(samples, key, f"{where}, key select.{name}").isin(values)
+            there = column(samples, key, f"{where}, key select.{name}")
+            _refuse_other_spellings(there, values, f"{where}, key select.{name}")
+            found = there.isin(values)
             samples = samples[found if keeps else ~found]
             steps.append((f"{name} {key}: {', '.join(values)}", len(samples)))
     if config.select.one_per is not None:
         samples = _one_per(samples, config.select.one_per, where)
         steps.append((f"one per {config.select.one_per.key}", len(samples)))
+    groups = config.controls, config.patients
+    for group in groups:
+        listed = [value for each in groups if each.key == group.key for value in each.values]
+        _refuse_other_spellings(column(samples, group.key, where), listed, f"{where}, keys controls and patients")
     controls = _group(samples, config.controls, f"{where}, key controls")
     patients = _group(samples, config.patients, f"{where}, key patients")
     if both := sorted(set(controls) & set(patients)):
@@ -449,6 +455,30 @@ def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
         step = "correct the values, or the selection before them; a series without controls cannot be encoded"
         raise CohortError(Fault(where, found, "at least one", step))
     return names
+
+
+def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
+    """Raise a `CohortError` for an unlisted value that differs from a listed value only in case or blanks.
+
+    Without the error, the samples with such a value would be excluded silently.
+    """
+    if near := other_spelling(values.unique(), listed):
+        count = int((values == near[0]).sum())
+        found = f"{near[0]!r} in {count} samples, and {near[1]!r} in the file of the cohort"
+        raise CohortError(Fault(where, found, "one spelling, or both in the list", "add it to the list, or remove it"))
+
+
+def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
+    """Return the first unlisted value that equals a listed value except in case or blanks, with that value; else None.
+
+    >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
+    ('healthy ', 'Healthy')
+    """
+    plain = {" ".join(value.split()).casefold(): value for value in listed}
+    for value in values:
+        if value not in listed and (meant := plain.get(" ".join(value.split()).casefold())) is not None:
+            return value, meant
+    return None
 
 
 def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expected: str) -> None:
@@ -527,6 +557,7 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
         if both := sorted(set(rule.positive) & set(rule.negative)):
             step = "remove it from one"
             raise CohortError(Fault(where, f"{', '.join(both)} both positive and negative", "each value once", step))
+        _refuse_other_spellings(values, (*rule.positive, *rule.negative), where)
         meaning = dict.fromkeys(rule.negative, 0) | dict.fromkeys(rule.positive, 1)
         labels = [meaning.get(value) for value in values]
     else:

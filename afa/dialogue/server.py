@@ -214,8 +214,8 @@ def application(served: Served) -> Application:
     return Application(handlers, log_function=lambda _: None)
 
 
-async def serve(served: Served, host: str, port: int, told: Callable[[str], None]) -> None:
-    """Serve until the task is cancelled; call `told` with the address once it can be opened.
+async def serve(served: Served, host: str, port: int, report: Callable[[str], None]) -> None:
+    """Serve until the task is cancelled; call `report` with the address once it can be opened.
 
     Raises
     ------
@@ -237,7 +237,7 @@ async def serve(served: Served, host: str, port: int, told: Callable[[str], None
     server.add_sockets(sockets)
     try:
         shown = f"[{host}]" if ":" in host else host
-        told(f"http://{shown}:{sockets[0].getsockname()[1]}/?token={served.token}")
+        report(f"http://{shown}:{sockets[0].getsockname()[1]}/?token={served.token}")
         await asyncio.Event().wait()
     finally:
         server.stop()

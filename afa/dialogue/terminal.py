@@ -38,6 +38,7 @@ from afa.planner.values import (
     WORDS,
     ReadValue,
     echo,
+    grades_of,
     meanings_of,
     read_typed,
     same_unit,
@@ -171,6 +172,8 @@ class Terminal:
         bundle = self.planner.asked_of
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
+        if usual and (grades := grades_of(bundle, feature)):
+            answer = f"{grades}; {answer}"
         if meanings := meanings_of(bundle, feature):
             answer = "no means {}, yes means {}".format(*meanings)
         return "; ".join(part for part in (scale.definition.removesuffix("."), answer) if part)

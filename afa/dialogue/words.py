@@ -12,7 +12,7 @@ from afa.model.bundle.priors import starting_point
 from afa.model.bundle.rates import Holds
 from afa.planner import BinaryPlanner, Planner, Suggestion, TopKPlanner
 from afa.planner.options import ALL_DUELS_UP_TO
-from afa.planner.values import meanings_of, scale_of, usual_range, with_number, words_of
+from afa.planner.values import grades_of, meanings_of, scale_of, usual_range, with_number, words_of
 from afa.planner.why import outcomes
 
 ASSUMING = {
@@ -61,6 +61,7 @@ def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
     return {
         name: scale_of(bundle, name)._asdict()
         | {"usual": usual_range(bundle, name), "words": words_of(bundle, name), "meanings": meanings_of(bundle, name)}
+        | {"grades": grades_of(bundle, name)}
         for name in bundle.features
         if name in names
     }

@@ -190,7 +190,7 @@ def constant_answers(target: Signs) -> tuple[Signs, Signs]:
 
 
 def fixed_top_k(top: Signs, k: int) -> list[int]:
-    """Return the k entities of largest total overlap with the patients' top k at full observation; first of equals.
+    """Return the k entities of largest total overlap with the patients' top k at full observation; the first such set.
 
     The search is branch and bound: an entity adds less to a larger set, so the largest additions give an upper bound.
 
@@ -202,20 +202,20 @@ def fixed_top_k(top: Signs, k: int) -> list[int]:
     sure, tied = (top == SURE).astype(np.int64), (top == TIED).astype(np.int64)
     room = k - sure.sum(axis=1)
     certain = sure.sum(axis=0)
-    best_worth, best = -1, list[int]()
+    most_gained, best = -1, list[int]()
 
-    def extend(members: list[int], worth: int, used: NDArray[np.int64], candidates: list[int]) -> None:
-        nonlocal best_worth, best
+    def extend(members: list[int], gained: int, used: NDArray[np.int64], candidates: list[int]) -> None:
+        nonlocal most_gained, best
         if len(members) == k:
-            if worth > best_worth:
-                best_worth, best = worth, members
+            if gained > most_gained:
+                most_gained, best = gained, members
             return
         added = certain + (used < room).astype(np.int64) @ tied
         order = sorted(candidates, key=lambda v: (-added[v], v))
         for place, v in enumerate(order):
-            if worth + int(added[order[place : place + k - len(members)]].sum()) <= best_worth:
+            if gained + int(added[order[place : place + k - len(members)]].sum()) <= most_gained:
                 return
-            extend([*members, v], worth + int(added[v]), used + tied[:, v], order[place + 1 :])
+            extend([*members, v], gained + int(added[v]), used + tied[:, v], order[place + 1 :])
 
     extend([], 0, np.zeros(len(top), dtype=np.int64), list(range(top.shape[1])))
     return sorted(best)

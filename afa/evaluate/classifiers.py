@@ -198,7 +198,7 @@ class Trained:
             found[:, ends == step] = evidence[:, None]
             distinct, of_patient = np.unique(evidence, axis=0, return_inverse=True)  # early patients are alike
             gain = information(np.exp(log_softmax(distinct, axis=1)), self.chances)[of_patient]
-            chosen = most_told(np.where(observed | ~measured, -1.0, gain), self.features)
+            chosen = most_informative(np.where(observed | ~measured, -1.0, gain), self.features)
             observed[rows, chosen] = measured[rows, chosen]
         found[:, ends == values.shape[1]] = self._evidence(values, measured)[:, None]
         return found
@@ -209,7 +209,7 @@ class Trained:
         return np.stack(found if len(found) > 1 else [*found, np.zeros(len(values))], axis=1)
 
 
-def most_told(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
+def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
     """Return each patient's feature of largest gain, (P,), from gains (P, F); ties by name (docs/decisions.md, A8)."""
     by_name = np.argsort(np.array(features))
     best = gain.max(axis=1, keepdims=True)
@@ -229,11 +229,11 @@ def predicted(
     patients = np.array(task.patients, dtype=object)[~labelled]
     support, panel, others = task.values[:, task.support], task.values[labelled], task.values[~labelled]
     seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
-    told = np.repeat(support[~labelled], len(percents), axis=0)
+    known_values = np.repeat(support[~labelled], len(percents), axis=0)
     chances = conditionals(panel, answers)[::-1]
     for method in METHODS:
         # Train on the support alone, and predict from the same features as the zero-shot score does.
-        along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(told, seen)
+        along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(known_values, seen)
         # Train on the whole panel without knowledge of the support; the classifier chooses as many features.
         own = Trained(chances, task.bundle.features, [train(method, panel, answers, generator_of(*names, "panel"))])
         chosen = own.planned(others, task.counts(near))[..., 0]

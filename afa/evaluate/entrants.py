@@ -293,7 +293,7 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """A variant without couplings whose log-odds are shrunk by how much observations repeat each other (F16).
+    """A variant without couplings, whose log-odds are shrunk if observations repeat each other (F16).
 
     The last hypothesis of `models` is the reference of the log-odds. The reference is dropped from the evidence if
     `asked` lacks that hypothesis.
@@ -342,7 +342,7 @@ def completed(orders: Orders, n_features: int) -> Orders:
 HEADLINE = "how often"
 """Name of the whole bundle, the variant that is compared with the null and the classifiers."""
 UNCOUPLED, EFFECTIVE = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
-STATED = (HEADLINE, UNCOUPLED, EFFECTIVE)
+WITH_PROBABILITIES = (HEADLINE, UNCOUPLED, EFFECTIVE)
 """Variants with probabilities: the whole bundle; the bundle without couplings, which is naive Bayes; and the one with
 shrunk log-odds, in the same order of features."""
 
@@ -426,7 +426,7 @@ def uncoupled(reading: HypothesisModel) -> HypothesisModel:
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
-    """Return a variant without couplings, where the couplings of the bundle shrink the log-odds instead (F16).
+    """Return a variant without couplings, where the couplings of the bundle only shrink the log-odds (F16).
 
     A member of an exclusive group counts as a separate observation that repeats no other.
     """

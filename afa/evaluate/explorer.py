@@ -228,8 +228,8 @@ def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], score
         probability = planner.top_probability() if believes else 0.0
         return worth, asked is not None and unweighed, view.resolved.sum(), view.certified, place, margin, probability
 
-    told, worth, fallback, *by_round, probability = planned(planners, values, read)
-    walked = Walked(told[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
+    observed_first, worth, fallback, *by_round, probability = planned(planners, values, read)
+    walked = Walked(observed_first[:, 1:], worth[:, :-1], fallback[:, :-1], *by_round)
     return walked._replace(probability=probability) if believes else walked
 
 

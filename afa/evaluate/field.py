@@ -390,8 +390,8 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
         if len(ill) and len(well) and missing.any():
             area = float(stats.mannwhitneyu(ill, well).statistic) / (len(ill) * len(well))
             if max(area, 1 - area) >= TELLING:
-                told = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
-                remarks.append(f"{told}: no method should learn from what is missing")
+                sentence = f"the number of missing values alone predicts {entity} (AUROC {max(area, 1 - area):.2f})"
+                remarks.append(f"{sentence}: no method should learn from what is missing")
     return remarks
 
 

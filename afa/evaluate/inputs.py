@@ -83,7 +83,7 @@ def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
 
 def explicit_references(bundle: Bundle) -> list[Reference]:
     """Return the references for which the bundle's probabilities hold; by default all (docs/decisions.md, F10a)."""
-    if bundle.rates is None or (bundle.ternary and not bundle.says_how_often):
+    if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
     known: list[Reference] = ["controls", "ranges", "cohort"]
     return [reference for reference in known if bundle.rates.encoding in (None, reference)]

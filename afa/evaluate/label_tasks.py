@@ -214,12 +214,12 @@ def in_random_order(
     known = np.where(seen, values[:, None, support], HIDDEN).reshape(-1, len(support))
     whole = np.ascontiguousarray(known).view(np.dtype((np.void, len(support))))[:, 0]
     _, first, state_of = np.unique(whole, return_index=True, return_inverse=True)
-    told = np.full((len(first), values.shape[1]), HIDDEN, dtype=np.int8)
-    told[:, support] = known[first]
-    observed = told != HIDDEN
-    told[~observed] = 0
+    values_seen = np.full((len(first), values.shape[1]), HIDDEN, dtype=np.int8)
+    values_seen[:, support] = known[first]
+    observed = values_seen != HIDDEN
+    values_seen[~observed] = 0
     options: dict[str, Any] = {**task.setting.closure, "solver": solver, "threads": 1}
-    solved = elbo_differences(task.bundle, task.entity, observed, told, **options)
+    solved = elbo_differences(task.bundle, task.entity, observed, values_seen, **options)
     raw = np.column_stack([np.full(len(values), solved.start), solved.raw[state_of].reshape(len(values), -1)])
     return settled(raw), float(settled(np.array(solved.shift)))
 
@@ -307,7 +307,7 @@ def label_null(
 
     A shuffled bundle has every potential of the original, with its sign and its place in the graph, on another gene of
     the same panel. Any list of the same size and signs reaches the accuracy of shuffled bundles, so that an elicited
-    bundle must exceed this accuracy. The code exchanges the values of genes instead, which is equivalent.
+    bundle must exceed this accuracy. The code exchanges the values of genes, not the potentials, which is equivalent.
 
     At each of the percents there are `permutations` bundles, followed in the random order of the first seed and in the
     order of greedy CMI. At full observation, where order does not matter, there are `whole_permutations`.

@@ -19,7 +19,7 @@ from afa.engine.tasks import classes_of
 from afa.errors import CohortError, Fault
 from afa.evaluate.entrants import which
 from afa.evaluate.inputs import check_possible
-from afa.evaluate.simulate.walks import told
+from afa.evaluate.simulate.walks import informed
 from afa.inference.meanfield import Solver
 from afa.io.csvfile import separator_of
 from afa.io.files import atomic_file, write_csv
@@ -109,9 +109,9 @@ def predict_proba(
 def _by_planner(bundle: Bundle, values: NDArray[np.int8], *, holds: Holds | None, **options: Any) -> Floats:
     """Return the posteriors of `values`, (P, M), patient by patient, (P, N)."""
     if len(bundle.entities) == 1:
-        one = [told(BinaryPlanner(bundle, entity=bundle.entities[0], **options), row) for row in values]
+        one = [informed(BinaryPlanner(bundle, entity=bundle.entities[0], **options), row) for row in values]
         return np.array([[planner.probability()] for planner in one])
-    many = [told(TopKPlanner(bundle, k=1, holds=holds, **options), row) for row in values]
+    many = [informed(TopKPlanner(bundle, k=1, holds=holds, **options), row) for row in values]
     return np.stack([planner.posterior() for planner in many])
 
 

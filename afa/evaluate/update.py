@@ -43,7 +43,7 @@ from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.errors import BundleError, CohortError, Fault
 from afa.io.csvfile import few
 from afa.model.bundle import Bundle
-from afa.model.bundle.rates import Indices, Rates, Stated, group_states, three_values
+from afa.model.bundle.rates import Indices, ProbabilityRows, Rates, group_states, three_values
 from afa.model.features import Features, features_of
 from afa.model.mrf import Floats
 from afa.planner.options import bundle_given
@@ -197,9 +197,9 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
     for variable, of_strength in zip(variables, of_strengths, strict=True):
         at, some = variable.features, np.asarray(variable.counts.any(axis=-1))
         means = posterior_means(variable.prior, variable.counts, of_strength, strengths)
-        worth = np.exp(of_strength @ np.log(strengths))
+        mean_strength = np.exp(of_strength @ np.log(strengths))
         updated[:, at] = np.where(some[..., None], variable.by_feature(means), elicited[:, at])
-        strength[:, at] = np.where(some, worth, np.nan)
+        strength[:, at] = np.where(some, mean_strength, np.nan)
         counts[:, at] = variable.by_feature(variable.counts)
     return Update(elicited, updated, np.rint(counts).astype(np.int64), strength, weights, level_weights)
 
@@ -297,7 +297,7 @@ def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) 
 
 def check_probabilities(bundle: Bundle) -> None:
     """Raise a `BundleError` for a bundle of directions alone."""
-    if not bundle.says_how_often:
+    if not bundle.has_probabilities:
         found, expected = "directions alone, which labelled patients cannot update", "probabilities of the values"
         step = "add p_low_with, p_high_with, p_low_without and p_high_without to unary.csv (docs/bundle.md)"
         raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
@@ -323,7 +323,7 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
     """
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
-    old = rates.stated
+    old = rates.probability_rows
     patients = update.patients
     shares, counts = np.full((n, m, 2, 3), np.nan), np.zeros((n, m, 2), dtype=np.int64)
     directed, written = np.ones((n, m), dtype=np.bool_), np.zeros((n, m), dtype=np.bool_)
@@ -337,20 +337,22 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
     shares[seen] = np.stack([update.updated[:n], update.updated[n : 2 * n]], axis=2)[seen]
     counts += np.stack([with_rows, without_rows], axis=2)
     written |= seen
-    made = replace(rates, table=table, stated=_rows(written, shares, directed, counts))
+    made = replace(rates, table=table, probability_rows=_rows(written, shares, directed, counts))
     moved = (np.abs(made.background - rates.background) > 0).any(axis=1)
     rests = ~seen & moved & np.isnan(shares[..., 0]).any(axis=2)
     shares[rests] = np.stack([update.elicited[:n], update.elicited[n : 2 * n]], axis=2)[rests]
-    made = replace(made, stated=_rows(written | rests, shares, directed, counts))
-    unary, bare = bundle.unary.copy(), ~made.stated.directed
-    unary[made.stated.entity[bare], made.stated.feature[bare]] = made.directions()[bare]
+    made = replace(made, probability_rows=_rows(written | rests, shares, directed, counts))
+    unary, bare = bundle.unary.copy(), ~made.probability_rows.directed
+    unary[made.probability_rows.entity[bare], made.probability_rows.feature[bare]] = made.directions()[bare]
     said = dict(bundle.provenance)
     if provenance is not None:
         said["updates"] = [*said.get("updates", []), dict(provenance)]
     return replace(bundle, unary=unary, rates=made, provenance=said)
 
 
-def _rows(written: npt.NDArray[np.bool_], shares: Floats, directed: npt.NDArray[np.bool_], counts: Indices) -> Stated:
+def _rows(
+    written: npt.NDArray[np.bool_], shares: Floats, directed: npt.NDArray[np.bool_], counts: Indices
+) -> ProbabilityRows:
     """Return the rows of unary.csv that have probabilities.
 
     Parameters
@@ -363,7 +365,7 @@ def _rows(written: npt.NDArray[np.bool_], shares: Floats, directed: npt.NDArray[
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
     each = np.maximum(three_values(low, high), 0.0)  # as unary.csv would be read
-    return Stated(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
+    return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 
 def _background(bundle: Bundle, update: Update) -> Features | None:
@@ -461,10 +463,10 @@ def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> s
     """
     each = few([f"{shown(name)} {n['with']} with, {n['without']} without" for name, n in said["labelled"].items()])
     common = {strength: share for strength, share in said["strengths"].items() if share >= LEAST_SHARE}
-    worth = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
+    strengths = ", ".join(f"{strength} ({share:.0%})" for strength, share in common.items())
     lines = [
         f"updated by {said['patients']} labelled patients: {each}",
-        f"patients that an elicited probability is worth: {worth if len(common) > 1 else ''.join(common)}",
+        f"patients that an elicited probability is worth: {strengths if len(common) > 1 else ''.join(common)}",
     ]
     if said["moved_most"]:
         table = pd.DataFrame(said["moved_most"]).fillna("")
@@ -594,6 +596,8 @@ def without_knowledge(bundle: Bundle) -> Bundle:
         share[list(members)] = [0.0, 1.0 - high, high]
     every = np.tile(share[None, :, None], (n, 1, 2, 1))
     table = None if rates.table is None else replace(rates.table, p_low=share[:, 0], p_high=share[:, 2])
-    stated = _rows(np.ones((n, m), np.bool_), every, np.ones((n, m), np.bool_), np.zeros((n, m, 2), dtype=np.int64))
-    made = replace(rates, table=table, stated=stated)
+    probability_rows = _rows(
+        np.ones((n, m), np.bool_), every, np.ones((n, m), np.bool_), np.zeros((n, m, 2), dtype=np.int64)
+    )
+    made = replace(rates, table=table, probability_rows=probability_rows)
     return replace(without_couplings(bundle), unary=np.zeros((n, m)), rates=made)

@@ -22,7 +22,7 @@ import numpy as np
 
 from afa.errors import Fault, PlannerError
 from afa.model.bundle import Bundle, PackedCouplings
-from afa.model.bundle.rates import CONDITION, NONE_STATED, SHARED
+from afa.model.bundle.rates import CONDITION, NO_ROWS, SHARED
 from afa.model.bundle.rates import STRENGTH as STRENGTH  # noqa: PLC0414 (re-exported)
 from afa.model.mrf import Evidence, PairwiseMRF
 
@@ -68,7 +68,7 @@ def class_models(
 
 
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
-    """Return S, the difference of the two class models: the elicited model, or its unary part under `shared`."""
+    """Return S, the difference of the two class models: the elicited model or, under `shared`, its unary part."""
     if known_coupling(coupling) == "differential":
         return mrf
     return PairwiseMRF(mrf.unary, 0 * mrf.couplings, mrf.prior, mrf.features)
@@ -116,7 +116,7 @@ def closed_bundle(
         packed=couplings,
         priors=np.array([bundle.log_odds[v], -bundle.log_odds[v]]) / 2,
         shares=None,
-        rates=None if bundle.rates is None else replace(bundle.rates, stated=NONE_STATED),
+        rates=None if bundle.rates is None else replace(bundle.rates, probability_rows=NO_ROWS),
     )
 
 

@@ -115,10 +115,10 @@ def join_the_living(state: str | Path) -> str | None:
             alone = True
         except BlockingIOError:
             alone = False
-        kept = _remove_dead_lock(folder, file, alone=alone)
+        message = _remove_dead_lock(folder, file, alone=alone)
         # Exclusive locks are held only for the duration of the line above.
         fcntl.flock(file, fcntl.LOCK_SH)
-        return kept
+        return message
     return None
 
 

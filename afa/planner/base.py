@@ -555,7 +555,11 @@ class Planner(ABC):
     def _counts_patients(self) -> bool:
         """Return True if labelled patients were used for the probabilities of the bundle (`afa.update`)."""
         rates = self.asked_of.rates
-        return rates is not None and rates.stated.patients is not None and self.settings.get("coupling") == "explicit"
+        return (
+            rates is not None
+            and rates.probability_rows.patients is not None
+            and self.settings.get("coupling") == "explicit"
+        )
 
     def _offer(self) -> Offer:
         """Return the features that can be suggested in the current state, computed once for each state."""

@@ -160,8 +160,8 @@ class Menu:
 
         """
         total = np.bincount(self.item_of, weights=np.where(open_, gain, 0.0), minlength=len(self.names))
-        worth = total / np.where(self.cost > 0, self.cost, 1.0)
-        return np.where(open_, worth[self.item_of], 0.0)
+        per_price = total / np.where(self.cost > 0, self.cost, 1.0)
+        return np.where(open_, per_price[self.item_of], 0.0)
 
 
 class Offer(NamedTuple):

@@ -287,7 +287,7 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
     The default is `explicit` if the bundle has probabilities or excludes values, else `differential`.
     """
     if asked is None:
-        return "explicit" if bundle.says_how_often or not bundle.ternary else "differential"
+        return "explicit" if bundle.has_probabilities or not bundle.ternary else "differential"
     one_of("coupling", asked, get_args(Closure))
     if asked != "explicit" and not bundle.ternary:
         found, step = f"{asked} on features that cannot be -1, or cannot be +1", "leave it out, for explicit"

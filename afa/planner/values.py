@@ -94,6 +94,13 @@ def word_of(bundle: Bundle, feature: str, code: int) -> str:
     return names[code]
 
 
+def grades_of(bundle: Bundle, feature: str) -> str:
+    """Return the coding of an ordinal feature in features.csv, which explains its numbers; empty without a coding."""
+    table = None if bundle.rates is None else bundle.rates.table
+    row = None if table is None else _rows(table).get(feature)
+    return table.codings[row] if table is not None and row is not None and table.kinds[row] == "ordinal" else ""
+
+
 def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
     """Return the words of features.csv for `no` and `yes` of a binary feature, such as `good` and `poor`; else None."""
     table = None if bundle.rates is None else bundle.rates.table

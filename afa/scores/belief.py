@@ -108,7 +108,7 @@ class Background:
         None means `elicited` if the bundle has probabilities, else `uniform`.
         """
         if background is None:
-            background = "elicited" if bundle.says_how_often else "uniform"
+            background = "elicited" if bundle.has_probabilities else "uniform"
         if isinstance(background, Mapping):
             background = cls(**background)
         known = {"elicited": cls.elicited, "uniform": cls.uniform}
@@ -153,15 +153,15 @@ class Background:
         PlannerError : the bundle has no probabilities
 
         """
-        if bundle.rates is None or not bundle.says_how_often:
+        if bundle.rates is None or not bundle.has_probabilities:
             step = "add p_low,p_high to features.csv, or give patients"
             raise PlannerError(Fault(f"bundle {bundle.name}", "no probabilities", "a background", step))
-        found, stated = np.full((len(bundle.features), 3), np.nan), bundle.rates.stated
+        found, probability_rows = np.full((len(bundle.features), 3), np.nan), bundle.rates.probability_rows
         total, n = np.zeros_like(found), np.zeros(len(found))
-        for said in (stated.with_entity, stated.without):
+        for said in (probability_rows.with_entity, probability_rows.without):
             here = np.isfinite(said[:, 0])
-            np.add.at(total, stated.feature[here], said[here])
-            np.add.at(n, stated.feature[here], 1.0)
+            np.add.at(total, probability_rows.feature[here], said[here])
+            np.add.at(n, probability_rows.feature[here], 1.0)
         found[n > 0] = total[n > 0] / n[n > 0, None]
         if bundle.rates.table is not None:
             own = bundle.rates.table.background
@@ -223,10 +223,10 @@ class Background:
         prior : number of patients
 
         """
-        stated = cls.elicited(bundle) if bundle.says_how_often else cls.uniform(bundle)
-        counts = counts_of(bundle, values) + prior * stated.probabilities
+        expected = cls.elicited(bundle) if bundle.has_probabilities else cls.uniform(bundle)
+        counts = counts_of(bundle, values) + prior * expected.probabilities
         shares = counts / counts.sum(axis=1, keepdims=True)
-        return cls(shares, "mixture", f"{len(values)} patients, and as {prior:g} patients {stated.words}")
+        return cls(shares, "mixture", f"{len(values)} patients, and as {prior:g} patients {expected.words}")
 
 
 def counts_of(bundle: Bundle, values: Floats | NDArray[np.int8]) -> Floats:
@@ -844,9 +844,9 @@ class Belief:
                 for j in new:
                     pairs += self._paired(of, j)
                     ahead._settle(j)
-            worth = ahead._settled(of) + pairs
+            gained_variance = ahead._settled(of) + pairs
             allowed = allowed & (cost <= left * (1 + ROUNDING))[items]
-            total = np.bincount(items, weights=np.where(allowed, worth, 0.0), minlength=len(cost))
+            total = np.bincount(items, weights=np.where(allowed, gained_variance, 0.0), minlength=len(cost))
             per_cost = np.where(allowed, (total / np.where(cost > 0, cost, 1.0))[items], 0.0)
             if taken == n or not per_cost.max(initial=0.0) > 0:
                 return chosen

@@ -33,8 +33,8 @@ def test_with_a_horizon_nothing_is_read_out_after_it():
 def test_without_potentials_or_abstracts_a_model_is_told_the_candidates_alone():
     told = briefings(BUNDLE, a_protocol(methods=["knowledge_llm"]), disease="colitis", abstracts=None)
     one = told["knowledge_llm", "top_k", ""]
-    assert one.told["abstracts"] == []
-    assert "potentials" not in one.told
+    assert one.facts["abstracts"] == []
+    assert "potentials" not in one.facts
     assert one.labels == BUNDLE.entities
 
 
@@ -74,11 +74,11 @@ def test_a_word_or_number_that_is_none_is_refused_by_its_name(wrong):
 
 def test_a_briefing_on_potentials_has_each_coupling_once_and_no_zero():
     told = briefings(BUNDLE, a_protocol(methods=["mrf_llm"]), disease="colitis", abstracts=None)
-    one = told["mrf_llm", "binary", "bleeding"].told["potentials"]
+    one = told["mrf_llm", "binary", "bleeding"].facts["potentials"]
     assert one == [
         {"name": "bleeding", "unary": [("CXCL8", 1.0), ("MUC2", -1.0)], "pairwise": [("CXCL8", "MUC2", -1.0)]}
     ]
-    assert len(told["mrf_llm", "top_k", ""].told["potentials"]) == 3
+    assert len(told["mrf_llm", "top_k", ""].facts["potentials"]) == 3
 
 
 def test_several_phenotypes_get_the_two_best_abstracts_of_each_none_twice():
@@ -86,7 +86,7 @@ def test_several_phenotypes_get_the_two_best_abstracts_of_each_none_twice():
     abstracts = {name: [{"title": "", "source": s, "text": ""} for s in shelf[name]] for name in shelf}
     plan = a_protocol(methods=["rag_llm"], entities=("bleeding",))
     told = briefings(BUNDLE, plan, disease="colitis", abstracts=abstracts.__getitem__)
-    sources = {key[1:]: [each["source"] for each in briefing.told["abstracts"]] for key, briefing in told.items()}
+    sources = {key[1:]: [each["source"] for each in briefing.facts["abstracts"]] for key, briefing in told.items()}
     assert sources == {("binary", "bleeding"): ["a", "b", "c"], ("top_k", ""): ["a", "b", "c", "d"]}
     with pytest.raises(ElicitationError, match="no abstract on fistula"):
         briefings(

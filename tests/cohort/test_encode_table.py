@@ -242,6 +242,13 @@ def _written(folder, table):
     return folder / "table.csv"
 
 
+def test_controls_under_another_spelling_are_refused_and_not_taken_for_patients(tmp_path):
+    (tmp_path / "x.csv").write_text("patient,group,heat\na,healthy,1\nb,Healthy,2\nc,ill,3\n")
+    features = features_of(pd.DataFrame({"feature": ["heat"], "kind": ["continuous"]}))
+    with pytest.raises(CohortError, match=r"column group: found 'Healthy' beside 'healthy'; expected one spelling"):
+        read_and_encode(tmp_path / "x.csv", features, Coding("controls"), ("group", "healthy"))
+
+
 RANGES = pd.DataFrame({"feature": ["heat", "flow", "wet"], "kind": ["continuous", "continuous", "binary"]}).assign(
     low=[36.0, 1.0, None], high=[70.0, 2.0, None], unit=["C", "l/s", ""]
 )

@@ -127,6 +127,14 @@ def test_a_sample_without_a_value_for_one_per_is_named() -> None:
         select(samples, config(select={"one_per": {"key": "participant"}}))
 
 
+@pytest.mark.parametrize("change", [{}, {"select": {"drop": {"diagnosis": ["UC"]}}}])
+def test_a_sample_under_another_spelling_of_a_group_or_a_selection_is_refused(change: dict[str, Any]) -> None:
+    samples = series()
+    samples.loc[samples.index[-1], "diagnosis"] = "uc "
+    with pytest.raises(CohortError, match="found 'uc ' in 1 samples, and 'UC' in the file of the cohort"):
+        select(samples, config(**change))
+
+
 def test_missing_cells_that_a_reader_left_as_nan_count_as_empty() -> None:
     samples = series()
     samples.loc["S1", "diagnosis"] = np.nan
@@ -151,8 +159,16 @@ def test_missing_is_missing_and_not_zero() -> None:
 
 
 def test_listed_values_mean_one_and_zero_and_any_other_is_missing() -> None:
-    values = ["Active", "Inactive", "NA", "active"]
+    values = ["Active", "Inactive", "NA", "Quiescent"]
     assert labels_of(values, positive=["Active"], negative=["Inactive"]) == [1, 0, None, None]
+
+
+@pytest.mark.parametrize("other", ["active", "Active ", " ACTIVE", "ac\rtive".replace("\r", "") + "\n"])
+def test_another_spelling_of_a_listed_value_is_refused_and_taken_once_it_is_listed_too(other: str) -> None:
+    values = ["Active", "Inactive", other]
+    with pytest.raises(CohortError, match=r"labels\.fever: found .* in 1 samples, and .*; expected one spelling"):
+        labels_of(values, positive=["Active"], negative=["Inactive"])
+    assert labels_of(values, positive=["Active", other], negative=["Inactive"]) == [1, 0, 1]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import GEOparse
 import pytest
 from cohort.geo_layout import family_soft, put, series_matrix
 
-from afa.cohort.samples import read_family, read_series_matrix
+from afa.cohort.config import LabelRule
+from afa.cohort.samples import make_labels, read_family, read_series_matrix
 from afa.errors import CohortError
 
 SAMPLES = {
@@ -100,6 +101,8 @@ def test_a_lone_carriage_return_is_part_of_a_value(tmp_path):
     frame = read_family(put(tmp_path / NAME, text)).samples
     assert frame["stool"].tolist() == ["gross\r blood", ""]
     assert frame["title"].tolist() == ["first, UC", "sec\rond"]
+    rule = LabelRule(key="stool", positive=("gross\r blood",), negative=("none",), reason="a test")
+    assert make_labels(frame, {"bleeding": rule}, ["bleeding"])["bleeding"].tolist()[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,12 @@ from commands import afa
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.expected_conditions import alert_is_present
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from afa.model.bundle import load_bundle, save_bundle
-from afa.planner.session import load_session
+from afa.planner import TopKPlanner
+from afa.planner.session import load_session, save_session
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
@@ -464,4 +466,27 @@ def test_why_a_new_patient_and_a_refused_value_by_mouse(serve, browser):
     browser.switch_to.alert.accept()
     until(browser, lambda: text(browser, "spent").startswith("0 measured"))
     assert not browser.find_element(By.ID, "why").is_displayed()
+    assert complaints(browser, address) == []
+
+
+@NEEDS_BROWSER
+def test_a_session_of_an_edited_bundle_is_opened_where_the_user_says_so(serve, browser, tmp_path):
+    bundle, file = load_bundle(TINY), tmp_path / "earlier.yaml"
+    planner = TopKPlanner(bundle, k=1)
+    planner.observe("MUC2", -1)
+    save_session(planner, file)
+    file.write_text(file.read_text().replace(bundle.digest, "a" * 64))
+    _, address = serve(TINY)
+    opened(browser, address)
+    for answer in ("dismiss", "accept"):
+        browser.find_element(By.ID, "opened").send_keys(str(file))
+        WebDriverWait(browser, 60, 0.05).until(alert_is_present())
+        asked_back = browser.switch_to.alert
+        assert f"Found a session on tiny 1, digest {'a' * 16}" in asked_back.text
+        assert "Take its values in again on the bundle as it is now?" in asked_back.text
+        getattr(asked_back, answer)()
+        if answer == "dismiss":
+            assert text(browser, "spent").startswith("0 measured")
+    until(browser, lambda: text(browser, "spent").startswith("1 measured"))
+    until(browser, lambda: "tiny has changed since this session" in text(browser, "message"))
     assert complaints(browser, address) == []

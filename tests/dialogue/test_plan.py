@@ -17,7 +17,7 @@ from talking import ROOT, ask, plain, talk
 from afa.dialogue.conversation import VERBS, converse
 from afa.dialogue.sessions import Keeper, new_planner
 from afa.errors import PlannerError
-from afa.model.bundle import Bundle, load_bundle, save_bundle
+from afa.model.bundle import Bundle, load_bundle, save_bundle, stamp_bundle
 from afa.planner import BinaryPlanner, Stop, TopKPlanner
 from afa.planner.session import load_session
 
@@ -470,6 +470,20 @@ def coded(tmp_path: Path) -> Bundle:
     kinds = 'appetite,binary,"0 good, 1 poor"\ngait,binary,"0 abnormal, 1 normal"\npain,binary,"0 no, 1 yes"\n'
     (folder / "features.csv").write_text(f"feature,kind,values\n{kinds}")
     return load_bundle(folder)
+
+
+def test_what_the_grades_of_an_ordinal_feature_mean_is_shown_before_a_number_is_asked_for(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "afa/examples/cooling/bundle", tmp_path / "b")
+    path = tmp_path / "b/features.csv"
+    path.write_text(
+        path.read_text().replace("air_drop,continuous,K,8,12,", 'air_drop,ordinal,grade,8,12,"0 none .. 20 much"')
+    )
+    stamp_bundle(tmp_path / "b")
+    planner = TopKPlanner(load_bundle(tmp_path / "b"), first=["air_drop"], panels={})
+    text = talk(planner, "25", "9")
+    assert "evaporator; 0 none .. 20 much; usual: 8 to 12 grade; type the number" in text
+    assert "expected 0 none .. 20 much (features.csv, values)" in text
+    assert planner.numbers == {"air_drop": 9.0}
 
 
 def test_what_no_and_yes_of_a_finding_mean_is_shown_and_its_words_are_taken(coded: Bundle) -> None:

@@ -340,7 +340,7 @@ def test_probabilities_stand_beside_the_potentials_of_the_record(built, tmp_path
     np.testing.assert_array_equal(bundle.unary, plain.unary)
     np.testing.assert_array_equal(bundle.packed.value, plain.packed.value)
     assert bundle.rates is not None
-    assert (len(bundle.rates.stated), bundle.rates.encoding) == (553, "controls")
+    assert (len(bundle.rates.probability_rows), bundle.rates.encoding) == (553, "controls")
     assert validate_bundle(tmp_path / "rated")[0] == []
     with_entity, _, spoken = bundle.how_often("abdominal_bloating")
     row = bundle.features.index("AQP8")

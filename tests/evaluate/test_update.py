@@ -359,7 +359,9 @@ def test_counts_of_patients_need_probabilities_beside_them(tmp_path):
 
 def test_the_counts_do_not_change_the_model(fevers):
     made = afa.update(fevers, X, Y)
-    without = replace(made, rates=replace(made.rates, stated=replace(made.rates.stated, patients=None)))
+    without = replace(
+        made, rates=replace(made.rates, probability_rows=replace(made.rates.probability_rows, patients=None))
+    )
     assert without.digest == made.digest
 
 

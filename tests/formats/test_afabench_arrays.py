@@ -107,7 +107,7 @@ def test_a_measurement_of_several_features_is_one_selection(tmp_path):
 def test_numbers_of_patients_are_acquired_by_how_often_as_the_stepwise_planner_does(field, tmp_path):
     folder = Path(__file__).parents[2] / "resources" / "fields" / field
     bundle, found = build_field_bundle(folder, tmp_path / "bundle", how_often=True), read_entrant(folder)
-    assert bundle.says_how_often
+    assert bundle.has_probabilities
     assert (np.isfinite(bundle.rates.table.low) | np.isfinite(bundle.rates.table.high)).any()
     cells = pd.read_csv(folder / "values.csv.gz", index_col=0)
     numbers = cells.loc[list(found.patients), list(bundle.features)].to_numpy(dtype=float)

@@ -102,6 +102,35 @@ def test_the_page_opens_on_a_typical_patient_after_ten_measurements_and_tells_th
     assert_quiet(browser)
 
 
+def test_the_planner_with_a_background_stands_beside_the_one_that_is_shown(page, made):
+    summary = made[0].summary
+    ours = next(i for i, cell in enumerate(summary["cells"]) if cell["rule"] == "frontier")
+    background = summary["scores"].index("background")
+    for t in range(3):
+        first, second = column(page, "besides-table", 3)
+        assert first == ", ".join(order_of(made[0], 0, summary["shown"], 0, t)[: summary["k"]])
+        assert second == ", ".join(order_of(made[0], 0, ours, background, t)[: summary["k"]])
+        sure = 100 * run_of(made[0], 0, ours)["probability"][t]
+        said = column(page, "besides-table", 5)
+        assert said[0] == "\N{EN DASH}"
+        assert float(said[1].removesuffix(" %")) == pytest.approx(sure, abs=0.5)
+        page.find_element(By.ID, "next").click()
+    assert summary["background"] in page.find_element(By.ID, "besides").text
+
+
+def test_a_score_that_a_rule_does_not_have_cannot_be_chosen(page, made):
+    background = Select(page.find_element(By.ID, "score")).options[-1]
+    assert background.get_attribute("disabled") == "true"
+    Select(page.find_element(By.ID, "rule")).select_by_visible_text("frontier")
+    ready(page)
+    assert chosen(page, "score") == "background"
+    assert "is right with probability" in text(page, "facts")
+    Select(page.find_element(By.ID, "rule")).select_by_index(0)
+    ready(page)
+    assert chosen(page, "score") == "linearity"
+    assert "probability" not in text(page, "facts")
+
+
 def test_the_page_has_a_start_with_nothing_measured_and_the_default_rule(page, made):
     summary = made[0].summary
     assert page.title == f"Acquisition explorer: {ATTACK}"

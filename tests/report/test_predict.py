@@ -15,7 +15,7 @@ import afa
 from afa.cli import app
 from afa.engine.run import MISSING
 from afa.errors import CohortError, PlannerError
-from afa.evaluate.simulate.walks import told
+from afa.evaluate.simulate.walks import informed
 from afa.io.csvfile import visible
 from afa.planner import BinaryPlanner, TopKPlanner
 
@@ -33,7 +33,7 @@ def table(bundle, n=12, seed=0):
 
 def planned(bundle, X, **options):
     rows = np.where(X.isna(), MISSING, X).astype(np.int8)
-    return np.stack([told(TopKPlanner(bundle, k=1, **options), row).posterior() for row in rows])
+    return np.stack([informed(TopKPlanner(bundle, k=1, **options), row).posterior() for row in rows])
 
 
 @pytest.mark.parametrize("inference", ["mean_field", "exact"])

@@ -35,9 +35,7 @@ def run_of(bundle, share):
     everyone, once = range(PATIENTS), Bootstrap(resamples=500)
     raw = {
         "chaos": chaos.run(bundle, cohort, everyone, chaos=Chaos(**ORDERS), **SETTINGS),
-        "binary": binary.run(
-            bundle, cohort, random_order=RandomOrder(seeds=(0,)), closure=Closure(), ways=INFORMED, **SETTINGS
-        ),
+        "binary": binary.run_along(INFORMED, bundle, cohort, RandomOrder(seeds=(0,)), closure=Closure(), **SETTINGS),
         "allocation": allocation.run(bundle, cohort, everyone, allocation=RULES, top_k=5, **SETTINGS),
     }
     truth = allocation_truth.run(bundle, cohort, top_k=5, inference=Inference())

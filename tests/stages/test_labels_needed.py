@@ -236,8 +236,8 @@ def test_what_is_left_out_is_listed_with_the_reason(bundle, cohorts, zero_shot):
     tables = needed(bundle, cohorts, zero_shot["scores"], **options)
     listed = tables["left_out"].set_index("size")["reason"]
     assert "same" in tables["left_out"].query("entity == 'chill'")["reason"].iloc[0]
-    assert listed[21] == "leaves 3 patients to be told, fewer than 4"
-    assert listed[40] == "leaves 0 patients to be told, fewer than 4"
+    assert listed[21] == "leaves 3 patients to evaluate, fewer than 4"
+    assert listed[40] == "leaves 0 patients to evaluate, fewer than 4"
     few = needed(bundle, cohorts, zero_shot["scores"], **{**options, "sizes": [19], "of_each_class": 3})
     assert few["left_out"].set_index("size")["reason"][19] == "leaves 2 patients with the label, fewer than 3"
     assert len(few["predictions"]) == 0

@@ -8,7 +8,7 @@ import pandas as pd
 from afa.model.bundle import Bundle
 from afa.model.bundle.format import Potentials
 from afa.model.bundle.model import packed_couplings
-from afa.model.bundle.rates import NONE_STATED, Rates, Stated, floored, three_values
+from afa.model.bundle.rates import NO_ROWS, ProbabilityRows, Rates, floored, three_values
 from afa.model.features import features_of
 
 KINDS = {
@@ -84,11 +84,11 @@ def rated(rng, *, n=3, m=5, coupled=True, holds="several", speaks=0.8, priors=Tr
             said[1] = shares()
             zero[v, j] = floored(said[1], possible[j])
         rows.append((v, j, *said))
-    stated = NONE_STATED
+    stated = NO_ROWS
     if rows:
         entity, feature = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
         with_, without = (np.array([three_values(row[i][0], row[i][2]) for row in rows]) for i in (2, 3))
-        stated = Stated(entity, feature, with_, without, np.zeros(len(rows), dtype=bool))
+        stated = ProbabilityRows(entity, feature, with_, without, np.zeros(len(rows), dtype=bool))
     pairs = [(v, j, k) for v in range(n) for j in range(m) for k in range(j + 1, m) if coupled and rng.random() < 0.4]
     pairs = [pair for pair in pairs if not {*pair[1:]} & {*members.tolist()}]
     triples = np.array(pairs, dtype=np.int64).reshape(-1, 3)

@@ -91,6 +91,9 @@ function range(feature, value) {
   return scale.low !== null ? `: from ${scale.low}${unit}` : `: up to ${scale.high}${unit}`;
 }
 
+// What a feature is, and what its grades mean.
+const about = (scale) => [scale.definition, scale.grades].filter(Boolean).join(" ");
+
 const meaning = (feature, value) => word(feature, value) + range(feature, value);
 
 function possible(feature) {
@@ -125,7 +128,7 @@ function take() {
 
 function row(feature) {
   const scale = greeting.scales[feature], parts = [], several = state.suggestion.features.length > 1;
-  if (several && scale && scale.definition) parts.push(make("p", scale.definition, { className: "definition" }));
+  if (several && scale && about(scale)) parts.push(make("p", about(scale), { className: "definition" }));
   if (hasRange(feature)) {
     const field = make("input", [], { type: "text", inputMode: "decimal", autocomplete: "off", id: `number-${state.suggestion.features.indexOf(feature)}`, value: typed[feature] || "" });
     field.addEventListener("input", () => {
@@ -174,7 +177,7 @@ function show(now) {
   at("next-label").textContent = item ? "Measure next" : "Done";
   at("asked").replaceChildren(...(item ? [...named(shown(item.name)), view.priced ? ` (cost ${item.cost})` : ""] : named(answer.words)));
   const scale = item && greeting.scales[item.features[0]];
-  at("definition").textContent = (item && item.features.length === 1 && scale && scale.definition) || "";
+  at("definition").textContent = (item && item.features.length === 1 && scale && about(scale)) || "";
   at("reason").replaceChildren(...named((item ? item.reason : state.stopped) || ""));
   at("skip").disabled = !item;
   at("undo").disabled = !view.history.length;

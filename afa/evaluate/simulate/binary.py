@@ -27,11 +27,11 @@ from afa.evaluate.simulate.walks import (
     Walk,
     Way,
     ends,
+    informed,
     measured_first,
     planned,
     prices_of,
     spent_along,
-    told,
     weighs_items,
     with_costs,
 )
@@ -98,7 +98,7 @@ class BinaryTask(Asked):
         values, setting = self.values, self.setting
         if self.task is None:
             way = Way("random", "", "two_elbo")
-            return np.array([told(self._planner(way), row).decision() for row in values], dtype=np.int8)
+            return np.array([informed(self._planner(way), row).decision() for row in values], dtype=np.int8)
         if isinstance(self.task.bundle, Bundle):
             known = np.where(values == MISSING, 0, values)
             one, zero = (self.task.bundle.mrf(name).energies(known) for name in self.task.bundle.entities)

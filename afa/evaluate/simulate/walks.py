@@ -258,7 +258,7 @@ def weighs_items(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
     return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
 
 
-def told(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
+def informed(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
     """Return the planner after observing all measured values of a patient, (M,)."""
     if known := {planner.bundle.features[j]: int(values[j]) for j in np.flatnonzero(values != MISSING)}:
         planner.observe_all(known)
@@ -323,7 +323,7 @@ def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDAr
 
 def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Outcomes:
     """Return the answers of planners, one for each patient, after all measured values of P patients, (P, M)."""
-    answers = [ranked(told(planner, row)) for planner, row in zip(planners, values, strict=True)]
+    answers = [ranked(informed(planner, row)) for planner, row in zip(planners, values, strict=True)]
     scores, places = (np.array(part) for part in zip(*answers, strict=True))
     a, b = all_pairs(places.shape[1]).T
     winner = np.sign(scores[:, a, b]).astype(np.int8)
@@ -388,7 +388,7 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 def budgets_of(prices: Floats) -> Floats:
     """Return the budgets of curves by cost, (C,): 0, multiples of the smallest price, and the price of all features.
 
-    If there were more than `MOST_BUDGETS`, only every second or third multiple, and so on, is used.
+    If there were more than `MOST_BUDGETS` budgets, only every second, third or later multiple is used.
     """
     total, smallest = float(prices.sum()), float(prices[prices > 0].min())
     step = smallest * np.ceil(total / (smallest * MOST_BUDGETS))

@@ -37,7 +37,7 @@ from afa.errors import CohortError, Fault
 from afa.io.csvfile import CONTROLS, LONGEST_NAME, CsvTable, few, name_column, number_column
 from afa.io.files import sha256_of
 from afa.model.bundle.priors import COLUMNS as PRIORS
-from afa.model.bundle.rates import FLOOR, SCOPES, Group, Holds, Rates, Stated, three_values
+from afa.model.bundle.rates import FLOOR, SCOPES, Group, Holds, ProbabilityRows, Rates, three_values
 from afa.model.features import FEATURE_COLUMNS, Features, checked_features, share_columns
 
 HEADER = "bundle.yaml"
@@ -193,7 +193,7 @@ def _states(table: CsvTable) -> NDArray[np.bool_]:
     return stated
 
 
-def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
+def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> ProbabilityRows:
     """Return the rows of unary.csv that have probabilities.
 
     Parameters
@@ -204,7 +204,7 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
     entity, feature = unary.entity, unary.features[:, 0]
     states = _states(table) & (entity >= 0) & (feature >= 0)
     # # An unknown feature has index -1, which selects the row appended here: all three values are possible.
-    possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.background_stated, False)
+    possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.has_background, False)
     wrong, both = np.zeros(len(table), dtype=bool), {}
     for state in ("with", "without"):
         names = f"p_low_{state}", f"p_high_{state}"
@@ -222,8 +222,10 @@ def stated_rows(table: CsvTable, unary: Potentials, rates: Rates) -> Stated:
     rows = np.flatnonzero(states)
     order = rows[np.lexsort((feature[rows], entity[rows]))]
     directed, patients = ~table.empty("potential")[order], _patients(table, states)
-    kept = None if patients is None else patients[order]
-    return Stated(entity[order], feature[order], both["with"][order], both["without"][order], directed, kept)
+    patients_in_order = None if patients is None else patients[order]
+    return ProbabilityRows(
+        entity[order], feature[order], both["with"][order], both["without"][order], directed, patients_in_order
+    )
 
 
 def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] | None:

@@ -49,9 +49,9 @@ def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None)
     if bundle.exclusive:
         found, step = "exclusive groups", "leave them out of groups.csv"
         raise BundleError(Fault(where, found, "features that factors of two can hold", step))
-    if bundle.says_how_often and holds is None:
+    if bundle.has_probabilities and holds is None:
         raise BundleError(Fault(where, "one that says how often", "which class", "give holds=True, or holds=False"))
-    if holds is not None and not bundle.says_how_often:
+    if holds is not None and not bundle.has_probabilities:
         expected = "one that says how often, for `holds`"
         raise BundleError(Fault(where, "directions alone", expected, "leave `holds` out"))
     model = bundle.mrf(entity) if holds is None else bundle_models(bundle, entity)[0 if holds else 1]

@@ -60,9 +60,9 @@ class PackedCouplings:
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
     def renumbered(
-        self, entities: NDArray[np.int64], features: NDArray[np.int64], kept: NDArray[np.bool_] | bool = True
+        self, entities: NDArray[np.int64], features: NDArray[np.int64], included: NDArray[np.bool_] | bool = True
     ) -> PackedCouplings:
-        """Return the couplings marked in `kept` with new indices of entities and features.
+        """Return the couplings marked in `included` with new indices of entities and features.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class PackedCouplings:
         """
         owner = entities[self.owner]
         pairs = np.sort(np.column_stack([features[self.row], features[self.column]]), axis=1)
-        rows = kept & (owner >= 0) & (pairs[:, 0] >= 0)
+        rows = included & (owner >= 0) & (pairs[:, 0] >= 0)
         scope = None if self.scope is None else self.scope[rows]
         return packed_couplings(Potentials(owner[rows], pairs[rows], self.value[rows], scope), int(entities.max()) + 1)
 
@@ -144,7 +144,7 @@ class Bundle:
             where = f"bundle {self.name}"
             raise BundleError(Fault(where, f"no entity {entity!r}", "one of its entities", step)) from None
 
-    def couplings(self, entity: str, kept: NDArray[np.bool_] | None = None) -> sp.csr_array:
+    def couplings(self, entity: str, included: NDArray[np.bool_] | None = None) -> sp.csr_array:
         """Return the couplings of an entity, (M, M) sparse, symmetric with zero diagonal, nats.
 
         Parameters
@@ -154,8 +154,8 @@ class Bundle:
         """
         v = self.index(entity)
         row, column, value = self.packed.of(v)
-        if kept is not None:
-            here = kept[self.packed.pointer[v] : self.packed.pointer[v + 1]]
+        if included is not None:
+            here = included[self.packed.pointer[v] : self.packed.pointer[v + 1]]
             row, column, value = row[here], column[here], value[here]
         indices = np.concatenate([row, column]), np.concatenate([column, row])
         shape = (len(self.features), len(self.features))
@@ -219,8 +219,8 @@ class Bundle:
 
         """
         scope = np.zeros(len(self.packed.value), np.int8) if self.packed.scope is None else self.packed.scope
-        kept = scope != SHARED if closure == "differential" else scope == CONDITION
-        return self._model(self.index(entity), self.couplings(entity, kept))
+        included = scope != SHARED if closure == "differential" else scope == CONDITION
+        return self._model(self.index(entity), self.couplings(entity, included))
 
     def contrasts(self) -> Bundle:
         """Return the bundle of every S_v, on which duels are computed: without the couplings of both classes.
@@ -280,9 +280,11 @@ class Bundle:
         return self.rates is None or bool(self.rates.possible.all())
 
     @property
-    def says_how_often(self) -> bool:
+    def has_probabilities(self) -> bool:
         """Return True if the bundle has probabilities, of a class or of the background."""
-        return self.rates is not None and (len(self.rates.stated) > 0 or bool(self.rates.background_stated.any()))
+        return self.rates is not None and (
+            len(self.rates.probability_rows) > 0 or bool(self.rates.has_background.any())
+        )
 
     @property
     def background(self) -> NDArray[np.float64]:
@@ -290,7 +292,7 @@ class Bundle:
         return self._rates().background
 
     def _rates(self) -> Rates:
-        if self.rates is None or (self.rates.table is None and not self.says_how_often):
+        if self.rates is None or (self.rates.table is None and not self.has_probabilities):
             step = "add p_low_with, p_high_with, ... to unary.csv (docs/bundle.md)"
             raise BundleError(Fault(f"bundle {self.name}", "directions alone", "probabilities", step))
         return self.rates
@@ -315,9 +317,9 @@ class Bundle:
         All are 0 unless `afa.update` made the bundle.
         """
         counts = np.zeros((len(self.features), 2), dtype=np.int64)
-        if self.rates is not None and self.rates.stated.patients is not None:
-            own = self.rates.stated.entity == self.index(entity)
-            counts[self.rates.stated.feature[own]] = self.rates.stated.patients[own]
+        if self.rates is not None and self.rates.probability_rows.patients is not None:
+            own = self.rates.probability_rows.entity == self.index(entity)
+            counts[self.rates.probability_rows.feature[own]] = self.rates.probability_rows.patients[own]
         return counts
 
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:

@@ -149,7 +149,7 @@ def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | Non
     holds = holds or bundle.holds
     if holds == "several":
         share = "1/2"
-        if not bundle.says_how_often:
+        if not bundle.has_probabilities:
             share += f" (1/{n} where exactly one holds)"
     else:
         share = f"1/{n}" if holds == "one" else f"1/{n + 1}, as has none of them"

@@ -86,7 +86,7 @@ def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = F
 
 
 @dataclass(frozen=True, eq=False)
-class Stated:
+class ProbabilityRows:
     """The n rows of unary.csv that have probabilities, sorted by entity and then by feature.
 
     Attributes
@@ -110,7 +110,7 @@ class Stated:
         return len(self.entity)
 
 
-NONE_STATED = Stated(
+NO_ROWS = ProbabilityRows(
     np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 3)), np.empty((0, 3)), np.empty(0, np.bool_)
 )
 
@@ -126,7 +126,7 @@ class Rates:
     table
         `features.csv`, in the order of the bundle's features; None without the file, when every feature has three
         values.
-    stated
+    probability_rows
         The probabilities by entity and feature, from unary.csv.
     measurements, exclusive
         `groups.csv`: the features of each measurement; the features of which at most one can be +1.
@@ -141,7 +141,7 @@ class Rates:
 
     n_features: int
     table: Features | None = None
-    stated: Stated = NONE_STATED
+    probability_rows: ProbabilityRows = NO_ROWS
     measurements: Group = ()
     exclusive: Group = ()
     encoding: str | None = None
@@ -154,12 +154,12 @@ class Rates:
         return np.ones((self.n_features, 3), dtype=bool) if self.table is None else self.table.possible
 
     @cached_property
-    def background_stated(self) -> npt.NDArray[np.bool_]:
+    def has_background(self) -> npt.NDArray[np.bool_]:
         """Return True where features.csv or a class without an entity gives the background of a feature, (M,) bool."""
         found = np.zeros(self.n_features, dtype=bool)
         if self.table is not None:
             found |= np.isfinite(self.table.p_low)
-        found[self.stated.feature[np.isfinite(self.stated.without[:, 0])]] = True
+        found[self.probability_rows.feature[np.isfinite(self.probability_rows.without[:, 0])]] = True
         return found
 
     @cached_property
@@ -172,9 +172,11 @@ class Rates:
         uniform = self.possible / self.possible.sum(axis=1, keepdims=True)
         found = np.full((self.n_features, 3), np.nan) if self.table is None else self.table.background
         found = np.where(np.isnan(found), np.nan, floored(np.nan_to_num(found), self.possible, self.floor))
-        stated = self.stated
-        for j in np.unique(stated.feature[np.isnan(found[stated.feature, 0])]):
-            said = stated.without[(stated.feature == j) & np.isfinite(stated.without[:, 0])]
+        probability_rows = self.probability_rows
+        for j in np.unique(probability_rows.feature[np.isnan(found[probability_rows.feature, 0])]):
+            said = probability_rows.without[
+                (probability_rows.feature == j) & np.isfinite(probability_rows.without[:, 0])
+            ]
             if len(said):
                 found[j] = pool(said, self.possible[j], self.floor)
         return np.where(np.isnan(found), uniform, found)
@@ -199,9 +201,12 @@ class Rates:
         tilt = np.where(self.possible[leaning], tilt, -np.inf)
         tilted = self.background[leaning] * np.exp(tilt - tilt.max(axis=1, keepdims=True))
         with_entity[leaning] = tilted / tilted.sum(axis=1, keepdims=True)
-        rows = slice(*np.searchsorted(self.stated.entity, [entity, entity + 1]))
-        at = self.stated.feature[rows]
-        for into, said in ((with_entity, self.stated.with_entity[rows]), (without, self.stated.without[rows])):
+        rows = slice(*np.searchsorted(self.probability_rows.entity, [entity, entity + 1]))
+        at = self.probability_rows.feature[rows]
+        for into, said in (
+            (with_entity, self.probability_rows.with_entity[rows]),
+            (without, self.probability_rows.without[rows]),
+        ):
             into[at] = self.background[at]
             here = np.isfinite(said[:, 0])
             into[at[here]] = floored(said[here], self.possible[at[here]], self.floor)
@@ -214,11 +219,11 @@ class Rates:
 
     def contents(self) -> list[bytes]:
         """Return the parts that affect a model, as bytes for the digest of a bundle; encoding and names do not."""
-        stated = self.stated
-        numbers: list[Floats] = [stated.with_entity, stated.without, np.array([self.floor])]
+        probability_rows = self.probability_rows
+        numbers: list[Floats] = [probability_rows.with_entity, probability_rows.without, np.array([self.floor])]
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
-        integers = [stated.entity, stated.feature, stated.directed.astype(np.int64)]
+        integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
         # # Version 0.2 had implications here; the empty tuple preserves the digest of a bundle without implications.
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
@@ -229,18 +234,18 @@ class Rates:
 
     def directions(self) -> Floats:
         """Return the sign of mu_1 - mu_0 of each row with probabilities, (n,), used as its potential (F10)."""
-        stated, b = self.stated, self.background[self.stated.feature]
+        probability_rows, b = self.probability_rows, self.background[self.probability_rows.feature]
         means = []
-        for said in (stated.with_entity, stated.without):
-            there = floored(np.nan_to_num(said), self.possible[stated.feature], self.floor)
+        for said in (probability_rows.with_entity, probability_rows.without):
+            there = floored(np.nan_to_num(said), self.possible[probability_rows.feature], self.floor)
             means.append(np.where(np.isnan(said), b, there) @ VALUES)
         gap = means[0] - means[1]
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 
     def renumbered(self, entities: Indices, features: Indices) -> Rates:
         """Return the object with new indices of entities, (N,), and of features, (M,); -1 drops an index."""
-        stated, kept = self.stated, np.argsort(features)[np.count_nonzero(features < 0) :]
-        entity, feature = entities[stated.entity], features[stated.feature]
+        probability_rows, remaining = self.probability_rows, np.argsort(features)[np.count_nonzero(features < 0) :]
+        entity, feature = entities[probability_rows.entity], features[probability_rows.feature]
         rows = np.lexsort((feature, entity))
         rows = rows[(entity[rows] >= 0) & (feature[rows] >= 0)]
         groups = [
@@ -249,15 +254,15 @@ class Rates:
         ]
         return replace(
             self,
-            n_features=len(kept),
-            table=None if self.table is None else self.table.chosen([self.table.names[j] for j in kept]),
-            stated=Stated(
+            n_features=len(remaining),
+            table=None if self.table is None else self.table.chosen([self.table.names[j] for j in remaining]),
+            probability_rows=ProbabilityRows(
                 entity[rows],
                 feature[rows],
-                stated.with_entity[rows],
-                stated.without[rows],
-                stated.directed[rows],
-                None if stated.patients is None else stated.patients[rows],
+                probability_rows.with_entity[rows],
+                probability_rows.without[rows],
+                probability_rows.directed[rows],
+                None if probability_rows.patients is None else probability_rows.patients[rows],
             ),
             measurements=tuple(group for group in groups[0] if group[1]),
             exclusive=tuple(group for group in groups[1] if len(group[1]) > 1),
@@ -364,13 +369,13 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
     """
     together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
-    total, stated = sum(both), sum(abs(matrix).sign() for matrix in both)
+    total, probability_rows = sum(both), sum(abs(matrix).sign() for matrix in both)
     found = []
     for entity in bundle.entities:
         with_entity, _, at = bundle.how_often(entity)
         with_entity[together] = bundle.background[together]
         at = np.union1d(at, together).astype(np.intp)
-        own, of_all, n = (matrix[at][:, at].toarray() for matrix in (bundle.couplings(entity), total, stated))
+        own, of_all, n = (matrix[at][:, at].toarray() for matrix in (bundle.couplings(entity), total, probability_rows))
         found.append((with_entity[at], sp.csr_array(np.where(own != 0, own, of_all / np.maximum(n, 1.0))), at))
     factor = strength_factor((p, psi) for p, psi, _ in found)
     names = np.array(bundle.features, dtype=object)

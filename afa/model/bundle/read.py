@@ -36,7 +36,7 @@ from afa.model.bundle.format import (
     group_rows,
     lacking_faults,
     potential_rows,
-    stated_rows,
+    probability_rows_of,
 )
 from afa.model.bundle.model import Bundle, packed_couplings
 from afa.model.bundle.priors import prior_rows
@@ -241,7 +241,7 @@ def assembled(
         floor=header.probability_floor,
         holds=header.holds,
     )
-    stated = stated_rows(rows["unary.csv"], unary, rates)
+    probability_rows = probability_rows_of(rows["unary.csv"], unary, rates)
 
     if table_faults:  # rows about an unknown feature would repeat the same error
         return BundleReading(faults=first_of([*faults, *table_faults], place, "check again"))
@@ -260,12 +260,12 @@ def assembled(
         faults.append(Fault(str(place), found, f"at most {LARGEST_SPACE:,} pairs of the two", step))
     if faults:
         return BundleReading(faults=first_of(faults, place, "check again"))
-    rates = replace(rates, stated=stated)
-    beside = table is not None, len(stated), *groups
+    rates = replace(rates, probability_rows=probability_rows)
+    beside = table is not None, len(probability_rows), *groups
     potentials = np.zeros((len(entities), len(features)))
     potentials[unary.entity, unary.features[:, 0]] = unary.value
-    bare = ~stated.directed
-    potentials[stated.entity[bare], stated.feature[bare]] = rates.directions()[bare]
+    bare = ~probability_rows.directed
+    potentials[probability_rows.entity[bare], probability_rows.feature[bare]] = rates.directions()[bare]
     bundle = Bundle(
         name=header.name,
         version=header.version,
@@ -371,7 +371,7 @@ def _notes(
         yield f"priors.csv: entities without a row have {has} ({len(bundle.entities) - n_priors})"
     if bundle.rates is not None:
         spoken = np.zeros(len(bundle.features), dtype=bool)
-        for features in (bundle.rates.stated.feature, unary.features, pairwise.features):
+        for features in (bundle.rates.probability_rows.feature, unary.features, pairwise.features):
             spoken[features] = True
         yield from _notes_on_rates(bundle, bundle.rates, spoken)
     known = (HEADER, *REQUIRED_COLUMNS)
@@ -388,23 +388,26 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> 
     spoken : (M,) bool, True for each feature that appears in any row
 
     """
-    stated = rates.stated
-    can_be = rates.possible[stated.feature]
-    extreme = np.zeros(len(stated), dtype=bool)
-    for part in (stated.with_entity, stated.without):
+    probability_rows = rates.probability_rows
+    can_be = rates.possible[probability_rows.feature]
+    extreme = np.zeros(len(probability_rows), dtype=bool)
+    for part in (probability_rows.with_entity, probability_rows.without):
         extreme |= ((part <= 0) & can_be).any(axis=1)
-    named = [f"{bundle.entities[v]} {bundle.features[j]}" for v, j in zip(stated.entity, stated.feature, strict=True)]
+    named = [
+        f"{bundle.entities[v]} {bundle.features[j]}"
+        for v, j in zip(probability_rows.entity, probability_rows.feature, strict=True)
+    ]
     if extreme.any():
         yield (
             f"unary.csv: a share of 0 or 1 for a value that can occur counts as the floor, {rates.floor:g}, or what it "
             f"leaves ({extreme.sum()}): {few(itertools.compress(named, extreme))}"
         )
-    against = bundle.unary[stated.entity, stated.feature] * rates.directions() < 0
+    against = bundle.unary[probability_rows.entity, probability_rows.feature] * rates.directions() < 0
     if against.any():
         shown = few(itertools.compress(named, against))
         yield f"unary.csv: a potential against its probabilities ({against.sum()}): {shown}"
-    uniform = spoken & ~rates.background_stated
-    if len(stated) and uniform.any():
+    uniform = spoken & ~rates.has_background
+    if len(probability_rows) and uniform.any():
         names = itertools.compress(bundle.features, uniform)
         yield (
             f"features whose background nobody states, taken as uniform ({uniform.sum()}): {few(names)}; "

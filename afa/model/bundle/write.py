@@ -32,7 +32,7 @@ from afa.model.bundle.format import (
 )
 from afa.model.bundle.model import Bundle
 from afa.model.bundle.priors import signed
-from afa.model.bundle.rates import NONE_STATED, SCOPES
+from afa.model.bundle.rates import NO_ROWS, SCOPES
 from afa.model.bundle.read import bundle_of_tables, read_folder
 from afa.model.features import Features
 
@@ -123,20 +123,24 @@ def write_bundle(
 def save_bundle(bundle: Bundle, path: str | Path) -> None:
     """Write a `Bundle` with its non-zero potentials as a folder, without confidence and evidence."""
     names, space, rates = np.array(bundle.entities, dtype=object), np.array(bundle.features, dtype=object), bundle.rates
-    stated = NONE_STATED if rates is None else rates.stated
+    probability_rows = NO_ROWS if rates is None else rates.probability_rows
     written = bundle.unary != 0
-    written[stated.entity, stated.feature] = True
+    written[probability_rows.entity, probability_rows.feature] = True
     entity, feature = np.nonzero(written)
     unary = pd.DataFrame(
         {"entity": names[entity], "feature": space[feature], "potential": bundle.unary[entity, feature]}
     )
-    rows = np.searchsorted(entity * len(space) + feature, stated.entity * len(space) + stated.feature)
-    unary.loc[rows[~stated.directed], "potential"] = np.nan
-    for name, side, part in zip(SHARES, (0, 2, 0, 2), (stated.with_entity,) * 2 + (stated.without,) * 2, strict=True):
+    rows = np.searchsorted(
+        entity * len(space) + feature, probability_rows.entity * len(space) + probability_rows.feature
+    )
+    unary.loc[rows[~probability_rows.directed], "potential"] = np.nan
+    for name, side, part in zip(
+        SHARES, (0, 2, 0, 2), (probability_rows.with_entity,) * 2 + (probability_rows.without,) * 2, strict=True
+    ):
         unary[name] = np.nan
         unary.loc[rows, name] = part[:, side]
-    if stated.patients is not None:
-        for name, counts in zip(COUNTS, stated.patients.T, strict=True):
+    if probability_rows.patients is not None:
+        for name, counts in zip(COUNTS, probability_rows.patients.T, strict=True):
             unary[name] = pd.Series(counts, index=rows).reindex(unary.index)
     pairwise = pd.DataFrame(
         {
@@ -318,13 +322,13 @@ def bundle_from_frame(
     frames = {"unary.csv": rows, "pairwise.csv": couplings}
     if costs is not None:
         frames["costs.csv"] = pd.DataFrame(list(dict(costs).items()), columns=["feature", "cost"])
-    stated = [
+    probability_rows = [
         pd.DataFrame(list(dict(said).items()), columns=["entity", column])
         for column, said in (("log_odds", priors), ("probability", probabilities))
         if said is not None
     ]
-    if stated:
-        frames["priors.csv"] = pd.concat(stated, ignore_index=True)
+    if probability_rows:
+        frames["priors.csv"] = pd.concat(probability_rows, ignore_index=True)
     return bundle_of_tables("bundle_from_frame", header | {"features": list(dict.fromkeys(map(str, features)))}, frames)
 
 

@@ -126,7 +126,7 @@ class Briefing:
 
     Parameters
     ----------
-    told : values of the template
+    facts : values of the template
     labels : allowed labels of a decision; for a condition, `control` comes first
     size : number of labels of a decision
     features : all M, sorted by name
@@ -134,7 +134,7 @@ class Briefing:
     """
 
     prompt: str
-    told: Mapping[str, Any]
+    facts: Mapping[str, Any]
     labels: tuple[str, ...]
     size: int
     features: tuple[str, ...]

@@ -175,7 +175,7 @@ class TrialDialogue:
             for turn, value in measured
         ]
         values = {
-            **briefing.told,
+            **briefing.facts,
             "patient": trial.alias,
             "turn": t + 1,
             "turns": protocol.last_of(len(briefing.features)) + 1,

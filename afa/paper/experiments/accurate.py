@@ -149,9 +149,9 @@ class States:
         rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
         names = [cohort.patients[row] for row in rows]
         orders = random_orders(cohort.features, names, [seed])[:, 0]
-        kept = rounds_up_to(rounds, len(cohort.features))
+        rounds_read = rounds_up_to(rounds, len(cohort.features))
         place = np.argsort(orders, axis=1)
-        return cls(names, kept, orders, cohort.values[rows], place[:, None, :] < np.array(kept)[:, None])
+        return cls(names, rounds_read, orders, cohort.values[rows], place[:, None, :] < np.array(rounds_read)[:, None])
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -59,10 +59,9 @@ def run(
     random_order: settings.RandomOrder,
     inference: settings.Inference,
     closure: settings.Closure,
-    ways: Sequence[tuple[str, str, str]] = ORDERS,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow all patients through the tasks of all entities, under every order of `ways`.
+    """Follow all patients through the tasks of all entities, under every order.
 
     There is one random order over all M features for each patient and seed. The informed orders are: the rule `greedy`
     with `cmi` and, except for `explicit`, with `f_target` of two scores; `largest_unary`, by absolute effective unary;
@@ -80,6 +79,19 @@ def run(
         `shift` is F_1 - F_0 without observations minus the prior, in nats
 
     """
+    return run_along(ORDERS, bundle, cohort, random_order, inference, closure, threads)
+
+
+def run_along(
+    ways: Sequence[tuple[str, str, str]],
+    bundle: Bundle,
+    cohort: Cohort,
+    random_order: settings.RandomOrder,
+    inference: settings.Inference,
+    closure: settings.Closure,
+    threads: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Return the tables of `run` under some of its orders."""
     seeds, coupling, solver = random_order.seeds, closure.coupling, Solver(**dict(inference))
     orders = random_orders(bundle.features, cohort.patients, seeds)
 

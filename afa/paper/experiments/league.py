@@ -24,8 +24,8 @@ from afa.evaluate.classifiers import METHODS, one_thread
 from afa.evaluate.entrants import (
     HEADLINE,
     RULES,
-    STATED,
     UNCOUPLED,
+    WITH_PROBABILITIES,
     Entrant,
     FieldTask,
     HypothesisModel,
@@ -125,7 +125,7 @@ class _Question:
         evidence = dict(zip(own, planned, strict=True))
         with one_thread():
             found["trained"], found["ladder"] = self.trained(evidence)
-        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in STATED])
+        found["reliability"] = pd.concat([self.reliability(name, evidence[name]) for name in WITH_PROBABILITIES])
         return found
 
     def followed(

@@ -91,14 +91,15 @@ def run(
     for voter in asked.settings.voters:
         with TemporaryDirectory() as folder:
             own, _ = bundle_stage(*of_one_voter(asked, stages, voter), Path(folder) / "bundle", min_agree=1)
-        own = own.restrict([name for name in own.features if name in cohort.features]).contrasts()
+        scoped = own.restrict([name for name in own.features if name in cohort.features])
+        own = scoped.contrasts()
         settings: dict[str, Any] = {"inference": inference, "threads": threads}
         people, everyone = on_features(cohort, own.features), range(len(cohort.patients))
         of_sign = sign.run(own, people, everyone, random_order=first, **settings)
         of_chaos = leads.run(own, people, everyone, chaos=chaos, **settings)
         of_grid = grid.run(own, people, everyone, allocation=rules, top_k=top_k, **settings)
         truth = allocation_truth.run(own, people, top_k=top_k, inference=inference)
-        of_tasks = binary.run(own, people, random_order=first, closure=closure, ways=INFORMED, **settings)
+        of_tasks = binary.run_along(INFORMED, scoped, people, first, closure=closure, **settings)
         rows = [
             sign.summarise(of_sign, bootstrap=bootstrap),
             leads.summarise(of_chaos, bootstrap=bootstrap),

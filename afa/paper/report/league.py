@@ -39,7 +39,6 @@ RUNGS = {
     LABELS: ("#555555", ":", "labels alone, the same model"),
     BEST: ("#999999", "-.", "labels alone, the best of three classifiers"),
     BOTH: ("#D55E00", "-", "both"),
-    BOTH + APART: ("#E69F00", "-", "both, without couplings"),
 }
 LEGEND = 6.5
 """Width of one line of the figure's legend, in inches."""

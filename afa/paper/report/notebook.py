@@ -148,8 +148,10 @@ def _kernel_of_its_own() -> Iterator[Config]:
 
 def _lasting(ran: NotebookNode, source: NotebookNode) -> NotebookNode:
     """Return the executed notebook without the parts that differ between runs."""
-    kept = {name: ran.metadata.papermill[name] for name in ("parameters", "version") if name in ran.metadata.papermill}
-    ran.metadata = source.metadata | {"papermill": kept}
+    written = {
+        name: ran.metadata.papermill[name] for name in ("parameters", "version") if name in ran.metadata.papermill
+    }
+    ran.metadata = source.metadata | {"papermill": written}
     for cell in ran.cells:
         cell.metadata.pop("papermill", None)
         if "injected-parameters" in cell.metadata.get("tags", []):

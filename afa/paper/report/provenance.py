@@ -189,8 +189,8 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
         rules = made_with.setdefault(job["packages"], [])
         rules += [] if job["rule"] in rules else [job["rule"]]
     made_with.pop("", None)
-    told = {"environment": environment(lock), "made_with": made_with, "jobs": made}
-    write_text(path, json.dumps(told, indent=1) + "\n")
+    content = {"environment": environment(lock), "made_with": made_with, "jobs": made}
+    write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def environment(lock: Path) -> dict[str, Any]:
@@ -231,8 +231,8 @@ def write_crate(run: Path, license_url: str) -> Path:
     """
     source = run / "provenance.json"
     try:
-        told = json.loads(source.read_text(encoding="utf-8"))
-        jobs, version = told["jobs"], told["environment"]["packages"]["afa"]
+        content = json.loads(source.read_text(encoding="utf-8"))
+        jobs, version = content["jobs"], content["environment"]["packages"]["afa"]
         published = max(job["ended"] for job in jobs)
     except (OSError, ValueError, KeyError, TypeError) as error:
         found = f"no record of a finished run ({error})"

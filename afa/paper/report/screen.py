@@ -212,14 +212,14 @@ def carried_of(run: Path) -> Carried:
     """Return the effects of a finished run, to be shown beside other runs."""
     table = read_table(run / "comparison", "screen")
     rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]}).set_index("id")
-    kept = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
+    numbers_of = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
     features, bundle = sha256_of(run / "cohort" / "features.parquet"), load_bundle(run / "bundle").digest
     return Carried(
         cohort=load_cohort(run / "cohort").name,
         version=__version__,
         settings=basis(json.loads((run / "config.json").read_text(encoding="utf-8"))),
         data=sha256(f"{features} {bundle}".encode()).hexdigest(),
-        rows=kept,
+        rows=numbers_of,
     )
 
 

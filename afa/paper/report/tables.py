@@ -114,11 +114,11 @@ def bundle_table(bundle: Bundle) -> pd.DataFrame:
             "log_odds": bundle.priors,
         }
     )
-    if bundle.rates is None or not bundle.says_how_often:
+    if bundle.rates is None or not bundle.has_probabilities:
         return table
     shared = [] if packed.scope is None else entity[packed.scope == SHARED]
     return table.assign(
-        probabilities=np.bincount(bundle.rates.stated.entity, minlength=entities),
+        probabilities=np.bincount(bundle.rates.probability_rows.entity, minlength=entities),
         couplings_shared=np.bincount(shared, minlength=entities),
     )
 
@@ -146,7 +146,7 @@ def feature_table(bundle: Bundle) -> pd.DataFrame:
             values=[" ".join(itertools.compress(("-1", "0", "1"), row)) for row in bundle.possible],
             range=[_range(low, high) for low, high in cuts],
         )
-    if bundle.rates is not None and bundle.says_how_often:
+    if bundle.rates is not None and bundle.has_probabilities:
         low, _, high = np.round(bundle.rates.background, 4).T
         table = table.assign(p_low=low, p_high=high)
     return table if bundle.costs is None else table.assign(cost=bundle.costs)
