@@ -458,9 +458,9 @@ def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
 
 
 def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
-    """Raise a `CohortError` for a value that differs from a listed one in case or blanks alone, and is not listed.
+    """Raise a `CohortError` for an unlisted value that differs from a listed value only in case or blanks.
 
-    Its samples would be left out without a word.
+    Without the error, the samples with such a value would be excluded silently.
     """
     if near := other_spelling(values.unique(), listed):
         count = int((values == near[0]).sum())
@@ -469,7 +469,7 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 
 
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
-    """Return the first value that is not listed but for its case or blanks, with the listed one; None without any.
+    """Return the first unlisted value that equals a listed value except in case or blanks, with that value; else None.
 
     >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
     ('healthy ', 'Healthy')

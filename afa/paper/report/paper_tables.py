@@ -144,7 +144,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
 
 
 def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
-    """Return a run's values for a printed cell, and the reason if the two are not comparable."""
+    """Return a run's values for a printed cell, and the reason if the two numbers are not comparable."""
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
     )
