@@ -384,7 +384,7 @@ class _Genes:
         return names
 
     def notes(self, where: str) -> list[str]:
-        """Return notes on excluded rows; a `CohortError` if no gene remains."""
+        """Return notes on excluded rows; raise a `CohortError` if no gene remains."""
         if not self.first:
             found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
             raise CohortError(Fault(where, found, "a row for each gene", step))
@@ -430,7 +430,7 @@ class _Scale:
             raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
 
     def notes(self, where: str, n_rows: int) -> list[str]:
-        """Return notes on a doubtful unit; a `CohortError` if the unit cannot be right."""
+        """Return notes on a doubtful unit; raise a `CohortError` if the unit cannot be right."""
         found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
         if self.unit == "log2" and self.largest > LARGEST_LOG:
             step = "set `unit: counts` or `unit: tpm`, as the series says"
@@ -771,7 +771,7 @@ def _check_strands(where: str, reads: Floats) -> None:
 
 
 def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
-    """Return the member's values in the order of `ids`; a `CohortError` if the ids differ or are ambiguous."""
+    """Return the member's values in the order of `ids`; raise a `CohortError` if the ids differ or are ambiguous."""
     others = own.symmetric_difference(ids)
     if len(others):
         found, step = "other row ids", "drop this sample in `select`, or name files of one kind in `expression.members`"

@@ -147,7 +147,7 @@ def _check_family(path: Path) -> list[str]:
 
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
-    """Return the text of a line; a `CohortError` if the line is too long or not UTF-8."""
+    """Return the text of a line; raise a `CohortError` if the line is too long or not UTF-8."""
     if len(content) == LONGEST_LINE:
         raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
     try:
@@ -262,7 +262,10 @@ def samples_frame(
 
 
 def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` unchanged; a `CohortError` if it is empty, or an accession is repeated or not a GSM accession."""
+    """Return `frame` unchanged.
+
+    Raise a `CohortError` if it is empty, or an accession is repeated or not a GSM accession.
+    """
     where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
     if samples.empty:
         raise CohortError(Fault(where, "no sample", "at least one", step))
