@@ -315,7 +315,7 @@ def field_bundle(
 
 @league.command("field")
 def league_field(field: options.FieldArgument, out: options.Out, tables: options.FieldTables = None) -> None:
-    """Evaluate acquisition for the patients of one field. If the field's table is missing, write a note instead."""
+    """Evaluate acquisition for the patients of one field. If the field's table is missing, only a note is written."""
     from afa.evaluate.entrants import read_entrant
     from afa.evaluate.long_tables import write_tables
     from afa.paper.experiments.league import LeagueSettings, follow_field

@@ -184,7 +184,7 @@ def _document(text: str) -> dict[str, Any]:
         raise ConfigError(Fault("--settings", str(error), "a JSON object", step)) from None
 
 
-experiments = typer.Typer(help="Experiments outside the stages: language models that plan.", no_args_is_help=True)
+experiments = typer.Typer(help="Run experiments outside the stages: language models that plan.", no_args_is_help=True)
 summaries = typer.Typer(help="The numbers of these experiments, one on each line.", no_args_is_help=True)
 
 

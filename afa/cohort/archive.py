@@ -120,7 +120,7 @@ def reading(where: object, again: str = "fetch the file again") -> Iterator[None
 
 
 def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) -> Listed:
-    """Return a JSON file parsed as `kind`; a `CohortError` if the file is missing or has other content."""
+    """Return a JSON file parsed as `kind`; raise a `CohortError` if the file is missing or has other content."""
     try:
         return TypeAdapter(kind).validate_json(Path(path).read_bytes())
     except OSError as error:

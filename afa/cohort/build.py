@@ -75,7 +75,7 @@ def read_values(
 ) -> tuple[Selected, Tiers, Expression]:
     """Return the selected samples, the row ids that may hold each feature, and the expression in these rows.
 
-    A `CohortError` if the source is an extract that lacks rows or characteristics which the cohort needs.
+    Raise a `CohortError` if the source is an extract that lacks rows or characteristics which the cohort needs.
     """
     samples = geo.read_samples(source)
     folder = source.expression.path.parent

@@ -264,9 +264,9 @@ def read_names(path: Path) -> list[str]:
 
 
 def _doubt_of_names(path: Path, cells: Cells) -> str:
-    """Return why the first column may not name the patients: it holds numbers and is not called like a column of names.
+    """Return why the first column may not name the patients: it holds numbers and has no name such as `id`.
 
-    A `CohortError` if another column is called like one, or if the numbers have decimals.
+    Raise a `CohortError` if another column has such a name, or if the numbers have decimals.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))

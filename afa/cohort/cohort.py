@@ -127,7 +127,7 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
     """Return the cohort with its values at another threshold, read from a table of `write_codes`.
 
-    A `CohortError` if the table has other patients or features.
+    Raise a `CohortError` if the table has other patients or features.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -212,7 +212,9 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
 def parquet_table(
     path: Path, step: str, wanted: Collection[str] | None = None, most: int | None = None
 ) -> pd.DataFrame:
-    """Return the wanted columns of a Parquet file, by default all; a `CohortError` unless they hold numbers or texts.
+    """Return the wanted columns of a Parquet file, by default all.
+
+    Raise a `CohortError` unless they hold numbers or texts.
 
     The sizes in the file's own metadata must not exceed `largest_unpacked`.
 

@@ -248,7 +248,7 @@ TEMPLATE = Path(__file__).with_name("template.txt")
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Write `<folder>/<name>.yaml`; a `ConfigError` if the name is invalid or the file exists."""
+    """Write `<folder>/<name>.yaml`; raise a `ConfigError` if the name is invalid or the file exists."""
     path = folder / f"{name}.yaml"
     if not name.replace("-", "").replace("_", "").isalnum() or not name.islower():
         expected = "lower-case letters, digits, - and _"

@@ -190,7 +190,7 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     except OSError as error:
         if error.errno is not None:
             raise
-        # requests reports a missing certificate bundle in this way.
+        # requests raises an OSError if the certificate bundle is missing.
         raise ReplyError(_reason(error), "usable settings of the network", network) from None
 
 

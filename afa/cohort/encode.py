@@ -375,7 +375,7 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     """
     count = controls.shape[1]
     distance = np.sort(np.abs(controls - controls.mean(axis=1, keepdims=True)), axis=1)[:, ::-1]
-    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # so many controls may be as far
+    allowed = int(((1.0 + np.arange(count)) / (count + 1.0) < level).sum())  # number of controls that may be as far
     far = np.full((len(controls), 1), np.inf)
     if allowed:
         far = distance[:, [allowed - 1]] + ROUNDING * np.abs(controls).max(axis=1, initial=0.0, keepdims=True)

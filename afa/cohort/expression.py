@@ -142,7 +142,7 @@ def read_gene_matrix(
             if name is None:
                 continue
             n_rows += 1
-            # Summed row by row: the last digit of numpy's own sum would depend on the block size.
+            # Sum row by row: the last digit of numpy's sum would depend on the block size.
             with np.errstate(over="ignore"):
                 total += row
             if name in genes.wanted:
@@ -304,7 +304,7 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return possible names of the sample in a column called after a file: its name without endings, an accession."""
+    """Return possible sample names in a column name that may be a file name: the name without endings, an accession."""
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -384,7 +384,7 @@ class _Genes:
         return names
 
     def notes(self, where: str) -> list[str]:
-        """Return notes on excluded rows; a `CohortError` if no gene remains."""
+        """Return notes on excluded rows; raise a `CohortError` if no gene remains."""
         if not self.first:
             found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
             raise CohortError(Fault(where, found, "a row for each gene", step))
@@ -430,7 +430,7 @@ class _Scale:
             raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
 
     def notes(self, where: str, n_rows: int) -> list[str]:
-        """Return notes on a doubtful unit; a `CohortError` if the unit cannot be right."""
+        """Return notes on a doubtful unit; raise a `CohortError` if the unit cannot be right."""
         found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
         if self.unit == "log2" and self.largest > LARGEST_LOG:
             step = "set `unit: counts` or `unit: tpm`, as the series says"
@@ -586,7 +586,7 @@ def read_sample_files(
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
         values[sample] = column[chosen]
-        # Summed in file order, as in a joined matrix, so that both forms agree to the last digit.
+        # Sum in file order, as in a joined matrix, so that both forms of a series give equal sums.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
         if not np.isfinite(total[sample]):
@@ -771,7 +771,7 @@ def _check_strands(where: str, reads: Floats) -> None:
 
 
 def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
-    """Return the member's values in the order of `ids`; a `CohortError` if the ids differ or are ambiguous."""
+    """Return the member's values in the order of `ids`; raise a `CohortError` if the ids differ or are ambiguous."""
     others = own.symmetric_difference(ids)
     if len(others):
         found, step = "other row ids", "drop this sample in `select`, or name files of one kind in `expression.members`"

@@ -71,7 +71,10 @@ class Source:
 
     @classmethod
     def read(cls, path: Path) -> Source:
-        """Read the file of `write`; a `CohortError` if it has other content, or a listed file is gone or changed."""
+        """Read the file of `write`.
+
+        Raise a `CohortError` if it has other content, or a listed file is gone or changed.
+        """
         step = "fetch the series again"
         source = read_listed(cls, path, "a source list of afa", step)
         for listed in (source.metadata, source.expression):
@@ -307,7 +310,7 @@ class Card(Strict):
 
 
 def read_card(folder: Path) -> Card:
-    """Return the validated card of an extract; a `ConfigError` if it is missing or invalid."""
+    """Return the validated card of an extract; raise a `ConfigError` if it is missing or invalid."""
     return load_model(folder / CARD_FILE, Card)
 
 

@@ -147,7 +147,7 @@ def _check_family(path: Path) -> list[str]:
 
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
-    """Return the text of a line; a `CohortError` if the line is too long or not UTF-8."""
+    """Return the text of a line; raise a `CohortError` if the line is too long or not UTF-8."""
     if len(content) == LONGEST_LINE:
         raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
     try:
@@ -262,7 +262,10 @@ def samples_frame(
 
 
 def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` unchanged; a `CohortError` if it is empty, or an accession is repeated or not a GSM accession."""
+    """Return `frame` unchanged.
+
+    Raise a `CohortError` if it is empty, or an accession is repeated or not a GSM accession.
+    """
     where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
     if samples.empty:
         raise CohortError(Fault(where, "no sample", "at least one", step))
@@ -458,9 +461,9 @@ def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
 
 
 def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
-    """Raise a `CohortError` for a value that differs from a listed one in case or blanks alone, and is not listed.
+    """Raise a `CohortError` for an unlisted value that differs from a listed value only in case or blanks.
 
-    Its samples would be left out without a word.
+    Without the error, the samples with such a value would be excluded silently.
     """
     if near := other_spelling(values.unique(), listed):
         count = int((values == near[0]).sum())
@@ -469,7 +472,7 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 
 
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
-    """Return the first value that is not listed but for its case or blanks, with the listed one; None without any.
+    """Return the first unlisted value that equals a listed value except in case or blanks, with that value; else None.
 
     >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
     ('healthy ', 'Healthy')

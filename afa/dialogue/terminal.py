@@ -306,7 +306,7 @@ class Terminal:
                 name, _, value = text.rpartition("=")
                 pairs.append((name.strip(), value.strip()))
                 open_words = []
-        if open_words and pairs:  # the last value is rejected together with words that follow it
+        if open_words and pairs:  # words after the last value are rejected together with it
             pairs[-1] = pairs[-1][0], " ".join([pairs[-1][1], *open_words])
         return pairs
 

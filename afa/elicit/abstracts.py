@@ -122,7 +122,7 @@ def written(document: Any) -> str:
 def without_markup(text: str) -> str:
     """Return a text of HTML or JATS as plain lines; a heading begins a line and ends in a colon."""
     text = _HEADING.sub(r"\n\2: ", text[:LONGEST_MARKUP])
-    # Some records hold tags that were escaped twice: they appear only after the first pass.
+    # Some records hold tags that were escaped twice: such tags appear only after the first pass.
     for _ in range(2):
         text = html.unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
     return _TAG.sub("", text)

@@ -81,7 +81,10 @@ class Chat:
             raise ElicitationError(Fault(endpoint.base_url, found, "an address to ask", step)) from None
 
     def called(self, document: Mapping[str, Any]) -> HttpReply:
-        """Return the reply to one call, of any status; a `ReplyError` if no complete reply came within the bounds."""
+        """Return the reply to one call, of any status.
+
+        Raise a `ReplyError` if no complete reply came within the bounds.
+        """
         late = _late(self._bounds)
         return within(self._bounds.deadline, lambda: self._called(document, late), late)
 

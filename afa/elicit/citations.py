@@ -2,7 +2,7 @@
 
 An answer may cite by the number of an abstract in the prompt, by PMID, or by DOI. A citation of anything that is not
 among the abstracts of the prompt is flagged, even if the publication exists. Integers in square brackets count as
-numbers of abstracts, because the prompt writes them so.
+numbers of abstracts, because the prompt writes numbers in brackets.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: 
 
 
 def plain(name: str) -> str:
-    """Return a name as words for a quoted phrase; an `ElicitationError` if no word remains."""
+    """Return a name as words for a quoted phrase; raise an `ElicitationError` if no word remains."""
     words = " ".join(_PLAIN.sub(" ", name).split())
     if not any(map(str.isalnum, words)):
         raise ElicitationError(Fault("a search", repr(name), "a name with letters or digits", "correct the name"))
@@ -149,7 +149,7 @@ class PubMed:
         return query.written('"{}"[tiab]')
 
     def search(self, query: Query, most: int) -> Found:
-        """Return the `most` records that PubMed ranks highest; an `ElicitationError` if the search fails."""
+        """Return the `most` records that PubMed ranks highest; raise an `ElicitationError` if the search fails."""
         asked = {
             **self._sender,
             "term": self.written(query),
@@ -174,7 +174,10 @@ class PubMed:
 
 
 def tree(body: bytes) -> Element:
-    """Return the root of an XML reply, read without its DTD; a `ReplyError` if it is invalid or declares an entity."""
+    """Return the root of an XML reply, read without its DTD.
+
+    Raise a `ReplyError` if it is invalid or declares an entity.
+    """
     try:
         if b"<!ENTITY" not in body:
             return fromstring(body)  # noqa: S314 (no entity is declared, and expat fetches none)
@@ -270,7 +273,10 @@ class EuropePmc:
         return query.written('TITLE_ABS:"{}"') + " AND (SRC:PPR)"
 
     def search(self, query: Query, most: int) -> Found:
-        """Return the `most` preprints that the service ranks highest; an `ElicitationError` if the search fails."""
+        """Return the `most` preprints that the service ranks highest.
+
+        Raise an `ElicitationError` if the search fails.
+        """
         asked = {"query": self.written(query), "format": "json", "resultType": "core", "synonym": "false"}
         abstracts: list[Abstract] = []
         left_out: Counter[str] = Counter()

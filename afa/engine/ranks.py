@@ -232,7 +232,7 @@ def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: i
 
 @kernel(inline=True)
 def _mean_capped(already: int, marked: int, size: int, drawn: int, cap: int) -> float:
-    """Return E[min(already + H, cap)], H the number of marked items in `drawn` of `size` without replacement."""
+    """Return E[min(already + H, cap)], H the number of marked items among `drawn` items sampled from `size`."""
     total = 0.0
     for hit in range(max(0, drawn - (size - marked)), min(marked, drawn) + 1):
         log_ways = _log_choose(marked, hit) + _log_choose(size - marked, drawn - hit) - _log_choose(size, drawn)

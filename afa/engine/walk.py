@@ -70,7 +70,7 @@ def walk(
     ----------
     begin_at : state before any observation, solved
     values : (P, M) int8; path j belongs to patient j // (J / P)
-    followed : results, written; `results.order` has the orders where they are given
+    results : written; `results.order` has the orders where they are given
     paths : (n,) int64, numbers of the paths
     pattern : (n,) int64, ascending, row of `patterns` for each path
     patterns : (m, M) bool, features not measured

@@ -190,7 +190,7 @@ def constant_answers(target: Signs) -> tuple[Signs, Signs]:
 
 
 def fixed_top_k(top: Signs, k: int) -> list[int]:
-    """Return the k entities of largest total overlap with the patients' top k at full observation; first of equals.
+    """Return the k entities of largest total overlap with the patients' top k at full observation; the first such set.
 
     The search is branch and bound: an entity adds less to a larger set, so the largest additions give an upper bound.
 

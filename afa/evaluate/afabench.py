@@ -305,7 +305,7 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     """One entity as a task with two classes: class 0 without the entity, class 1 with it.
 
     `predict` returns `BinaryPlanner.probability` and its complement. Without `cost_param`, the method stops when the
-    sign of S is certain; the class of the larger probability can still be the other one (decisions.md S15).
+    sign of S is certain; the other class can still have the larger probability (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
@@ -393,7 +393,7 @@ def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tu
 
 
 def _as_numpy(given: Any) -> NDArray[Any]:
-    """Return any array as a NumPy array; a torch tensor may be on another device or part of a graph."""
+    """Return any array as a NumPy array, also a torch tensor on another device or in a graph."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         given = given.detach().cpu()

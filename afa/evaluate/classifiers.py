@@ -92,8 +92,8 @@ def shown_shares(n_features: int) -> Floats:
 def train(method: Method, values: Values, positive: Mask, generator: np.random.Generator) -> Classifier:
     """Return the classifier trained on labelled patients of both classes.
 
-    A value other than -1, 0 and +1 was not measured and is hidden in every copy. Naive Bayes stores log-ratios of the
-    values -1, 0 and +1, (F, 3), from `conditionals`. The other methods skip features with the same value in all
+    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. Naive Bayes stores log-ratios of
+    the values -1, 0 and +1, (F, 3), from `conditionals`. The other methods skip features with the same value in all
     patients.
 
     Parameters

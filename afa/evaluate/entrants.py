@@ -293,7 +293,7 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """A variant without couplings whose log-odds are shrunk by how much observations repeat each other (F16).
+    """A variant without couplings, whose log-odds are shrunk if observations repeat each other (F16).
 
     The last hypothesis of `models` is the reference of the log-odds. The reference is dropped from the evidence if
     `asked` lacks that hypothesis.
@@ -426,7 +426,7 @@ def uncoupled(reading: HypothesisModel) -> HypothesisModel:
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
-    """Return a variant without couplings, where the couplings of the bundle shrink the log-odds instead (F16).
+    """Return a variant without couplings, where the couplings of the bundle only shrink the log-odds (F16).
 
     A member of an exclusive group counts as a separate observation that repeats no other.
     """

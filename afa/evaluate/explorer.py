@@ -310,7 +310,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the index of the (lower) median; of equal numbers the first.
+    """Return the index of the (lower) median; the first index if numbers are equal.
 
     >>> middle([214, 9, 40])
     2

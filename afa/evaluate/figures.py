@@ -299,7 +299,7 @@ def shared_legend(figure: Figure, *, columns: int) -> None:
 
 
 def fit(axes: Axes, *numbers: pd.Series) -> None:
-    """Set limits of the vertical axis that include all numbers; if there are none, write so into the panel."""
+    """Set limits of the vertical axis that include all numbers; without numbers, write a note into the panel."""
     every = pd.concat([pd.Series(column, dtype=float) for column in numbers]).dropna()
     if every.empty:
         without_data(axes, "no such case")

@@ -307,7 +307,7 @@ def label_null(
 
     A shuffled bundle has every potential of the original, with its sign and its place in the graph, on another gene of
     the same panel. Any list of the same size and signs reaches the accuracy of shuffled bundles, so that an elicited
-    bundle must exceed this accuracy. The code exchanges the values of genes instead, which is equivalent.
+    bundle must exceed this accuracy. The code exchanges the values of genes, not the potentials, which is equivalent.
 
     At each of the percents there are `permutations` bundles, followed in the random order of the first seed and in the
     order of greedy CMI. At full observation, where order does not matter, there are `whole_permutations`.

@@ -192,7 +192,7 @@ def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Comp
 
 
 def _total(parts: list[Component], *, pairs: bool) -> Estimate:
-    """Return the cost of all components, solved one after another: time adds up, memory does not."""
+    """Return the cost of all components, solved one after another: the sum of times, the largest memory."""
     costs = [elimination_cost(part, pairs=pairs) for part in parts]
     return Estimate(
         width=max((cost.width for cost in costs), default=0),

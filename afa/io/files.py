@@ -156,7 +156,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
-    """Write a table without its index; a `ConfigError` if `path` is an existing file with other columns.
+    """Write a table without its index; raise a `ConfigError` if `path` is an existing file with other columns.
 
     Parameters
     ----------
@@ -334,7 +334,10 @@ def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
 
 
 def largest_unpacked() -> float:
-    """Return how many GB a compressed file may unpack to; a `ConfigError` if the variable is not such a number."""
+    """Return how many GB a compressed file may unpack to.
+
+    Raise a `ConfigError` if the variable is not such a number.
+    """
     text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
     try:
         gigabytes = float(text)

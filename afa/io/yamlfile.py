@@ -138,7 +138,7 @@ _UniqueKeyLoader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOLEAN, list(
 
 
 def read_mapping(path: str | Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file; a `ConfigError` if the file holds anything else."""
+    """Return the mapping in a YAML file; raise a `ConfigError` if the file holds anything else."""
     path = Path(path)
     try:
         text = read_text(path, LARGEST_FILE)

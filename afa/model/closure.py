@@ -68,7 +68,7 @@ def class_models(
 
 
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
-    """Return S, the difference of the two class models: the elicited model, or its unary part under `shared`."""
+    """Return S, the difference of the two class models: the elicited model or, under `shared`, its unary part."""
     if known_coupling(coupling) == "differential":
         return mrf
     return PairwiseMRF(mrf.unary, 0 * mrf.couplings, mrf.prior, mrf.features)

@@ -40,8 +40,8 @@ def note_sources(found: dict[str, str], file: str | Path) -> None:
 def check_sources(words: Sequence[str]) -> None:
     """Raise an error if a file used by this process has changed since the run began.
 
-    A process uses its imported modules, their data files, and the inputs that a word of the command line names or whose
-    folder it names.
+    A process uses its imported modules, their data files, and the inputs that the command line names, directly or by
+    their folder.
 
     Parameters
     ----------

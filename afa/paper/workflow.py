@@ -91,8 +91,8 @@ _joined: dict[Path, IO[str]] = {}  # stays open, and so locked, until this proce
 def join_the_living(state: str | Path) -> str | None:
     """Take this process's shared lock in the folder `state` (`.snakemake`) until the process ends.
 
-    A lock of Snakemake is removed if it must belong to a dead run; otherwise the reason for leaving it is returned. On
-    a file system without locks, nothing is done and Snakemake's lock stays.
+    A lock of Snakemake is removed if only a dead run can have left it; otherwise the reason to keep the lock is
+    returned. On a file system without locks, nothing is done and Snakemake's lock stays.
 
     Raises
     ------

@@ -161,7 +161,7 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """Return the next best suggestions after the one of `suggest`, best first; empty if there is no suggestion."""
+        """Return the next best suggestions after that of `suggest`, best first; empty if there is no suggestion."""
         first = self.suggest()
         others: list[Suggestion] = []
         if first is None:

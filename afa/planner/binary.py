@@ -84,7 +84,7 @@ class BinaryPlanner(Planner):
     def log_odds(self) -> float:
         """Return the calibrated two-ELBO log-odds of the entity, nats (decisions.md S15).
 
-        Before any observation they are the prior log-odds.
+        Before any observation the result equals the prior log-odds.
         """
         evidence = self._state.log_evidence()
         return float(evidence[0] - evidence[1])

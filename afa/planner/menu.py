@@ -136,7 +136,7 @@ class Menu:
 
     @property
     def plain(self) -> bool:
-        """Return True if all items are single features of equal cost, where gain per cost orders like gain."""
+        """Return True if all items are single features of equal cost, so that costs do not affect the order."""
         return len(self.names) == len(self.item_of) and bool((self.cost == self.cost[0]).all())
 
     def places(self, first: Sequence[str]) -> tuple[int, ...]:

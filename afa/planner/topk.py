@@ -199,8 +199,8 @@ class TopKPlanner(Planner):
     def answer_probability(self) -> float:
         """Return the probability of the answer: the sum of `posterior` over `top_k`.
 
-        If exactly one entity holds, this is the probability that it is in `top_k`. If several may hold, the result is
-        instead the smallest posterior in `top_k`. If `ordered_by` is `score`, another set can be more probable.
+        If exactly one entity holds, this is the probability that it is in `top_k`. If several entities may hold, the
+        result is the smallest posterior in `top_k`. If `ordered_by` is `score`, another set can be more probable.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
@@ -271,8 +271,8 @@ class TopKPlanner(Planner):
     def none(self) -> tuple[float, float]:
         """Return the smallest and the largest probability that no entity holds (docs/decisions.md, F6).
 
-        The two are equal if at most one entity holds, and 0 if exactly one holds. A bundle of directions alone raises a
-        `PlannerError`, because it has no such probability.
+        The two probabilities are equal if at most one entity holds, and 0 if exactly one holds. A bundle of directions
+        alone raises a `PlannerError`, because it has no such probability.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"

@@ -95,7 +95,7 @@ def word_of(bundle: Bundle, feature: str, code: int) -> str:
 
 
 def grades_of(bundle: Bundle, feature: str) -> str:
-    """What the numbers of an ordinal feature mean, as features.csv says it; empty where it does not."""
+    """Return the coding of an ordinal feature in features.csv, which explains its numbers; empty without a coding."""
     table = None if bundle.rates is None else bundle.rates.table
     row = None if table is None else _rows(table).get(feature)
     return table.codings[row] if table is not None and row is not None and table.kinds[row] == "ordinal" else ""

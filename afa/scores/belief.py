@@ -215,7 +215,7 @@ class Background:
     def mixture(cls, bundle: Bundle, values: Floats | NDArray[np.int8], *, prior: float = PRIOR_PATIENTS) -> Background:
         """Return shares among few patients, where the bundle's probabilities count for `prior` patients.
 
-        If the bundle has no probabilities, all values of a feature have equal probability instead.
+        If the bundle has no probabilities, all values of a feature count as equally probable.
 
         Parameters
         ----------
@@ -770,7 +770,7 @@ class Belief:
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
 
     def _with_groups(self, slopes: sp.csr_array) -> sp.csr_array:
-        """Return slopes that subtract, for a member of an exclusive group, what its +1 excludes of the others."""
+        """Return slopes; a member of an exclusive group loses the mean slope of the others, which its +1 excludes."""
         groups = self._open_groups()
         if not groups:
             return slopes

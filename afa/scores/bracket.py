@@ -90,7 +90,7 @@ def hanson_wright_interval(
 
     Over the unobserved features let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2, the largest variance of D, and beta the
     largest absolute row sum of the couplings, which bounds their spectral norm. With n_eff = 1 / (1 + beta) and C =
-    sqrt(2) s |F / mu_D| the half-width is C sqrt(log(2 / gamma) / n_eff). The score is called when |mu_D| exceeds a
+    sqrt(2) s |F / mu_D| the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided when |mu_D| exceeds a
     sub-Gaussian deviation of D widened by the couplings; the width is 0 when nothing is unobserved.
 
     Parameters

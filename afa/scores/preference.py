@@ -33,8 +33,9 @@ def wald(evidence: Sequence[Evidence]) -> Floats:
 def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, moments: str = "mixture") -> Floats:
     """Return E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures, nats (eq:f1-criterion).
 
-    By linearity the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). `moments="product"` takes instead one
-    product measure with the averaged moments, as supp:f1-approx prints the formula; the result differs.
+    By linearity the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). With `moments="product"` the expectation
+    is under one product measure with the averaged moments, as in the printed formula of supp:f1-approx; the result
+    differs.
     """
     if moments == "mixture":
         return duels_of(cross_expectations(evidence, marginals))
@@ -97,7 +98,7 @@ def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
     """Return 2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp).
 
-    The quantity estimated is eq:f2-criterion-stacka. mu_D is `linearity`: eq:mu-D with the observed features added.
+    The score estimates eq:f2-criterion-stacka. The mean mu_D is `linearity`: eq:mu-D with the observed features added.
     Where sigma_D is 0 the score is the sign of mu_D.
     """
     means = linearity(evidence, marginals)

@@ -6,7 +6,7 @@ ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
-# A live stage appends to its record. The record is therefore no input; it would be newer than the stage's output.
+# A live stage appends to its record. The record is not an input, because it would be newer than the stage's output.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):

@@ -109,7 +109,7 @@ NOTEBOOKS = {
     "sanity": ("Checks", "acceptance tests", ["tables/sanity"]),
 }
 
-# A stage's own figure, at the end of its chapter.
+# The figure of a stage is at the end of the stage's chapter.
 for name, stage in STAGES.items():
     if stage.figure:
         rows = [] if stage.summary is None else [f"curves/{name}.parquet"]

@@ -388,7 +388,7 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 def budgets_of(prices: Floats) -> Floats:
     """Return the budgets of curves by cost, (C,): 0, multiples of the smallest price, and the price of all features.
 
-    If there were more than `MOST_BUDGETS`, only every second or third multiple, and so on, is used.
+    If there were more than `MOST_BUDGETS` budgets, only every second, third or later multiple is used.
     """
     total, smallest = float(prices.sum()), float(prices[prices > 0].min())
     step = smallest * np.ceil(total / (smallest * MOST_BUDGETS))

@@ -67,7 +67,7 @@ class PackedCouplings:
         Parameters
         ----------
         entities, features : (N,) and (M,) int64, new indices; -1 drops the entity or the feature
-        kept : (n_pairs,) bool
+        included : (n_pairs,) bool, True for couplings to keep
 
         """
         owner = entities[self.owner]
@@ -149,7 +149,7 @@ class Bundle:
 
         Parameters
         ----------
-        kept : (n_pairs,) bool over all entities, couplings to include; all if None
+        included : (n_pairs,) bool over all entities, couplings to include; all if None
 
         """
         v = self.index(entity)

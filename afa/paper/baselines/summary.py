@@ -22,7 +22,7 @@ ACCURACY, BALANCED, P_AT_K = "accuracy", "balanced_accuracy", "p_at_k"
 
 
 class Cut(NamedTuple):
-    """One evaluation of a task.
+    """Keys of one evaluation of a task.
 
     Parameters
     ----------

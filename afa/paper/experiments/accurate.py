@@ -1,9 +1,9 @@
 """The decisions that the mean-field approximation changes, by t: mean-field and exact inference on the same states.
 
-Some patients of a cohort are followed in one random order. At a few rounds every duel is decided by two scores of the
-top-k task, and every entity as a binary task under both closures: once by mean-field, once by exact inference with
-elimination. The models are the same, so that any difference is due to the approximation. A state whose exact inference
-would exceed the setting `limit` is excluded and counted in the table `left_out`.
+Some patients of a cohort are followed in one random order. At a few rounds every duel is decided by two scores, and
+every entity as a binary task under both closures. Each decision is made twice, by mean-field and by exact inference
+with elimination. The models are the same, so that any difference is due to the approximation. A state whose exact
+inference would exceed the setting `limit` is excluded and counted in the table `left_out`.
 """
 
 from __future__ import annotations

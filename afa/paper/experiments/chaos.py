@@ -184,7 +184,7 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `chaos_gap` of the tables, over all patients; groups are fixed, patients resampled.
+    """Return summary rows `chaos_gap` of the tables, over all patients; groups are fixed, patients are resampled.
 
     A group without decided duels has only its count.
 
@@ -222,9 +222,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     """Return the classification of patients by (patient, seed_set, definition).
 
-    The columns are `flips`, the mean over pairs and orders, and `flips_quartile`, the cohort's 75th percentile;
-    `magnitude` and `magnitude_median`; `nonzero`; and `chaotic`, True if flips are at least the percentile and the
-    magnitude exceeds the median.
+    The columns are `flips`, the mean over pairs and orders; `flips_quartile`, the cohort's 75th percentile; `magnitude`
+    and `magnitude_median`; and `nonzero`. `chaotic` is True if flips are at least the percentile and the magnitude
+    exceeds the median.
 
     Parameters
     ----------

@@ -4,9 +4,8 @@ The zero-shot scores are those of the stage `labels`, with the paper's choices a
 label. The classifiers use the same values, and are evaluated on patients whose labels were not used in training.
 
 Scores and classifiers are resampled together: a patient is resampled with all predictions, of every repeat in which the
-patient was not labelled. For shuffled labels, classifiers are resampled instead, because their accuracy depends on the
-shuffle far more
-than on the patients.
+patient was not labelled. For shuffled labels, classifiers are resampled instead of patients, because their accuracy
+depends far more on the shuffle than on the patients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sign convergence under random observation order: how soon each score decides every duel (tab:m2_random_sign).
 
-The target of a duel is the sign of D_ab at full observation; a duel tied there has no target and is excluded (S11). A
-score of exactly 0 is half correct (S5).
+The target of a duel is the sign of D_ab at full observation; a duel that is tied at full observation has no target and
+is excluded (S11). A score of exactly 0 is half correct (S5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The round at which each stopping rule ends an acquisition, and the accuracy of the answer there (`afa.planner.Stop`).
+"""The round at which each stopping rule ends an acquisition, and the accuracy of its answer (`afa.planner.Stop`).
 
 Every patient of a cohort is followed to full observation, in the top-k task and as a binary task of each entity; a rule
 stops at the first round at which its condition holds. The answer there is compared with the answer at full observation.
@@ -61,7 +61,7 @@ def run(
     The top-k task uses the orders of the stage `allocation` and a random order; binary tasks use a random order and the
     order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with probabilities, under every other
     closure; the top k is stopped only under the run's closure. The stored orders were chosen by directions; under
-    `explicit`, planners choose by probabilities instead.
+    `explicit`, planners choose new orders by probabilities.
 
     Parameters
     ----------

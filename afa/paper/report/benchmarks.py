@@ -1,7 +1,7 @@
 """Time and memory of a run: Snakemake's measurements of every job, their sums by rule, and stored sums of some runs.
 
 On a cluster the workflow requests memory and time according to the stored runs, and more at each attempt. At its start
-it prints how long such a run takes.
+the workflow prints how long a stored run took.
 """
 
 from __future__ import annotations

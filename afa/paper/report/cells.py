@@ -1,7 +1,8 @@
 """Functions for figure notebooks: `located` finds the folder of a run, `show_caption` shows the figure's caption.
 
 A caption exists only in its notebook, as the first argument of `show_caption` in a cell tagged `caption`. The notebook
-shows it with its fields filled in, the report copies it, and the workflow passes it to Snakemake's report.
+shows the caption with its fields filled in, the report copies this text, and the workflow passes the caption to
+Snakemake's report.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Reader:
 def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return every printed cell, table by table, and then every claim, with the columns `COLUMNS`.
 
-    The column `difference` is ours minus the paper's, and empty if the two are not comparable.
+    The column `difference` is this run's number minus the paper's, and empty if the numbers are not comparable.
 
     Parameters
     ----------

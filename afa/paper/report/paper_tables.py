@@ -125,7 +125,7 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
 
 
 def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
-    """Return names of printed columns in which `t=216`, all features of the paper, is all features of the cohort."""
+    """Return names of printed columns, with the cohort's number of features in place of `t=216`, the paper's number."""
     return columns.str.replace(rf"t={PAPER_FEATURES}\b", f"t={len(cohort.features)}", regex=True)
 
 
@@ -144,7 +144,7 @@ def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
 
 
 def _answered(cell: PrintedCell, paper: float | None, summary: SummaryLines) -> dict[str, Any]:
-    """Return a run's values for a printed cell, and the reason if the two are not comparable."""
+    """Return a run's values for a printed cell, and the reason if the two numbers are not comparable."""
     answer, warning, constant, below = (
         None if where is None else summary.find(where) for where in (cell.where, cell.unless, cell.constant, cell.over)
     )

@@ -515,7 +515,7 @@ def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
 
 
 def rounds_said(features: int) -> str:
-    """Return a sentence on the share of features observed at t = 150, the paper's last printed round, there and here.
+    """Return a sentence on the share of features observed at t = 150, the paper's last printed round, in both runs.
 
     >>> rounds_said(253)
     'Where the paper prints t = 150, 69 % of its 216 features are observed, and 59 % of the 253 here.'

@@ -2,8 +2,8 @@
 
 A verdict has two parts. The *direction* is whether an effect or a statement holds, according to the intervals. The
 *size* of an effect is its ratio to the printed effect; the size of any other number is its distance in points. The
-error of a printed number is estimated from the spread over our patients and the paper's number of patients. `outcome`
-combines both parts into one word. docs/comparison.md has the rules in words.
+error of a printed number is estimated from the spread over this run's patients and the paper's n. `outcome` combines
+both parts into one word. docs/comparison.md has the rules in words.
 
 `resources/paper/answers.yaml` lists the cells and the claims that are judged. A *reading* is a short form of a line of
 the summary: a name in `lines`, which stands for its key columns, and keys that are added or changed, such as `chaos
@@ -165,8 +165,9 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
     """Return the verdict on a difference, by its interval and by its ratio to the printed difference.
 
     An effect exists if its interval excludes 0. If both effects exist, their signs and the ratio determine the verdict.
-    If only our effect exists, it contradicts the paper's 0 if its distance from 0 exceeds both errors. If only the
-    paper's effect exists, there is no effect here, unless our interval is wide enough to contain the printed number.
+    If only this run has an effect, the effect contradicts the paper's 0 if its distance from 0 exceeds both errors. If
+    only the paper has an effect, the verdict is that there is no effect, unless this run's interval contains the
+    printed number.
 
     Parameters
     ----------

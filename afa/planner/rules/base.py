@@ -217,7 +217,7 @@ def view_of(
 ) -> View:
     """Return the present view of one patient; it is valid until the next observation and has no unobserved values.
 
-    A feature counts as observed if another one of its exclusive group is +1.
+    A feature counts as observed if another feature of its exclusive group is +1.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Layer 0 on synthetic entities, and its effect on `greedy` there (tab:layer0_synthetic)."""
+"""Layer 0 on synthetic entities, and its effect on the rule `greedy` (tab:layer0_synthetic)."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     The rows are as in `layer0_bundle`, with the configuration as `stratum`. Rows without a stratum are sums over all
     configurations, and `configurations` counts the configurations in which something is removed. By t, rows have the
-    `accuracy` of `greedy` on all duels, and the `gap` of `greedy` on the remaining entities to it; without a stratum,
-    these are means over configurations.
+    `accuracy` of `greedy` on all entities, and the `gap`, by which `greedy` on the remaining entities exceeds this
+    accuracy. Without a stratum, both are means over configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")

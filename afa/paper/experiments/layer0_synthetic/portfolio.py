@@ -97,7 +97,7 @@ class Graded(Configuration):
 
     @property
     def potencies(self) -> Floats:
-        """Return multiples of `effect`, evenly spaced between the two, (C,) float64."""
+        """Return multiples of `effect`, evenly spaced between the two numbers of `potency`, (C,) float64."""
         return np.linspace(*self.potency, len(self.sizes))
 
 
