@@ -78,7 +78,7 @@ def test_the_report_of_a_field_begins_with_what_a_few_features_tell(tmp_path):
     told = page[page.index('<section id="overview"') :]
     assert "pima: diabetes, 60 patients. After 3 of 8 features, chosen without a label, AUROC is 0." in told
     assert told.index("<svg") < told.index("how often, tau: effective") < told.index("left-out")
-    assert "What came of the paper" not in page
+    assert "What reproduced and what did not" not in page
     assert measured(tmp_path / "field")["said"][0] in told
 
 

@@ -98,12 +98,10 @@ def test_the_text_says_which_effects_hang_on_a_voter():
     whole, alike, apart = screen(GOOD), by_voter(GOOD, GOOD), by_voter(GOOD, [*TURNED[:1], *GOOD[1:]])
     assert alike["voter"].unique().tolist() == ["r1", "r2"]
     lead, said = voters_said(whole, alike)
-    assert lead.startswith("With the answers of one voter alone, five of five effects come out as with the consensus")
-    assert said[0].startswith(
-        "The verdict is the same with every voter on early lead of linearity, lead gone by t = 50"
-    )
+    assert lead.startswith("Five of five effects get the same verdict from the answers of each single voter")
+    assert said[0].startswith("These are early lead of linearity, lead gone by t = 50")
     lead, said = voters_said(whole, apart)
-    assert lead.startswith("With the answers of one voter alone, four of five effects")
+    assert lead.startswith("Four of five effects get the same verdict")
     assert said[1] == "Early lead of linearity changes: reverses with r2; with the consensus: reproduced."
     assert spread(apart)["lead_all_2"] == pytest.approx((-12.1, 12.1))
     assert spread(alike)["lead_all_2"] == pytest.approx((12.1, 12.1))
@@ -130,12 +128,12 @@ def test_other_numbers_make_other_sentences():
         "Of five main effects of the paper, one reproduces, one has another size and three do not reproduce.",
         "One reproduces.",
         "One has the paper's direction, but another size.",
-        "One is not there.",
-        "One is there where the paper has none.",
+        "One is absent here.",
+        "One is present here and absent in the paper.",
         "One is contradicted, in whole or in part.",
         "Why, as far as it is known.",
     ]
-    assert second["One is not there."] == [
+    assert second["One is absent here."] == [
         "With ten features measured in an informed order, wald is 0.1 points better than in a random one; the paper"
         " has 31."
     ]
@@ -143,7 +141,7 @@ def test_other_numbers_make_other_sentences():
         "After two measurements linearity leads wald by \N{MINUS SIGN}12 points; the paper has 12."
     ]
     why = second["Why, as far as it is known."]
-    assert why[0] == "In one of them, always giving the same answer is right 99 % of the time."
+    assert why[0] == "In one of these effects, one fixed answer for all patients is right 99 % of the time."
     assert why[1] == (
         "From the elicited answers alone, before anything is measured, linearity has 55 % of the duels right (contrast"
         " of chaotic patients, lead gone by t = 50, early lead of linearity)."

@@ -77,7 +77,7 @@ def test_a_model_stands_beside_the_planner_with_the_paired_gap(tmp_path):
     [
         (
             [(0.04, 0.2), (-0.02, 0.18)],
-            "ahead of the planner after 5 features and not told apart from the planner after 10 features",
+            "ahead of the planner after 5 features and not distinguishable from the planner after 10 features",
         ),
         ([(-0.3, -0.1), (-0.2, -0.1)], "behind the planner after 5 and 10 features"),
     ],

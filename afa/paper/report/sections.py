@@ -111,14 +111,14 @@ class Tally(NamedTuple):
 LEADS_OF = {
     REPRODUCED: ("{} reproduces", "{} reproduce"),
     OTHER_SIZE: ("{} has the paper's direction, but another size", "{} have the paper's direction, but another size"),
-    NONE_HERE: ("{} is not there", "{} are not there"),
-    ONLY_HERE: ("{} is there where the paper has none", "{} are there where the paper has none"),
+    NONE_HERE: ("{} is absent here", "{} are absent here"),
+    ONLY_HERE: ("{} is present here and absent in the paper", "{} are present here and absent in the paper"),
     REVERSES: ("{} is contradicted, in whole or in part", "{} are contradicted, in whole or in part"),
     NO_BETTER: (
-        "{} says nothing, as a constant answer does as well",
-        "{} say nothing, as a constant answer does as well",
+        "{} is uninformative, because one fixed answer does as well",
+        "{} are uninformative, because one fixed answer does as well",
     ),
-    UNCLEAR: ("{} cannot be told", "{} cannot be told"),
+    UNCLEAR: ("{} is undecided", "{} are undecided"),
 }
 """The first words of each outcome's paragraph, for one effect and for several."""
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -206,9 +206,10 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
     }
     changed = [row for row in again if other[row["id"]]]
     stays = [row for row in again if not other[row["id"]]]
-    lead = f"With the answers of one voter alone, {counted_as(len(stays))} of {counted_as(len(again))} effects come out"
-    lead += " as with the consensus, whichever voter it is." if len(stays) != 1 else " as with the consensus."
-    said = [f"The verdict is the same with every voter on {_listed(stays)}."] if stays else []
+    get = "gets" if len(stays) == 1 else "get"
+    lead = f"{counted_as(len(stays)).capitalize()} of {counted_as(len(again))} effects {get} the same verdict from the"
+    lead += " answers of each single voter as from the consensus."
+    said = [f"{'This is' if len(stays) == 1 else 'These are'} {_listed(stays)}."] if stays else []
     for row in changed:
         groups: dict[str, list[str]] = {}
         for voter, word in other[row["id"]].items():
@@ -238,8 +239,8 @@ def _constants(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence on the accuracy of a constant answer in these effects' tasks, if it leaves little room."""
     if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
-        where = f"in {counted_as(len(high))} of them" if len(high) < len(rows) else "in all of them"
-        yield f"{where.capitalize()}, always giving the same answer is right {ends} % of the time."
+        where = f"in {counted_as(len(high)) if len(high) < len(rows) else 'all'} of these effects"
+        yield f"{where.capitalize()}, one fixed answer for all patients is right {ends} % of the time."
 
 
 def _listed(rows: Sequence[Row]) -> str:
@@ -430,7 +431,7 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
         return None
     at: dict[str, list[int]] = {}
     for t, gap in zip(rounds, found["gap"], strict=True):
-        word = "ahead of" if gap["low"] > 0 else "behind" if gap["high"] < 0 else "not told apart from"
+        word = "ahead of" if gap["low"] > 0 else "behind" if gap["high"] < 0 else "not distinguishable from"
         at.setdefault(word, []).append(t)
     parts = [f"{word} the planner after {_joined(each)} features" for word, each in at.items()]
     shares = {name: _joined([f"{100 * line['value']:.0f}" for line in each]) for name, each in found.items()}
