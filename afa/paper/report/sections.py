@@ -438,9 +438,10 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
     return (
         f"A language model with the same potentials, which chooses its own features, is {_joined(parts)}.",
         [
-            f"On the same {int(found['gap'][0]['n'])} patients {shares['model']} % of the five phenotypes that it names"
-            f" are those of full observation; of the planner's five, {shares['planner']} % after its own features and"
-            f" {shares['along']} % after the model's.",
+            f"The share of the five named phenotypes that are among the five of full observation, for the same"
+            f" {int(found['gap'][0]['n'])} patients after {_joined(rounds)} features: the model {shares['model']} %, the"
+            f" planner with its own features {shares['planner']} %, and the planner with the model's features"
+            f" {shares['along']} %.",
             f"The best constant answer for these patients has {100 * found['constant'][0]['value']:.0f} %.",
         ],
     )
