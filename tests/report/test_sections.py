@@ -98,7 +98,10 @@ def test_a_model_that_chooses_is_ahead_level_or_behind_by_the_interval_of_the_ga
     lead, rest = choosing(summary_of(tmp_path, *rows))
     assert said in lead
     assert "for the same 10 patients after 5 and 10 features: the model 90 and 84 %" in rest[0]
-    assert "50 and 50 % after its own features and 60 and 60 % after the model's" in rest[0]
+    assert (
+        "the planner with its own features 50 and 50 %, and the planner with the model's features 60 and 60 %"
+        in rest[0]
+    )
     assert rest[1].endswith("has 98 %.")
     assert choosing(summary_of(tmp_path, *rows[:-1])) is None
 

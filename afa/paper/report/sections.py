@@ -439,8 +439,8 @@ def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
         f"A language model with the same potentials, which chooses its own features, is {_joined(parts)}.",
         [
             f"The share of the five named phenotypes that are among the five of full observation, for the same"
-            f" {int(found['gap'][0]['n'])} patients after {_joined(rounds)} features: the model {shares['model']} %, the"
-            f" planner with its own features {shares['planner']} %, and the planner with the model's features"
+            f" {int(found['gap'][0]['n'])} patients after {_joined(rounds)} features: the model {shares['model']} %,"
+            f" the planner with its own features {shares['planner']} %, and the planner with the model's features"
             f" {shares['along']} %.",
             f"The best constant answer for these patients has {100 * found['constant'][0]['value']:.0f} %.",
         ],
