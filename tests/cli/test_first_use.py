@@ -71,7 +71,7 @@ def test_the_example_is_planned_by_return_alone() -> None:
     shown = " ".join(ran.stdout.split())
     assert "condensing_over_ambient: high" in shown
     assert "usual: 8 to 15 K; type the number" in shown
-    assert "Done: nothing left to measure can change the answer" in shown
+    assert "Done: the answer has posterior probability 0.8" in shown
     assert "dirty_condenser (probability 0." in shown
     assert "if usual:" in shown
     lines = ran.stdout.splitlines()
