@@ -34,6 +34,7 @@ from afa.planner.menu import (
 from afa.planner.options import ALL_DUELS_UP_TO, BACKGROUND, INFORMATION, NewPatient, Options
 from afa.planner.rules import View
 from afa.planner.rules.base import view_of
+from afa.planner.rules.information import Information
 from afa.planner.values import (
     ReadValue,
     code_of,
@@ -49,6 +50,7 @@ from afa.planner.why import (
     in_words,
     outcomes,
     patients_behind,
+    posterior_weights,
     separated,
     shares,
     shown_entities,
@@ -515,12 +517,13 @@ class Planner(ABC):
         if self.at_once > 1:
             item = self._with_others(item)
         words = item.reason
-        if item.over is not None:
+        over = posterior_weights(self._state) if isinstance(self.rule, Information) else item.over
+        if over is not None:
             features, shown = [self._index[name] for name in item.features], shown_entities(self)
-            if apart := told_apart(self._state, shown, features, item.over):
+            if apart := told_apart(self._state, shown, features, over):
                 words = f"best separates {apart}{' for its cost' if self.priced else ''}"
             if self._counts_patients:
-                apart_of = separated(self._state, len(shown), features, item.over)
+                apart_of = separated(self._state, len(shown), features, over)
                 between = {self.bundle.entities[v]: shown[v] for v in apart_of}
                 if behind := patients_behind(self.asked_of, between, item.features[0]):
                     words += f"; labelled patients behind it: {behind}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from afa.engine.duels import sides_of
 from afa.engine.patient_state import DuelWeights, PatientState
@@ -57,6 +58,16 @@ def separated(state: PatientState, n_entities: int, features: list[int], over: D
     matters = (pairs == one).any(axis=1) & (gain >= OF_THE_LARGEST * gain.max())
     order = np.flatnonzero(matters)[np.argsort(-gain[matters], kind="stable")]
     return [one, *against[order].tolist()]
+
+
+def posterior_weights(state: PatientState) -> DuelWeights:
+    """Return the weight (w_a + w_b)^2 of each duel, with posterior probabilities w of the entities.
+
+    The gain summed over the duels with these weights is the information of a feature to second order (F15).
+    """
+    a, b = sides_of(state.n_entities, np.arange(state.n_duels)).T
+    posterior = softmax(state.log_evidence())
+    return DuelWeights(state.n_duels, np.arange(state.n_duels), (posterior[a] + posterior[b]) ** 2)
 
 
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from afa.engine.compile import kernel
 from afa.engine.layout import NEGLIGIBLE
-from afa.engine.sweeps import Iteration, add_neighbours, damped, decay, moments, stated_moments
+from afa.engine.sweeps import Iteration, add_neighbours, damped, decay, moments, moments_of_probabilities
 from afa.inference.meanfield import moments_of, ternary_moments
 from afa.model.mrf import Floats
 
@@ -28,9 +28,11 @@ def all_moments(fields: Floats, m: Floats, q: Floats) -> None:
 
 
 @kernel(entrance=True)
-def all_stated_moments(fields: Floats, width: float, offset: float, sides: float, m: Floats, q: Floats) -> None:
+def all_moments_of_probabilities(
+    fields: Floats, width: float, offset: float, sides: float, m: Floats, q: Floats
+) -> None:
     for i in range(len(fields)):
-        m[i], q[i] = stated_moments(fields[i], width, offset, sides)
+        m[i], q[i] = moments_of_probabilities(fields[i], width, offset, sides)
 
 
 def test_decay_is_the_exponential_to_the_last_places_over_its_whole_range() -> None:
@@ -67,7 +69,7 @@ def test_moments_are_uniform_at_no_field_odd_and_even_and_never_overflow() -> No
 def test_moments_of_other_values_are_those_of_the_readable_function(terms, site) -> None:
     fields = np.array([-800.0, -3.0, -0.2, 0.0, 0.4, 5.0, 800.0])
     m, q = np.empty(len(fields)), np.empty(len(fields))
-    all_stated_moments(fields + 0.7, *site, m, q)
+    all_moments_of_probabilities(fields + 0.7, *site, m, q)
     expected = moments_of(np.broadcast_to(terms, (len(fields), 3)), fields)
     np.testing.assert_allclose([m, q], expected, rtol=1e-14, atol=1e-16)
 

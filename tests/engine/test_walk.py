@@ -16,7 +16,7 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 
 EVERYTHING = SIGNS | RANKS | SOLVES | CERTAIN | CHOICE | BOUNDARY | LARGEST | ENTITIES | MOMENTS | DUELS | CALLS
-BY_ROUND = set(entrances.WalkResults._fields) - {"order", "fallback", "worth", "source"}
+BY_ROUND = set(entrances.WalkResults._fields) - {"order", "fallback", "chosen_gain", "source"}
 SETTINGS = {"gain": "cmi", "k": 2, "threads": 1, "ranks": ("linearity", "wald", "two_elbo")}
 
 
