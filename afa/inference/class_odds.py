@@ -1,4 +1,4 @@
-"""Log-odds of the two classes of an entity: the ratio of their partition functions, and the two-ELBO estimate.
+"""Log-odds of the two classes of an entity, from the ratio of their partition functions or by the two-ELBO estimate.
 
 `afa.model.closure` makes the two class models that are solved here (eq:two-elbo-def).
 """
@@ -22,9 +22,9 @@ KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
 
 
 def kappa_of(bundle: Bundle, entity: str) -> float:
-    """Return log Z_1 - log Z_0 of an entity's explicit models without observations, by exact inference, nats.
+    """Return log Z_1 - log Z_0 of an entity's explicit models without observations, nats.
 
-    In mean-field this difference is taken as 0 (docs/decisions.md, Base rates).
+    It is computed by exact inference. Mean-field takes this difference as 0 (docs/decisions.md, Base rates).
 
     Raises
     ------
@@ -39,7 +39,9 @@ def kappa_of(bundle: Bundle, entity: str) -> float:
 
 
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
-    """Return log Z_1 - log Z_0 of two class models without observations and priors, by exact inference, nats.
+    """Return log Z_1 - log Z_0 of two class models without observations and priors, nats.
+
+    It is computed by exact inference.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ class TwoElbo:
 
     Attributes
     ----------
-    raw : F_1 - F_0; at full observation it equals S, the difference of the two class models
+    raw : F_1 - F_0, the difference of the two ELBOs; at full observation it equals S
     shift : value of `raw` without observations, less the prior log-odds; 0 where eq:Z0-eq-Z1 holds and the solves are
         exact
     positive, negative : solutions of the two classes, with diagnostics
@@ -80,7 +82,7 @@ class TwoElbo:
 
     @property
     def calibrated(self) -> float:
-        """Return the posterior log-odds in nats, `raw` minus `shift` (rem:calibration-shift).
+        """Return the posterior log-odds, nats, which are `raw` minus `shift` (rem:calibration-shift).
 
         Without observations the posterior log-odds equal the prior.
         """
@@ -97,7 +99,7 @@ def two_elbo(
 ) -> TwoElbo:
     """Return the two-ELBO estimate of the log-odds of class 1 given `observations`, raw and calibrated.
 
-    The estimate is the difference of the bounds of the two models of `class_models` (eq:elbo-half, eq:ell-hat).
+    The estimate is the difference between the ELBOs of the two models of `class_models` (eq:elbo-half, eq:ell-hat).
     """
     one, zero = class_models(mrf, coupling, strength)
     given = [mean_field(model, Evidence.of(model, observations), solver=solver) for model in (one, zero)]

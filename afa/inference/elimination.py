@@ -1,11 +1,12 @@
-"""Variable elimination, component by component: elimination order, cost, and tables of conditional probabilities.
+"""Variable elimination in each connected component: elimination order, cost, and tables of conditional probabilities.
 
-Eliminating a feature joins its remaining neighbours, its *separator*, in one table; the width of an order is the size
-of its largest separator. Min-fill eliminates the feature that joins the fewest new pairs.
+Eliminating a feature joins its remaining neighbours in one table. These neighbours are its *separator*. The width of an
+order is the size of its largest separator. Min-fill eliminates the feature that joins the fewest new pairs.
 
-Forward, each feature is summed out of the log-table of its clique. The stored result is p(x_v | separator of v),
-numbers in [0, 1] that cannot overflow. Backward, products and sums give the joint probabilities of the separators. A
-table has one axis of length 3 (values -1, 0, +1) for each feature of its clique, in elimination order.
+In the forward pass, each feature is summed out of the log-table of its clique. The stored result is p(x_v | separator
+of v). Its numbers lie in [0, 1] and cannot overflow. In the backward pass, products and sums give the joint
+probabilities of the separators. A table has one axis for each feature of its clique, in elimination order. Each axis
+has length 3, for the values -1, 0, +1.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Component:
-    """Connected part of a conditioned model; its n features are numbered in elimination order.
+    """A connected part of a conditioned model. Its n features are numbered in elimination order.
 
     Attributes
     ----------
@@ -77,7 +78,10 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return the children of each feature v: features with v first in their separator, which send v a message."""
+        """Return the children of each feature v.
+
+        The separator of a child begins with v, and the child sends a message to v.
+        """
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -85,7 +89,7 @@ class Component:
         return tuple(map(tuple, into))
 
     def clique(self, v: int) -> tuple[int, ...]:
-        """Return the axes of the table in which feature `v` is eliminated, `v` first."""
+        """Return the features on the axes of the table in which `v` is eliminated. The first axis is `v`."""
         return (v, *self.separators[v])
 
 
@@ -107,9 +111,10 @@ def components(evidence: Evidence) -> list[Component]:
 
 
 def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
-    """Return elimination order and separators of a graph given as bit masks of neighbours.
+    """Return the elimination order and the separators of a graph.
 
-    Ties in the number of new pairs go to the fewest neighbours, then to the lowest index.
+    The graph is given as a bit mask of neighbours for each feature. If several features join equally few new pairs, the
+    one with the fewest neighbours is eliminated first. Among those, the lowest index is first.
     """
     graph = dict(neighbours)
     score = {v: _fill(graph, v) for v in graph}
@@ -130,7 +135,7 @@ def min_fill(neighbours: dict[int, int]) -> tuple[list[int], list[list[int]]]:
 
 
 def elimination_cost(component: Component, *, pairs: bool = False) -> Estimate:
-    """Return the cost of eliminating one component; `pairs` includes all its pair moments."""
+    """Return the cost of eliminating one component. If `pairs` is True, the cost includes all its pair moments."""
     conditional = [3 ** (len(separator) + 1) for separator in component.separators]
     entries = sum(conditional)
     held = entries + entries // 3 + 2 * max(conditional)
@@ -166,7 +171,7 @@ def _connected(graph: dict[int, int]) -> Iterator[dict[int, int]]:
 
 
 def _fill(graph: dict[int, int], v: int) -> tuple[int, int]:
-    """Return the number of pairs of neighbours of `v` that are not joined, and the number of neighbours."""
+    """Return how many pairs of neighbours of `v` are not joined, and how many neighbours `v` has."""
     around = graph[v]
     degree = around.bit_count()
     joined_twice = sum((graph[u] & around).bit_count() for u in _bits(around))
@@ -182,7 +187,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Eliminated:
-    """A component as the product of p(x_v | separator of v).
+    """A component as the product of the conditional probabilities p(x_v | separator of v).
 
     Attributes
     ----------
@@ -223,9 +228,9 @@ class Eliminated:
     def pair_moments(self) -> Floats:
         """Return E[x_j x_l] of all pairs, (n, n), with E[x_j^2] on the diagonal.
 
-        E[x_j | separator] of each eliminated feature j is passed upwards. The pair of j and a later feature is computed
-        in the clique that eliminates the later feature; the pair of j and a feature of another branch, in the clique
-        where the two branches join.
+        E[x_j | separator] of each eliminated feature j is passed on to the cliques that are eliminated later. The
+        moment of j and a later feature of its branch is computed in the clique that eliminates the later feature. The
+        moment of j and a feature of another branch is computed in the clique where the two branches join.
         """
         component, separators = self.component, self._separator_probabilities()
         pairs = np.diag(self.moments()[1])
@@ -266,7 +271,10 @@ class Eliminated:
         return values
 
     def _separator_probabilities(self) -> list[Floats]:
-        """Return the joint probabilities of each feature's separator, computed from the last clique to the first."""
+        """Return the joint probabilities of each feature's separator.
+
+        They are computed from the last clique to the first.
+        """
         component = self.component
         found: list[Floats] = [np.ones(())] * component.n
         for v in reversed(range(component.n)):
@@ -278,7 +286,7 @@ class Eliminated:
 
 
 def best_values(component: Component) -> NDArray[np.int8]:
-    """Return a configuration of largest energy, (n,) int8; ties go to the lowest value of the eliminated feature."""
+    """Return a configuration of largest energy, (n,) int8. In a tie, the eliminated feature takes its lowest value."""
     choices: list[NDArray[np.int8]] = []
     messages: dict[int, Floats] = {}
     for v in range(component.n):
@@ -293,7 +301,10 @@ def best_values(component: Component) -> NDArray[np.int8]:
 
 
 def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Floats:
-    """Return the log-weights of the clique of `v`: terms, couplings to the separator, and incoming messages."""
+    """Return the log-weights of the clique of `v`.
+
+    They add up its terms, its couplings to the separator, and the incoming messages.
+    """
     clique, separator = component.clique(v), component.separators[v]
     table = np.zeros((3,) * len(clique))
     for child in component.children[v]:
@@ -310,7 +321,10 @@ def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Flo
 
 
 def _expand(table: Floats, axes: tuple[int, ...], clique: tuple[int, ...]) -> Floats:
-    """Return a view of `table` that broadcasts over the axes of `clique`, a superset of `axes` in the same order."""
+    """Return a view of `table` that broadcasts over the axes of `clique`.
+
+    `clique` contains all of `axes` in the same order.
+    """
     held = set(axes)
     return table.reshape([3 if axis in held else 1 for axis in clique])
 
@@ -329,7 +343,7 @@ def _project(table: Floats, clique: tuple[int, ...], axes: tuple[int, ...]) -> F
 
 
 def _flat_index(values: NDArray[np.int8], axes: tuple[int, ...]) -> NDArray[np.intp]:
-    """Return positions in a flattened table over `axes` of the configurations in the rows of `values`."""
+    """Return the positions of configurations, the rows of `values`, in a flattened table over `axes`."""
     index = np.zeros(len(values), dtype=np.intp)
     for axis in axes:
         index = 3 * index + values[:, axis] + 1

@@ -1,8 +1,8 @@
-"""Exact inference on a conditioned ternary model, against which mean-field results are checked.
+"""Exact inference on a conditioned ternary model. Mean-field results are checked against it.
 
-Each connected component of the free features is eliminated in min-fill order; a model whose tables would be too large
-raises an error with the estimated cost. Unobserved features outside the support are uniform: m = 0, q = 2/3 and log 3
-of log-partition each, where all three values can occur.
+Each connected component of the free features is eliminated in min-fill order. If the tables of a model would be too
+large, an error states the estimated cost. Unobserved features outside the support are uniform. If all three values can
+occur, such a feature has m = 0 and q = 2/3, and it adds log 3 to the log-partition function.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def pair_moments(
 ) -> tuple[Floats, Floats]:
     """Return exact first moments E[x_j], (M,), and pair moments E[x_j x_l], (n_free, n_free), given `evidence`.
 
-    Pair moments are those of the features in `evidence.free`. First moments are 0 at observed features and outside the
-    support. The memory limit and the errors are those of `exact`.
+    Pair moments are given for the features in `evidence.free`. First moments are 0 at observed features and outside the
+    support. The memory limit and the errors are as in `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=True)
@@ -101,10 +101,10 @@ def exact_expected_score(
     *,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Floats:
-    """Return exact E_{p_u}[S_v | x_obs] of models v under the conditional of u = `mrf`, nats (supp:pair-level).
+    """Return the exact E_{p_u}[S_v | x_obs] of each model v, (n_scores,) nats (supp:pair-level). The model u is `mrf`.
 
-    Unobserved features outside the support of u are uniform and independent, so that only couplings of v inside the
-    support count. The result is (n_scores,).
+    Unobserved features outside the support of u are uniform and independent. Therefore only couplings of v inside the
+    support of u count.
 
     Parameters
     ----------
@@ -135,10 +135,10 @@ def exact_expected_score(
 def map_state(
     mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, memory_limit: int = MEMORY_LIMIT
 ) -> tuple[NDArray[np.int8], float]:
-    """Return a completion of largest energy, (M,) int8, and its energy E(x) in nats; values outside the support are 0.
+    """Return a completion of largest energy, (M,) int8, and its energy E(x), nats. Features outside the support are 0.
 
-    Ties are broken the same way every time: each feature, as it is eliminated, takes the lowest of its best values.
-    The memory limit and the errors are those of `exact`.
+    Ties are always broken in the same way. When a feature is eliminated, it takes the lowest of its best values. The
+    memory limit and the errors are as in `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)
@@ -156,9 +156,9 @@ def sample(
     generator: np.random.Generator,
     memory_limit: int = MEMORY_LIMIT,
 ) -> NDArray[np.int8]:
-    """Return `n` independent exact samples of all features, (n, M) int8, with observed features at their values.
+    """Return `n` independent exact samples of all features, (n, M) int8. Observed features keep their values.
 
-    The memory limit and the errors are those of `exact`.
+    The memory limit and the errors are as in `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)
@@ -173,12 +173,12 @@ def sample(
 
 
 def estimate(mrf: PairwiseMRF, evidence: Evidence | dict[str, int] | None = None, *, pairs: bool = False) -> Estimate:
-    """Return the cost of `exact`, or with `pairs` of `pair_moments`, without making a table or raising an error."""
+    """Return the cost of `exact`, or of `pair_moments` if `pairs` is True. No table is made, and no error is raised."""
     return _total(components(_conditioned(mrf, evidence)), pairs=pairs)
 
 
 def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Component], Estimate]:
-    """Return the components and their cost; raise an `InferenceError` if the cost is too large."""
+    """Return the components and their cost. A cost that is too large raises an `InferenceError`."""
     parts = components(state)
     total = _total(parts, pairs=pairs)
     if total.bytes > memory_limit:
@@ -192,7 +192,10 @@ def _plan(state: Evidence, memory_limit: int, *, pairs: bool) -> tuple[list[Comp
 
 
 def _total(parts: list[Component], *, pairs: bool) -> Estimate:
-    """Return the cost of all components, solved one after another: the sum of times, the largest memory."""
+    """Return the cost of solving all components one after another.
+
+    The times are added, and the memory is that of the largest component.
+    """
     costs = [elimination_cost(part, pairs=pairs) for part in parts]
     return Estimate(
         width=max((cost.width for cost in costs), default=0),

@@ -1,12 +1,13 @@
-"""Damped mean-field inference on a conditioned ternary model: the readable definition.
+"""Damped mean-field inference on a conditioned ternary model, written to be readable.
 
-A marginal of three values is given by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the marginals, so also
-in the moments (docs/decisions.md, Model and inference). With terms f(s) and the field h of the neighbours, the marginal
-is proportional to exp(f(s) + h s); for the paper's terms, f(s) = alpha s,
+A marginal of three values is given by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the marginals, and
+therefore also in the moments (docs/decisions.md, Model and inference). Let f(s) be the terms of a feature and h the
+field of its neighbours. Then the marginal is proportional to exp(f(s) + h s). For the paper's terms, f(s) = alpha s,
+this means
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
-`afa.engine` has the compiled form for whole cohorts.
+`afa.engine` contains the compiled form for whole cohorts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ASCENT_FACTOR = 10
 
 @dataclass(frozen=True)
 class Solver:
-    """Settings of the iteration; the defaults are the paper's (tab:hyperparams).
+    """Settings of the iteration. The defaults are those of the paper (tab:hyperparams).
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class MeanField:
     elbo : lower bound on log Z(x_obs) with the running constant, nats (eq:elbo-explicit)
     iterations : number of damped sweeps
     converged : True if the damped sweeps met the tolerance before the cap
-    ascended : sweeps of coordinate ascent that finished a solve after the cap, else 0
+    ascended : number of sweeps of coordinate ascent after the cap; 0 if the damped sweeps converged
     residual : largest change of a marginal probability in the last sweep
 
     """
@@ -112,7 +113,10 @@ def moments_of(terms: Floats, field: Floats | float = 0.0) -> tuple[Floats, Floa
 
 
 def ternary_moments(fields: Floats) -> tuple[Floats, Floats]:
-    """Return `moments_of` the paper's terms f(s) = h s, with h in `fields` of any shape (eq:first-moment)."""
+    """Return `moments_of` for the paper's terms f(s) = h s.
+
+    The array `fields` contains h in any shape (eq:first-moment).
+    """
     return moments_of(np.zeros(3), fields)
 
 
@@ -125,9 +129,10 @@ def mean_field(
 ) -> MeanField:
     """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    The first sweep starts from `start` if given, from the probabilities in a model of probabilities, or else from
-    uniform marginals. Features outside the support stay uniform and are not solved for. Coordinate ascent, which never
-    lowers the ELBO, finishes a solve that reaches the cap of damped sweeps.
+    The first sweep starts from `start` if it is given. Otherwise a model of probabilities starts from its
+    probabilities, and any other model starts from uniform marginals. Features outside the support stay uniform and are
+    not solved for. If a solve reaches the cap of damped sweeps, coordinate ascent finishes it. Coordinate ascent never
+    lowers the ELBO.
 
     Examples
     --------
@@ -166,9 +171,10 @@ def _centres(mrf: PairwiseMRF) -> Floats:
 def _coordinate_ascent(
     terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats, solver: Solver
 ) -> tuple[Floats, Floats, int, float]:
-    """Sweep the features one at a time in index order (eq:mf-update) until the largest change meets the tolerance.
+    """Update one feature at a time in index order (eq:mf-update), until the largest change meets the tolerance.
 
-    The moments of one feature are computed in plain numbers, ten times as fast as `moments_of` on arrays of length 1.
+    The moments of one feature are computed in plain numbers. This is ten times as fast as `moments_of` on arrays of
+    length 1.
     """
     m, q = m.copy(), q.copy()
     below, above = (terms[:, 0] - terms[:, 1]).tolist(), (terms[:, 2] - terms[:, 1]).tolist()
@@ -197,7 +203,10 @@ def _largest_change(step_m: Floats, step_q: Floats) -> float:
 
 
 def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats) -> float:
-    """Return expected energy plus entropy of the product distribution with moments (m, q), nats (eq:elbo-general)."""
+    """Return the expected energy plus the entropy of a product distribution, nats (eq:elbo-general).
+
+    Its moments are (m, q).
+    """
     p = probabilities_of(m, q)
     about = m - centre
     energy = np.where(p > 0, p * np.where(np.isfinite(terms), terms, 0.0), 0.0).sum() + 0.5 * about @ (coupling @ about)

@@ -33,7 +33,7 @@ class Marginals:
 
 
 def probabilities_of(first: Floats, second: Floats) -> Floats:
-    """Return the probabilities of -1, 0 and +1, (..., 3), from moments of the same shape.
+    """Return the probabilities of -1, 0 and +1, (..., 3), from the first two moments.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def probabilities_of(first: Floats, second: Floats) -> Floats:
 
 
 def spread(evidence: Evidence, m: Floats, q: Floats) -> Marginals:
-    """Return marginals over all M features from the moments `m` and `q` at `evidence.free`."""
+    """Return marginals over all M features. The features in `evidence.free` have the moments `m` and `q`."""
     uniform = evidence.mrf.possible / evidence.mrf.possible.sum(axis=1, keepdims=True)
     first = np.where(evidence.observed, 0.0, uniform[:, 2] - uniform[:, 0])
     second = np.where(evidence.observed, 0.0, uniform[:, 2] + uniform[:, 0])

@@ -1,1 +1,1 @@
-"""The model: a pairwise Markov random field for each entity, its features and closure, and the bundle of all models."""
+"""Models: a pairwise Markov random field for each entity, and the bundle that contains the models of all entities."""

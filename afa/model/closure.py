@@ -1,13 +1,14 @@
-"""The closure: make two class-conditional models from one elicited model, in two forms (eq:half-potential).
+"""The closure makes two class-conditional models from one elicited model. There are two closures (eq:half-potential).
 
 Elicitation gives only S = log(p_1 / p_0). The paper's closure, `differential`, takes p_1 ~ exp(+S/2) and p_0 ~
-exp(-S/2): both are pairwise models on the graph of S, so that all methods for two entities apply to the two classes
-(tab:mode-mapping). The paper derives this closure by maximum entropy; the derivation does not hold (docs/errata.md), so
+exp(-S/2). Both are pairwise models on the graph of S. Therefore all methods for two entities apply to the two classes
+(tab:mode-mapping). The paper derives this closure by maximum entropy. The derivation does not hold (docs/errata.md), so
 the closure is a choice.
 
-Our closure, `shared`, treats an elicited coupling as co-variation in both classes: p_e ~ exp(+-alpha.x/2 + x'Psi x/2).
-Then p_0(x) = p_1(-x), from which Z_0 = Z_1 exactly, and E_Q[sign S] = 0 exactly before any observation. S is alpha.x
-alone, and the couplings predict unobserved features. Each class gets half the prior in either closure.
+Our closure, `shared`, treats an elicited coupling as co-variation in both classes. It takes p_1 ~ exp(+alpha.x/2 +
+x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Then p_0(x) = p_1(-x). Therefore Z_0 = Z_1 exactly, and E_Q[sign S] =
+0 exactly before any observation. S is alpha.x alone. The couplings only predict unobserved features. In both closures
+each class gets half the prior.
 
 A bundle with class-conditional probabilities needs no closure: `explicit` takes the two classes from the bundle
 (`afa.model.bundle.rates`).
@@ -33,17 +34,20 @@ Closure = Literal["differential", "shared", "explicit"]
 
 
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0: energies +S/2 and -S/2, each with half the prior (eq:half-potential).
+    """Return the models of class 1 and class 0.
 
-    Negating S exchanges the two models and the errors of their bounds (prop:anti-sym).
+    Their energies are +S/2 and -S/2, so each has half the prior (eq:half-potential). Negating S exchanges the two
+    models and the errors of their bounds (prop:anti-sym).
     """
     return mrf.scaled(0.5), mrf.scaled(-0.5)
 
 
 def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 with the couplings Psi in both, and +-1/2 of the unaries and prior.
+    """Return the models of class 1 and class 0.
 
-    Psi is the elicited couplings, scaled down until beta L^2 is `strength`; weaker couplings are not scaled.
+    Both have the couplings Psi. Class 1 has 1/2 times the unary potentials and the prior, and class 0 has -1/2 times
+    both. Psi is the matrix of elicited couplings, scaled down until beta L^2 equals `strength`. Weaker couplings are
+    not scaled.
     """
     couplings = shared_factor(mrf, strength) * mrf.couplings
     one, zero = (
@@ -53,7 +57,7 @@ def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[Pai
 
 
 def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
-    """Return the factor of shared couplings: `strength` over beta L^2, at most 1."""
+    """Return the factor for shared couplings: the minimum of 1 and `strength` / (beta L^2)."""
     if not 0 < strength < 1:
         step = "leave it at 0.9, or give a smaller one"
         raise PlannerError(Fault("option strength", repr(strength), "a number above 0 and below 1", step))
@@ -63,19 +67,22 @@ def shared_factor(mrf: PairwiseMRF, strength: float = STRENGTH) -> float:
 def class_models(
     mrf: PairwiseMRF, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 under either closure; `strength` affects `shared` alone."""
+    """Return the models of class 1 and class 0 under either closure. Only `shared` uses `strength`."""
     return half_potentials(mrf) if known_coupling(coupling) == "differential" else shared_potentials(mrf, strength)
 
 
 def contrast(mrf: PairwiseMRF, coupling: Coupling = "differential") -> PairwiseMRF:
-    """Return S, the difference of the two class models: the elicited model or, under `shared`, its unary part."""
+    """Return the model of S, the difference of the two class models.
+
+    Under `shared`, it is the elicited model without couplings.
+    """
     if known_coupling(coupling) == "differential":
         return mrf
     return PairwiseMRF(mrf.unary, 0 * mrf.couplings, mrf.prior, mrf.features)
 
 
 def known_coupling(coupling: str) -> Coupling:
-    """Return `coupling` as a known closure; raise a `PlannerError` for any other word."""
+    """Return `coupling` if it names a known closure. Any other word raises a `PlannerError`."""
     for known in COUPLINGS:
         if coupling == known:
             return known
@@ -86,7 +93,9 @@ def known_coupling(coupling: str) -> Coupling:
 def closed_bundle(
     bundle: Bundle, entity: str, coupling: Coupling = "differential", strength: float = STRENGTH
 ) -> Bundle:
-    """Return a bundle of two entities, `entity` and `not entity`: the class models of one (tab:mode-mapping).
+    """Return a bundle of two entities, `entity` and `not entity`.
+
+    Their models are the class models of `entity` (tab:mode-mapping).
 
     Parameters
     ----------
@@ -123,9 +132,9 @@ def closed_bundle(
 def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Return beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
 
-    Below 1 the paper's condition holds and mean-field has one fixed point; for ternary features 3/2 is enough, since
-    the moment map has slope at most 2/3. In half-potentials beta L^2 is halved (prop:halved); with shared couplings it
-    is at most `strength`.
+    If it is below 1, the paper's condition holds and mean-field has one fixed point. For ternary features, a value
+    below 3/2 is enough, because the moment map has slope at most 2/3. Half-potentials have half of this beta L^2
+    (prop:halved). With shared couplings it is at most `strength`.
     """
     strength = abs(mrf.couplings)
     if evidence is not None:

@@ -33,7 +33,7 @@ VALUES = (-1, 0, 1)
 
 
 def shown_unit(unit: str) -> str:
-    """Return the unit to show after a number; empty if the text means no unit, such as "None".
+    """Return the unit to show after a number. It is empty if the text means no unit, such as "None".
 
     >>> shown_unit("bar"), shown_unit("None")
     ('bar', '')
@@ -42,7 +42,7 @@ def shown_unit(unit: str) -> str:
 
 
 class Span(NamedTuple):
-    """Interval from `low` to `high`; an `open` end is excluded."""
+    """An interval from `low` to `high`. An end is excluded if `low_open` or `high_open` says so."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -50,7 +50,7 @@ class Span(NamedTuple):
     high_open: bool = False
 
     def excludes(self, values: npt.ArrayLike) -> Bools:
-        """Return True where values, of any shape, lie outside; False for NaN."""
+        """Return True for each value outside the interval; the values may have any shape. NaN gives False."""
         x = np.asarray(values, dtype=np.float64)
         below, above = (x < self.low) | (self.low_open & (x == self.low)), (x > self.high)
         return np.asarray(below | above | (self.high_open & (x == self.high)))
@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The features of a table, checked when read; arrays are read-only and as long as `names`.
+    """The features of a table, checked when read. All arrays are read-only and have the length of `names`.
 
     The fields are in the order of `FEATURE_COLUMNS`.
 
@@ -110,18 +110,21 @@ class Features:
     def possible(self) -> Bools:
         """Return which of -1, 0, +1 each feature can take, (n_features, 3) bool.
 
-        A side cannot occur if its cut point is empty and the other one is given.
+        A feature with only the cut point `high` cannot be -1, and a feature with only `low` cannot be +1.
         """
         return _possible(self.is_binary, self.low, self.high)
 
     @property
     def background(self) -> Floats:
-        """Return the background probabilities of -1, 0, +1, (n_features, 3); a row is NaN where they are not given."""
+        """Return the background probabilities of -1, 0, +1, (n_features, 3). A row is NaN if they are not given."""
         return np.column_stack([self.p_low, 1.0 - self.p_low - self.p_high, self.p_high])
 
     @cached_property
     def spans(self) -> tuple[Span | None, ...]:
-        """Return the interval of each feature's possible numbers according to its coding; None where there is none."""
+        """Return the interval of each feature's possible numbers according to its coding.
+
+        It is None if the coding gives no interval.
+        """
         said = zip(self.codings, self.units, self.kinds, strict=True)
         return tuple(span_of(coding, unit, closed=kind != "continuous") for coding, unit, kind in said)
 
@@ -132,7 +135,9 @@ class Features:
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def meanings(self, name: str) -> tuple[str, str] | None:
-        """Return the words for 0 and 1 of a binary feature if its coding has other words than no and yes, else None.
+        """Return the words for 0 and 1 of a binary feature.
+
+        The result is None if its coding has no such words, or only words for no and yes.
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})
@@ -149,7 +154,7 @@ class Features:
         return said["0"], said["1"]
 
     def excludes(self, name: str, value: float) -> str:
-        """Return the possible numbers of a feature in words if they exclude `value`, else an empty text.
+        """Return the possible numbers of a feature in words if `value` is not among them, else an empty text.
 
         Examples
         --------
@@ -168,7 +173,7 @@ class Features:
         return self.codings[place] if span is not None and bool(span.excludes(value)) else ""
 
     def chosen(self, names: Sequence[str]) -> Features:
-        """Return these features alone, in this order; every name must exist."""
+        """Return only these features, in the given order. Every name must exist."""
         place = {name: i for i, name in enumerate(self.names)}
         rows = [place[name] for name in names]
         parts = {part.name: getattr(self, part.name) for part in fields(self)}
@@ -179,7 +184,10 @@ class Features:
         return Features(**columns)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the rows of `features.csv`, with a column `missing` only if a feature has a code for not measured."""
+        """Return the rows of `features.csv`.
+
+        There is a column `missing` only if a feature has a code for not measured.
+        """
         import pandas as pd  # noqa: PLC0415 (slow to import, and not needed for planning)
 
         columns = {column: getattr(self, part.name) for column, part in zip(FEATURE_COLUMNS, fields(self), strict=True)}
@@ -214,7 +222,10 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
 
 
 def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
-    """Return the features of a path, of a table with the columns of `features.csv`, or `Features` unchanged."""
+    """Return the features in a file or in a table with the columns of `features.csv`.
+
+    `Features` are returned unchanged.
+    """
     if isinstance(features, Features):
         return features
     if isinstance(features, str | Path):
@@ -224,7 +235,7 @@ def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
 
 
 def checked_features(table: CsvTable) -> Features:
-    """Return the features of a table of texts; raise a `CohortError` with all errors of the table."""
+    """Return the features in a table of texts. If the table has errors, a `CohortError` lists all of them."""
     faults = table.faults
     readable = not faults.listed()
     name_column(table, "feature")
@@ -259,7 +270,7 @@ def checked_features(table: CsvTable) -> Features:
 def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
     """Return which of -1, 0, +1 features can take, (n, 3) bool.
 
-    A side cannot occur if its cut point is empty and the other one is given.
+    A feature with only the cut point `high` cannot be -1, and a feature with only `low` cannot be +1.
     """
     neither = np.isnan(low) & np.isnan(high)
     below, above = ~binary & (neither | np.isfinite(low)), binary | neither | np.isfinite(high)
@@ -269,9 +280,10 @@ def _possible(binary: Bools, low: Floats, high: Floats) -> Bools:
 def share_columns(
     table: CsvTable, names: tuple[str, str], possible: Bools, rows: Bools
 ) -> tuple[Floats, Floats, Bools]:
-    """Return shares below and above, (n_rows,) float64 each, and which rows are wrong, (n_rows,) bool.
+    """Return the shares below and above the cut points, (n_rows,) float64 each.
 
-    An empty share is 0, or NaN if the other share of the row is empty too.
+    A third array, (n_rows,) bool, is True for wrong rows. An empty share counts as 0. If both shares of a row are
+    empty, both are NaN.
 
     Parameters
     ----------
@@ -325,9 +337,10 @@ _SPELLINGS = {
 
 
 def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
-    """Return the numbers that a coding such as `above 0`, `50 to 100` or `0 none, 1 slight, 2 severe` allows.
+    """Return the interval of numbers that a coding allows.
 
-    The result is None if the coding lists no numbers, or is not understood.
+    Examples of codings are `above 0`, `50 to 100`, and `0 none, 1 slight, 2 severe`. The result is None if the coding
+    lists no numbers or is not understood.
 
     Parameters
     ----------
@@ -350,7 +363,7 @@ def span_of(coding: str, unit: str = "", *, closed: bool) -> Span | None:
             return None
     if codes == len(listed) == 1:  # a single code gives the meaning of one number; other numbers remain possible
         listed = []
-    if one_sided:  # "above 0, at most 14": both hold
+    if one_sided:  # both bounds of "above 0, at most 14" hold
         low, high = max(one_sided, key=_low_end), min(one_sided, key=_high_end)
         listed.append(Span(low.low, high.high, low.low_open, high.high_open))
     if not listed:
@@ -374,7 +387,10 @@ def is_missing(text: str, codes: Iterable[str]) -> bool:
 
 
 def _pieces(coding: str) -> list[str]:
-    """Return the parts of a coding between commas, semicolons, and the words or, and; without brackets."""
+    """Return the parts of a coding between commas, semicolons, and the words "or" and "and".
+
+    Text in parentheses is removed.
+    """
     text = re.sub(r"\([^()]*\)", " ", coding.casefold())
     for spelling, plain in _SPELLINGS.items():
         text = text.replace(spelling, plain)
@@ -387,7 +403,10 @@ def _pieces(coding: str) -> list[str]:
 
 
 def _bound(piece: str, unit: str) -> Span | None:
-    """Return the interval that one part of a coding gives by one end or both, None if it gives none."""
+    """Return the interval that one part of a coding gives by one end or both.
+
+    The result is None if it gives no interval.
+    """
     tail = rf"\s*(?:{re.escape(unit.casefold())}|%|percent)?\s*" if unit else r"\s*(?:%|percent)?\s*"
     piece = re.sub(
         r"^(?:whole |all )?(?:numbers?|integers?|values?|counts?|grades?|scores?)\s+(?=[-+<>.\da])", "", piece

@@ -4,12 +4,13 @@ A model gives each configuration x in {-1, 0, +1}^M the energy
 
     E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
-with `W` the symmetric couplings with a zero diagonal and `pi` the prior log-odds. The paper's models have `f_j(s) =
-alpha_j s` and `mu = 0`: E(x) = pi + alpha . x + 1/2 x' W x (eq:mrf-general, each unordered pair once). Models of
-probabilities have `f_j(s) = log P_j(s)` and the means of P_j as `mu`; with this centring couplings do not change the
-marginals (docs/decisions.md, Base rates). A value that cannot occur has f_j(s) = -inf.
+Here `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the paper's
+models `f_j(s) = alpha_j s` and `mu = 0`. Then E(x) = pi + alpha . x + 1/2 x' W x, which counts each unordered pair once
+(eq:mrf-general). In models of probabilities `f_j(s) = log P_j(s)`, and `mu` contains the means of the P_j. With this
+centring, couplings do not change the marginals (docs/decisions.md, Base rates). A value that cannot occur has f_j(s) =
+-inf.
 
-Conditioning on observed features is exact: the result is a model of the same kind on the unobserved features (App.
+Conditioning on observed features is exact. It gives a model of the same kind on the unobserved features (App.
 supp:updatemrf).
 """
 
@@ -36,7 +37,9 @@ LOG3 = float(np.log(3.0))
 
 @dataclass(frozen=True, init=False)
 class PairwiseMRF:
-    """A pairwise model on M ternary features with the paper's unary terms; `of_probabilities` makes the other kind.
+    """A pairwise model on M ternary features with the paper's unary terms.
+
+    `of_probabilities` makes a model of probabilities instead.
 
     Parameters
     ----------
@@ -85,9 +88,10 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return the paper's model where some values cannot occur: values count from the midpoint of the possible ones.
+        """Return the paper's model for features that cannot take every value.
 
-        The midpoint is 0, or +-1/2 where one side cannot occur.
+        A value counts from the midpoint of the possible values. The midpoint is 0, or +1/2 or -1/2 if one side cannot
+        occur.
 
         Parameters
         ----------
@@ -113,9 +117,9 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return the model with these marginals without observations, and couplings about their means.
+        """Return the model that has these marginals before any observation. Its couplings are centred on their means.
 
-        `unary` of the model is the part of log P that is linear in the value.
+        In this model `unary` is the part of log P that is linear in the value.
 
         Parameters
         ----------
@@ -182,20 +186,23 @@ class PairwiseMRF:
 
     @cached_property
     def support(self) -> NDArray[np.intp]:
-        """Return the sorted indices of the features that have couplings, or unequal terms at their possible values."""
+        """Return the sorted indices of features that have a coupling, or unequal terms for their possible values."""
         middle = self.terms[:, 1:2]
         uneven = ((self.terms != middle) & self.possible).any(axis=1)
         return np.flatnonzero(uneven | (np.diff(self.couplings.indptr) > 0))
 
     @cached_property
     def reach(self) -> float:
-        """Return an upper bound on the absolute energy of any configuration, nats: all absolute terms and the prior."""
+        """Return an upper bound on the absolute energy of any configuration, nats.
+
+        It is a sum of the absolute prior, terms and couplings.
+        """
         of_values = np.where(self.possible, np.abs(self.terms), 0.0).max(axis=1, initial=0.0).sum()
         about = np.ones(self.n_features) if self.centre is None else 1.0 + np.abs(self.centre)
         return float(abs(self.prior) + of_values + about @ (abs(self.couplings) @ about) / 2)
 
     def energy(self, values: ArrayLike) -> float:
-        """Return E(x) of one full configuration, (M,), of values that can occur, nats (eq:mrf-general)."""
+        """Return E(x) of one full configuration, (M,), nats (eq:mrf-general). All its values must be possible."""
         x = np.asarray(values, dtype=np.float64)
         if x.shape != self.unary.shape or not np.isin(x, VALUES).all():
             found = f"shape {x.shape}, values {sorted(set(x.ravel().tolist()))[:5]}"
@@ -222,7 +229,10 @@ class PairwiseMRF:
         return np.asarray(self.prior + of_values + 0.5 * (about * pulls).sum(axis=1))
 
     def uncentred(self) -> PairwiseMRF:
-        """Return a model of the same energies with couplings about 0; the centres are moved into terms and prior."""
+        """Return a model with the same energies whose couplings are about 0.
+
+        The centres are moved into the terms and the prior.
+        """
         if self.centre is None:
             return self
         pull = self.couplings @ self.centre
@@ -231,7 +241,7 @@ class PairwiseMRF:
         return self._like(self.unary - pull, self.couplings, prior, terms)
 
     def scaled(self, factor: float) -> PairwiseMRF:
-        """Return the model of `factor * E(x)`: every term, coupling and the prior multiplied."""
+        """Return the model of `factor * E(x)`. All terms, all couplings and the prior are multiplied by `factor`."""
         plain = self.uncentred()
         terms = np.where(plain.possible, factor * np.where(plain.possible, plain.terms, 0.0), -np.inf)
         return self._like(factor * plain.unary, factor * plain.couplings, factor * plain.prior, terms)
@@ -280,7 +290,7 @@ def _check_model(unary: Floats, couplings: sp.csr_array, prior: float, names: tu
 class Evidence:
     """Observations of one model, and the model that remains on the unobserved features (App. supp:updatemrf).
 
-    With x_A the unobserved values, E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A
+    Let x_A be the unobserved values. Then E(x) = constant + sum_A terms(x_j) + 1/2 (x - mu)_A' W (x - mu)_A
     (eq:diff-decomposition).
 
     Attributes
@@ -301,7 +311,7 @@ class Evidence:
 
     @classmethod
     def of(cls, mrf: PairwiseMRF, observations: Mapping[str, int] | None = None) -> Evidence:
-        """Return the evidence of the named observations, none by default.
+        """Return the evidence of the named observations. By default nothing is observed.
 
         Examples
         --------
@@ -324,19 +334,22 @@ class Evidence:
 
     @property
     def field(self) -> Floats:
-        """Return the effective unary potentials, (M,) nats; 0 at observed features (eq:reduced-unary)."""
+        """Return the effective unary potentials, (M,) nats (eq:reduced-unary). They are 0 at observed features."""
         return np.where(self.observed, 0.0, self.mrf.unary + self.shift)
 
     @property
     def terms(self) -> Floats:
-        """Return the effective terms of -1, 0, +1, (M, 3) nats: the model's terms plus the shift; 0 where observed."""
+        """Return the effective terms of -1, 0, +1, (M, 3) nats.
+
+        They are the model's terms plus the shift, and 0 where observed.
+        """
         about = np.array(VALUES) - (0.0 if self.mrf.centre is None else self.mrf.centre[:, None])
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Return constant and terms, (M, 3) nats, of the same energies with couplings about 0.
+        """Return the constant and the terms, (M, 3) nats, of a model with the same energies and couplings about 0.
 
-        Terms of observed features are 0.
+        The terms of observed features are 0.
         """
         if self.mrf.centre is None:
             return self.constant, self.terms
@@ -347,20 +360,29 @@ class Evidence:
 
     @property
     def free(self) -> NDArray[np.intp]:
-        """Return the indices of the unobserved features inside the support, the only ones that inference solves for."""
+        """Return the indices of the unobserved features inside the support.
+
+        Inference solves for these features only.
+        """
         support = self.mrf.support
         return support[~self.observed[support]]
 
     @property
     def log_volume(self) -> float:
-        """Return the log-partition of unobserved features outside the support, nats: log 3 each where ternary."""
+        """Return the log-partition function of the unobserved features outside the support, nats.
+
+        In the paper's models, each of these features contributes log 3.
+        """
         outside = ~self.observed
         outside[self.mrf.support] = False
         mass = np.exp(self.mrf.terms[outside]).sum(axis=1)
         return float(np.log(mass).sum())
 
     def observe(self, feature: int, value: int) -> Evidence:
-        """Return the evidence with one more observed feature; only its neighbours' terms change (supp:updatemrf)."""
+        """Return the evidence with one more observed feature.
+
+        Only the terms of its neighbours change (supp:updatemrf).
+        """
         name = self.mrf.features[feature]
         if value not in VALUES:
             raise PlannerError(
@@ -405,7 +427,9 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
 
 
 def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
-    """Return the contributions of n pairs of features to E_a(x) - E_b(x), (n, 3, 3) nats; NaN for impossible values.
+    """Return the contributions of n pairs of features to E_a(x) - E_b(x), (n, 3, 3) nats.
+
+    They are NaN for impossible values.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Random orders and numbers that depend on names and seeds, never on positions or on the order of execution."""
+"""Random orders and numbers that depend only on names and seeds.
+
+They do not depend on positions or on the order of execution.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ def generator_of(*names: object) -> np.random.Generator:
 def random_order(features: Sequence[str], *, patient: str, seed: int, experiment: str = "random") -> NDArray[np.int64]:
     """Return feature indices in the random order of one patient and seed, (M,) int64.
 
-    A feature's position depends on a hash of (experiment, patient, seed, feature): two features stay in the same order
-    when others are added or dropped, and renumbering the features only renumbers the result.
+    A feature's position depends on a hash of (experiment, patient, seed, feature). Therefore two features keep their
+    relative order when other features are added or dropped. Renumbering the features only renumbers the result.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Names of the allocation rules that weigh duels, for settings and options that may not import NumPy.
+"""Names of the allocation rules, for settings and options that may not import NumPy.
 
-`afa.planner.rules.RULES` has their classes; a test compares the two.
+`afa.planner.rules.RULES` contains the classes of the rules. A test checks that the names agree.
 """
 
 IN_THE_GRID = (

@@ -1,7 +1,7 @@
 """A study: the entities and features to elicit, the model and endpoint to ask, and the settings of the requests.
 
-A study is a folder with `study.yaml` and `phenotypes.csv`, and optionally `keywords.csv` and `aliases.csv`. For a field
-(`afa.evaluate.field`), `entities.csv` lists the entities and `study.yaml` also names the table.
+A study is a folder with `study.yaml` and `phenotypes.csv`, and optionally `keywords.csv` and `aliases.csv`. In a field
+(`afa.evaluate.field`), `entities.csv` lists the entities, and `study.yaml` also names the table of values.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ class Endpoint:
         return cls(found[BASE_URL], found[MODEL], found[key])
 
     def redacted(self, text: str) -> str:
-        """Return the text without the key, plain or escaped as JSON, in case an endpoint repeats the key."""
+        """Return the text without the key, because an endpoint may repeat it.
+
+        The key is found both as plain text and escaped as JSON.
+        """
         return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
     def _faults(self) -> Iterator[Fault]:
@@ -120,7 +123,10 @@ class Endpoint:
 
 @lru_cache
 def _pattern(key: str) -> re.Pattern[str]:
-    r"""Return a pattern of the key, each character plain, as `\u` and four digits, or after a backslash."""
+    r"""Return a pattern that matches the key.
+
+    Each character may be plain, written as `\u` and four digits, or follow a backslash.
+    """
     return re.compile("".join(rf"(?:\\?{re.escape(c)}|\\u(?i:{ord(c):04x}))" for c in key))
 
 
@@ -272,7 +278,7 @@ class StudySettings(Strict):
 
     @property
     def known_models(self) -> Mapping[str, str]:
-        """Return voter -> model, for voters with a named model."""
+        """Return voter -> model for each voter that names a model."""
         return {run: voter.model for run, voter in self.models.items() if voter.model}
 
     @property
@@ -283,13 +289,15 @@ class StudySettings(Strict):
         return list(dict.fromkeys([*names, *(voter.key for voter in voters)]))
 
     def voter(self, run: str) -> Voter:
-        """Return the voter of a run."""
+        """Return the voter with this name. A name that `models` does not list gives a `Voter` with empty fields."""
         return self.models.get(run, Voter())
 
 
 @dataclass(frozen=True)
 class Study:
-    """Settings of a study, and its phenotypes with the columns phenotype, group, definition, in the bundle's order.
+    """The settings of a study and its phenotypes.
+
+    The table `phenotypes` has the columns phenotype, group and definition, and its rows are in the bundle's order.
 
     Parameters
     ----------
@@ -307,7 +315,10 @@ class Study:
 
     @property
     def usable(self) -> dict[str, Any]:
-        """Return settings of `afa.elicit.tables.usable_genes`, which selects the genes of an answer that count."""
+        """Return the settings for `afa.elicit.tables.usable_genes`.
+
+        That function selects the genes of an answer that count.
+        """
         return {"most_genes": self.settings.most_genes, "vocabulary": self.vocabulary}
 
     @property
@@ -325,7 +336,7 @@ class Study:
 
 
 def study_files(folder: str | Path) -> dict[str, Path]:
-    """Return the files that `load_study` reads in a folder, by content; the workflow's rules use them as inputs.
+    """Return the files that `load_study` reads in a folder, by content. The workflow's rules use these files as inputs.
 
     Returns
     -------
@@ -340,14 +351,14 @@ def study_files(folder: str | Path) -> dict[str, Path]:
 
 
 def retrieves(folder: str | Path) -> bool:
-    """Return True if a study's questions include abstracts; False also for a `study.yaml` that cannot be read."""
+    """Return True if the questions of a study include abstracts. A `study.yaml` that cannot be read gives False."""
     with suppress(AfaError):
         return load_model(Path(folder) / STUDY_FILE, StudySettings).abstracts > 0
     return False
 
 
 def load_study(folder: str | Path) -> Study:
-    """Return the study in a folder; a `ConfigError` or an `ElicitationError` lists every error of a file."""
+    """Return the study in a folder. A `ConfigError` or an `ElicitationError` lists every error of a file."""
     files = study_files(folder)
     settings = load_model(files["study"], StudySettings)
     faults: list[Fault] = []
@@ -363,7 +374,7 @@ def load_study(folder: str | Path) -> Study:
 
 
 def read_entities(path: Path, faults: list[Fault]) -> pd.DataFrame:
-    """Return the table `phenotypes.csv`, or of a field `entities.csv`; errors are appended to `faults`.
+    """Return the table `phenotypes.csv`, or `entities.csv` if the folder is a field. Errors are appended to `faults`.
 
     Returns
     -------

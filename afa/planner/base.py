@@ -1,4 +1,4 @@
-"""The base class of both planners: the data of one patient, the allocation rule, and the answers so far."""
+"""The base class of both planners. It contains the data of one patient, the allocation rule, and the answers so far."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ NAMED_FIRST = "to be measured first"
 
 
 class Planner(ABC):
-    """The measurements of one patient on one bundle; `TopKPlanner` and `BinaryPlanner` define the question.
+    """The measurements of one patient, for one bundle. `TopKPlanner` and `BinaryPlanner` define the question.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Planner(ABC):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Return the numbers behind observed values that were given as numbers, in the units of their features."""
+        """Return the numbers of the values that were given as numbers, by feature, in the units of the features."""
         return dict(self._log.numbers)
 
     @property
@@ -145,15 +145,15 @@ class Planner(ABC):
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """Return every step so far, in order, without the steps that were undone."""
+        """Return all steps so far, in order. Steps that were undone are left out."""
         return tuple(self._log.actions)
 
     def suggest(self) -> Suggestion | None:
-        """Return the next item to measure, or None if nothing is left or a stopping rule holds; `reason` explains.
+        """Return the next item to measure, or None if nothing is left or a stopping rule holds.
 
-        Items named in the option `first` come first. With costs or panels, the rule compares items by their gain,
-        summed over the unobserved features of the item, per unit of cost. Free items with a positive gain come before
-        others.
+        `reason` contains the explanation. Items named in the option `first` come first. With costs or panels, the rule
+        compares items by their gain per unit of cost. The gain of an item is summed over its unobserved features. Free
+        items with a positive gain come before all other items.
         """
         if not self._fresh:
             ended = self.stopped()
@@ -163,7 +163,10 @@ class Planner(ABC):
         return self._asked
 
     def runners_up(self, most: int = 3) -> list[Suggestion]:
-        """Return the next best suggestions after that of `suggest`, best first; empty if there is no suggestion."""
+        """Return the next best suggestions after that of `suggest`, best first.
+
+        If `suggest` returns None, the list is empty.
+        """
         first = self.suggest()
         others: list[Suggestion] = []
         if first is None:
@@ -179,12 +182,15 @@ class Planner(ABC):
         return others
 
     def next_feature(self) -> str | None:
-        """Return the name of the feature to measure next, or None; `suggest` has the whole panel and its cost."""
+        """Return the name of the feature to measure next, or None. `suggest` returns the whole panel and its cost."""
         suggested = self.suggest()
         return suggested.features[0] if suggested else None
 
     def stopped(self) -> str | None:
-        """Return the reason to stop, or None: no feature is left, the budget is spent, or a rule of `stop` holds."""
+        """Return the reason to stop, or None.
+
+        The reason is that no feature is left, that the budget is spent, or that a rule of `stop` holds.
+        """
         if len(self._log.observed) + len(excluded_by(self.bundle, self._log.observed)) == len(self.bundle.features):
             return ALL_OBSERVED
         if not self._offer().open.any():
@@ -203,7 +209,7 @@ class Planner(ABC):
 
     @abstractmethod
     def answer_probability(self) -> float:
-        """Return the posterior probability of the current answer, in [0, 1]; `Stop.posterior` is compared with it."""
+        """Return the posterior probability of the current answer, in [0, 1]."""
 
     @abstractmethod
     def probabilities(self) -> dict[str, float]:
@@ -211,19 +217,26 @@ class Planner(ABC):
 
     @abstractmethod
     def undecided(self) -> list[str]:
-        """Return the entities that are tied for the answer and are ordered by name alone; empty without a tie."""
+        """Return the entities that are tied for the answer.
+
+        Only their names decide their order. Without a tie, the list is empty.
+        """
 
     def in_words(self) -> str:
         """Return the answer so far in words, as the terminal, the page and the JSON lines show it.
 
-        Examples are `fever (probability 0.81)`, `fever (ahead by 0.85)` if entities are ordered by score, `undecided
-        between a and b`, and `none of these: ...` if no measured value is unusual. If `certain` is True, the words
-        `nothing left to measure can change this` are added. The probability is `answer_probability`.
+        Examples are `fever (probability 0.81)` and `undecided between a and b`. If entities are ordered by score, the
+        text is like `fever (ahead by 0.85)`. If no measured value is unusual, it starts with `none of these`. If
+        `certain` is True, the text adds `nothing left to measure can change this`. The probability is
+        `answer_probability`.
         """
         return in_words(self)
 
     def none_is_likelier(self) -> bool:
-        """Return True if the probability that no entity holds exceeds 1/2; False if the bundle has no probabilities."""
+        """Return True if the probability that no entity holds exceeds 1/2.
+
+        If the bundle has no probabilities, the result is False.
+        """
         return False
 
     def nothing_unusual(self) -> bool:
@@ -235,10 +248,13 @@ class Planner(ABC):
 
     @abstractmethod
     def confidence(self) -> float:
-        """Return the probability that `Stop.probability` is compared with, in [0, 1]."""
+        """Return the probability with which `Stop.probability` is compared, in [0, 1]."""
 
     def largest_gain(self) -> float:
-        """Return the largest gain of any item, summed over its unobserved features, nats; compared with `Stop.gain`."""
+        """Return the largest gain of any item, nats.
+
+        It is summed over the item's unobserved features, and `Stop.gain` is compared with it.
+        """
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
         gain = view.information() if by_entity else self._state.summed_gain(duels, np.ones(len(duels)))
@@ -253,9 +269,10 @@ class Planner(ABC):
         number: float | None = None,
         cost: float | None = None,
     ) -> None:
-        """Record one measurement: a code -1, 0 or +1, its word (`low`, `usual`, `high`, `no`, `yes`), or a number.
+        """Record one measurement: a code -1, 0 or +1, the word for a code, or a number.
 
-        The scores of entities whose models do not contain the feature stay the same.
+        The words are `low`, `usual`, `high`, `no` and `yes`. The scores of entities whose models do not contain the
+        feature stay the same.
 
         Parameters
         ----------
@@ -272,7 +289,9 @@ class Planner(ABC):
         numbers: Mapping[str, float] | pd.Series | None = None,
         cost: float | None = None,
     ) -> None:
-        """Record several measurements at once, such as a panel or earlier results (`cost=0`); an error records none.
+        """Record several measurements at once, such as a panel or earlier results (`cost=0`).
+
+        If there is an error, nothing is recorded.
 
         Parameters
         ----------
@@ -284,21 +303,24 @@ class Planner(ABC):
         self.take_in(given_values(self.bundle, values, numbers), cost=cost)
 
     def correct(self, feature: str, value: int | str | None = None, *, number: float | None = None) -> None:
-        """Replace an earlier value by another code, word or number, at no cost, and recompute the patient's state."""
+        """Replace an earlier value by another code, word or number, and recompute the patient's state.
+
+        This costs nothing.
+        """
         self.correct_to(feature, self._reading(feature, value, number))
 
     def _reading(self, feature: str, value: Any, number: float | None) -> ReadValue:
-        """Return the reading of one value or number; raise a `PlannerError` if the feature cannot have that value."""
+        """Return the reading of one value or number. A value that the feature cannot have raises a `PlannerError`."""
         if number is None:
             return ReadValue(code_of(self.bundle, feature, value))
         if value is not None:
             found = "a value and a number"
             raise PlannerError(Fault(f"feature {feature}", found, "one of the two", "give one of them"))
-        code_of(self.bundle, feature, 0)  # # an unknown name raises its own error
+        code_of(self.bundle, feature, 0)  # an unknown name raises its own error
         return reading_of(self.bundle, feature, number)
 
     def take_in(self, readings: Mapping[str, ReadValue], *, cost: float | None = None) -> None:
-        """Record several readings (`afa.planner.values`) at once; an error records none of them.
+        """Record several readings (`afa.planner.values`) at once. If there is an error, none of them is recorded.
 
         Parameters
         ----------
@@ -321,7 +343,7 @@ class Planner(ABC):
             self._note(name, reading.code)
 
     def correct_to(self, feature: str, reading: ReadValue) -> None:
-        """Replace an earlier value by another reading, at no cost, and recompute the patient's state."""
+        """Replace an earlier value by another reading, and recompute the patient's state. This costs nothing."""
         if feature not in self._log.observed:
             step = "observe it"
             raise PlannerError(Fault(f"feature {feature}", "no observation", "an earlier one to correct", step))
@@ -333,9 +355,10 @@ class Planner(ABC):
         return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Mark `name`, a feature or the unobserved features of a panel, as not measurable; never suggest it again.
+        """Mark a feature, or all unobserved features of a panel, as not measurable. It is never suggested again.
 
-        The answer treats skipped features as unobserved: a certain answer holds for every value that they could have.
+        The answer treats skipped features as unobserved. A certain answer therefore holds for every value that they
+        could have.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -387,15 +410,19 @@ class Planner(ABC):
         self._replay()
 
     def copy(self) -> Self:
-        """Return an independent copy in the same state; the copies share the constant bundle, menu and layout."""
+        """Return an independent copy in the same state.
+
+        Only the bundle, the menu and the layout, which never change, are shared.
+        """
         shared = self.bundle, self.asked_of, self._menu, self._index, self._state.packed
         return deepcopy(self, {id(part): part for part in shared})
 
     def history(self) -> pd.DataFrame:
-        """Return one row for each value: step, kind, feature, value (missing if skipped), cost, spent, reason.
+        """Return one row for each value.
 
-        The last two columns are `number` and `unit`, which are missing and empty if a code was given. The cost of a
-        panel is in the panel's first row.
+        The columns are step, kind, feature, value, cost, spent, reason, number and unit. If a feature was skipped,
+        `value` is missing. If a code was given, `number` is missing and `unit` is empty. The cost of a panel is in the
+        first row of the panel.
         """
         columns = ["step", "kind", "feature", "value", "cost", "spent", "reason", "number", "unit"]
         return pd.DataFrame(history_of(self._log.actions), columns=columns).astype(
@@ -403,12 +430,13 @@ class Planner(ABC):
         )
 
     def explain(self, most: int = 10) -> pd.DataFrame:
-        """Return the unobserved features of largest gain, with the duels and entities that each affects.
+        """Return the unobserved features of largest gain, with the duels and entities that each feature affects.
 
-        Columns are `feature`, `gain`, the number of duels and their share, and the separated entities. The gain is
-        summed over all unresolved duels, or, with more than 200 entities, over the unresolved duels across the top-k
-        boundary. Every duel has weight 1, whatever the weights of the rule. With costs or panels, `item`, `cost` and
-        `gain_per_cost` are those of the feature's panel, and rows are sorted by `gain_per_cost`.
+        The column `duels_moved` counts the duels in which the feature has a gain. The column `share` is the gain as a
+        share of all gains. The column `tells` names the entities that the feature separates. The gain is summed over
+        all unresolved duels. With more than 200 entities, it is summed only over the unresolved duels across the top-k
+        boundary. Every duel has weight 1, even if the rule uses other weights. With costs or panels, the columns
+        `item`, `cost` and `gain_per_cost` describe the feature's panel, and rows are sorted by `gain_per_cost`.
 
         Parameters
         ----------
@@ -419,20 +447,21 @@ class Planner(ABC):
         return explained(self, int(most))
 
     def outcomes(self, feature: str) -> pd.DataFrame:
-        """Return one row for each possible value of an unobserved feature, with the answer that would follow.
+        """Return one row for each possible value of an unobserved feature.
 
-        The columns are `value`, `answer`, `probability`, `undecided`, `certain` and `words`, the text of `in_words`.
+        A row contains the answer that would follow from the value. The columns are `value`, `answer`, `probability`,
+        `undecided`, `certain` and `words`. The column `words` contains the text of `in_words`.
         """
         code_of(self.bundle, feature, 0)
         return pd.DataFrame(outcomes(self, feature))
 
     def why(self, entity: str) -> pd.DataFrame:
-        """Return the contribution of each observation for or against an entity, one row each, the largest first.
+        """Return the contribution of each observation for or against an entity, one row each.
 
-        Columns are `feature`, `value`, `number`, `unit` and `share`. The share is the decrease of the entity's
-        log-odds, in nats, if this observation were removed. Where `ordered_by` is `score`, the share refers to the
-        entity's mean score against the others. Shares need not add up if features are coupled, or if one entity
-        excludes the others.
+        The largest contribution comes first. Columns are `feature`, `value`, `number`, `unit` and `share`. The share is
+        the decrease of the entity's log-odds, in nats, that removing this observation would cause. If `ordered_by` is
+        `score`, the share refers to the entity's mean score against the other entities instead. Shares need not add up
+        to the total if features are coupled, or if one entity excludes the others.
         """
         columns = ["feature", "value", "number", "unit", "share"]
         return pd.DataFrame(shares(self, entity), columns=columns).astype({"number": "Float64"})
@@ -440,22 +469,31 @@ class Planner(ABC):
     @property
     @abstractmethod
     def ordered_by(self) -> Literal["probability", "score"]:
-        """Return the quantity that orders the entities, `probability` or `score`; `answer` has the first ones."""
+        """Return the quantity that orders the entities, `probability` or `score`.
+
+        `answer` contains the first entities in this order.
+        """
 
     def lead(self) -> float:
-        """Return the lead of the answer over the other entities if entities are ordered by score, else 0."""
+        """Return by how much the answer leads the other entities, if entities are ordered by score.
+
+        Otherwise return 0.
+        """
         return 0.0
 
     @abstractmethod
     def strengths(self) -> NDArray[np.float64]:
-        """Return the quantity that `why` explains, (N,): each entity's log-odds in nats, or its mean score."""
+        """Return the quantity that `why` explains for each entity, (N,).
+
+        It is the log-odds in nats, or the mean score.
+        """
 
     def settled_probability(self) -> float:
-        """Return `answer_probability`, or 0 where the answer is a tie; `Stop.posterior` is compared with it."""
+        """Return `answer_probability`, or 0 if the answer is a tie. `Stop.posterior` is compared with the result."""
         return 0.0 if self.undecided() else self.answer_probability()
 
     def fresh(self, patient: str = "") -> Self:
-        """Return a planner with the same settings for another patient, without observations."""
+        """Return a planner for another patient, with the same settings and without observations."""
         other = self._with(Log())
         other.patient, other.settings = patient, {**other.settings, "patient": patient}
         return other
@@ -473,7 +511,7 @@ class Planner(ABC):
         return other
 
     def _open_duels(self) -> NDArray[np.int64]:
-        """Return the indices of the duels whose gains are summed in texts for people."""
+        """Return the indices of the duels whose gains are summed in explanations."""
         if len(self.bundle.entities) > ALL_DUELS_UP_TO:
             return self._view().contested
         return np.flatnonzero(~self._state.resolved())
@@ -503,12 +541,12 @@ class Planner(ABC):
         return chosen_item(self.rule, view, self._menu, self._offer().price, offered)
 
     def _to_begin_with(self) -> int | None:
-        """Return the first item of the option `first` that is still available and affordable; None if there is none."""
+        """Return the first item of the option `first` that is available and affordable, or None if there is none."""
         offered = self._menu.item_of[self._offer().affordable]
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:
-        """Return the item to suggest; its reason mentions the effects of costs, panels and the budget."""
+        """Return the item to suggest. Its reason mentions the effects of costs, panels and the budget."""
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
             return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)
@@ -537,7 +575,7 @@ class Planner(ABC):
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:
-        """Return a suggestion of up to `together` items that are best measured together with `item`."""
+        """Return a suggestion of `item` and other items to measure at once. It contains at most `together` items."""
         offer, menu, belief = self._offer(), self._menu, self._belief
         assert belief is not None
         features = belief.together(
@@ -556,7 +594,7 @@ class Planner(ABC):
 
     @property
     def _counts_patients(self) -> bool:
-        """Return True if labelled patients were used for the probabilities of the bundle (`afa.update`)."""
+        """Return True if the planner uses probabilities that were estimated from labelled patients (`afa.update`)."""
         rates = self.asked_of.rates
         return (
             rates is not None
@@ -565,7 +603,7 @@ class Planner(ABC):
         )
 
     def _offer(self) -> Offer:
-        """Return the features that can be suggested in the current state, computed once for each state."""
+        """Return the features that can be suggested in the current state. They are computed once for each state."""
         if self._offered is None:
             self._offered = offer_of(self._menu, self.bundle, self._log, self._left())
         return self._offered
@@ -574,7 +612,7 @@ class Planner(ABC):
         return np.inf if self.stop.budget is None else self.stop.budget - self.spent
 
     def _forget(self) -> None:
-        """Discard the suggestion and the available features, which belong to the previous state."""
+        """Discard the suggestion and the available features, because they belong to the previous state."""
         self._fresh, self._offered = False, None
 
     def _take(self, action: Action) -> None:
@@ -596,7 +634,7 @@ class Planner(ABC):
             self._belief.observe(self._index[feature], value)
 
     def _score_table(self) -> ScoreTable:
-        """Return the scores for the belief; entities with equal scores are sorted by name (decisions.md S6)."""
+        """Return the scores for the belief. Entities with equal scores are sorted by name (decisions.md S6)."""
         if isinstance(self._state, ExplicitPatient):
             table = self._state.score_table(self.bundle.entities, self.bundle.features)
         else:
@@ -604,7 +642,10 @@ class Planner(ABC):
         return replace(table, places=name_places(self.bundle.entities))
 
     def scores_by(self, score: str) -> NDArray[np.float64]:
-        """Return the preference scores named `score`, (N, N); for `background` the differences of expected scores."""
+        """Return the preference scores named `score`, (N, N).
+
+        For `background` they are the differences of expected scores.
+        """
         if score != BACKGROUND or self._belief is None:
             return self._state.scores(score)
         mean = self._belief.mean
@@ -612,10 +653,11 @@ class Planner(ABC):
         return np.where(np.abs(found) <= self._belief.table.tie, 0.0, found)
 
     def top_probability(self) -> float:
-        """Return the probability that the current top k is the top k at full observation; ties count as right.
+        """Return the probability that the current top k is also the top k at full observation. Ties count as right.
 
-        The probability holds if the patient comes from the population of the option `background`. How often the answer
-        is right must be measured on data (docs/frontier.md). A planner without a background raises a `PlannerError`.
+        The probability is valid if the patient comes from the population that the option `background` describes. How
+        often the answer is right must be measured on data (docs/frontier.md). A planner without a background raises a
+        `PlannerError`.
         """
         if self._belief is None:
             step = "give score='background', or allocation='frontier'"

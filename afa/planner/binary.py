@@ -30,9 +30,9 @@ from afa.planner.rules import Rule
 class BinaryPlanner(Planner):
     """Decide whether one entity holds for a patient while measuring few features.
 
-    The two classes are the models of the closure (`afa.model.closure`): a duel of two virtual entities whose difference
-    is the entity's own model S (tab:mode-mapping). Parameters are those of `TopKPlanner` without `k` and `holds`,
-    except:
+    The two classes are the models of the closure (`afa.model.closure`). They form a duel of two virtual entities, and
+    their difference is the entity's own model S (tab:mode-mapping). The parameters are those of `TopKPlanner` without
+    `k` and `holds`. The following parameters differ.
 
     Parameters
     ----------
@@ -78,7 +78,10 @@ class BinaryPlanner(Planner):
         super().__init__(bundle, models, checked, new_patient, asked)
 
     def score(self) -> float:
-        """Return the preference score of the duel, positive for the entity; not calibrated, as in the paper."""
+        """Return the preference score of the duel, which is positive if it favours the entity.
+
+        As in the paper, it is not calibrated.
+        """
         return float(self.scores_by(self.guide)[0, 1])
 
     def log_odds(self) -> float:
@@ -90,11 +93,11 @@ class BinaryPlanner(Planner):
         return float(evidence[0] - evidence[1])
 
     def probability(self) -> float:
-        """Return P(entity | x_obs), the logistic function of `log_odds` (prop:calibration)."""
+        """Return P(entity | x_obs). It is the logistic function of `log_odds` (prop:calibration)."""
         return float(expit(self.log_odds()))
 
     def probabilities(self) -> dict[str, float]:
-        """Return the probability of the entity and of its absence, by name.
+        """Return the probability of the entity and the probability of its absence, by name.
 
         Examples
         --------
@@ -107,7 +110,7 @@ class BinaryPlanner(Planner):
         return dict(zip(self.bundle.entities, (held, 1 - held), strict=True))
 
     def decision(self, by: Literal["calibrated", "raw"] | None = None) -> Literal[-1, 0, 1]:
-        """Return 1 for the entity, -1 against the entity, 0 for a tie: the sign of `log_odds` or of `score`.
+        """Return the sign of `log_odds` or of `score`. It is 1 for the entity, -1 against the entity, and 0 for a tie.
 
         Parameters
         ----------
@@ -123,7 +126,7 @@ class BinaryPlanner(Planner):
         return 0 if abs(value) <= self._state.packed.tie else 1 if value > 0 else -1
 
     def answer(self) -> list[str]:
-        """Return `entity` or `not entity`, as given by `decision`; `entity` for a tie."""
+        """Return `entity` or `not entity`, according to `decision`. In a tie, the answer is `entity`."""
         return [self.bundle.entities[1 if self.decision() < 0 else 0]]
 
     def answer_probability(self) -> float:
@@ -141,7 +144,10 @@ class BinaryPlanner(Planner):
         return list(self.bundle.entities) if self.decision() == 0 else []
 
     def confidence(self) -> float:
-        """Return the larger of `probability` and its complement; with the score `background`, `top_probability`."""
+        """Return the larger of `probability` and its complement.
+
+        With the score `background`, return `top_probability`.
+        """
         if self.guide == BACKGROUND:
             return self.top_probability()
         probability = self.probability()

@@ -1,8 +1,9 @@
 """Clusters of entities with similar models, for the clustered allocation rules and for Layer 0.
 
-The distance of two entities is the l1 distance of their parameters given the observations: the effective unaries of the
-unobserved features and the couplings among them, each unordered pair once. Clusters are made by complete linkage; the
-allocation rules recompute them every `CLUSTER_EVERY` observations (sec:topk_alloc; reasons in docs/decisions.md).
+The distance of two entities is the l1 distance of their parameters given the observations. The parameters are the
+effective unaries of the unobserved features and the couplings among these features. Each unordered pair counts once.
+Clusters are made by complete linkage. The allocation rules recompute them every `CLUSTER_EVERY` observations
+(sec:topk_alloc; docs/decisions.md gives the reasons).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ Clusters = tuple[tuple[int, ...], ...]
 
 
 class Clustering:
-    """Clusters of one patient over time, recomputed after every `CLUSTER_EVERY` observations.
+    """The clusters for one patient, which are recomputed after every `CLUSTER_EVERY` observations.
 
-    The clusters are made by `clusters` from `distances`, at the first request after each multiple of `CLUSTER_EVERY`.
+    The function `clusters` makes them from `distances`, at the first request after each multiple of `CLUSTER_EVERY`.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -39,7 +40,7 @@ class Clustering:
         self._clusters: Clusters = ()
 
     def at(self, observations: Mapping[str, int]) -> Clusters:
-        """Return the clusters given the first observations, up to the last multiple of `CLUSTER_EVERY`.
+        """Return the clusters, computed from the observations up to the last multiple of `CLUSTER_EVERY`.
 
         Parameters
         ----------
@@ -56,13 +57,13 @@ class Clustering:
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """Parameters of the conditioned models of N entities as vectors, one row for each entity (eq:reduced-unary).
+    """Parameters of the conditioned models of N entities as vectors (eq:reduced-unary). Each entity has one row.
 
     Attributes
     ----------
-    values : (N, M + E) sparse float64, nats: effective unaries, 0 at observed features, then one coupling for each pair
-        of unobserved features that any entity couples
-    row, column : (E,) int64, these pairs, row < column
+    values : (N, M + E) sparse float64, nats. The first M columns are effective unaries, 0 at observed features. The
+        other E columns are couplings, one for each pair of unobserved features that any entity couples
+    row, column : (E,) int64, the two features of each of these pairs, row < column
 
     """
 
@@ -72,7 +73,10 @@ class Parameters:
     column: NDArray[np.int64]
 
     def model(self, vector: Floats, prior: float = 0.0) -> PairwiseMRF:
-        """Return the model with the potentials `vector`, (M + E,), such as the mean of some rows of `values`."""
+        """Return the model with the potentials `vector`, (M + E,).
+
+        For example, `vector` is the mean of some rows of `values`.
+        """
         m = len(self.bundle.features)
         ends = np.concatenate([self.row, self.column]), np.concatenate([self.column, self.row])
         couplings = sp.coo_array((np.concatenate([vector[m:], vector[m:]]), ends), shape=(m, m))
@@ -108,7 +112,10 @@ def parameters(bundle: Bundle, observations: Mapping[str, int] | None = None) ->
 
 
 def distances(bundle: Bundle, observations: Mapping[str, int] | None = None) -> Floats:
-    """Return the l1 distances between the conditioned models, (N, N) nats; arguments and errors as in `parameters`."""
+    """Return the l1 distances between the conditioned models, (N, N) nats.
+
+    Arguments and errors are as in `parameters`.
+    """
     values, observed = _evidence(bundle, observations or {})
     return model_distances(pack(bundle, overlaps=False), sharing_of(bundle), values, observed)
 
@@ -121,11 +128,11 @@ def paper_clusters(n_entities: int) -> int:
 def clusters(
     distance: Floats, names: Sequence[str], *, n_clusters: int | None = None, smallest: int = SMALLEST_CLUSTER
 ) -> Clusters:
-    """Return clusters as tuples of entity indices, with members and clusters sorted by name.
+    """Return clusters as tuples of entity indices. Members and clusters are sorted by name.
 
     Complete linkage merges clusters down to `n_clusters`. Then, while some cluster has fewer than `smallest` entities,
     the smallest cluster merges with its nearest cluster. Distances that differ by at most 1e-9 of the largest count as
-    equal, and ties are broken by the names of the clusters' first members, so that the result does not depend on the
+    equal. Ties are broken by the names of the clusters' first members. Therefore the result does not depend on the
     order of the entities.
 
     Parameters
@@ -152,7 +159,10 @@ def clusters(
 
 
 def _evidence(bundle: Bundle, observations: Mapping[str, int]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return values, (M,) float64 with 0 where unobserved, and which features are observed, (M,) bool."""
+    """Return the values, (M,) float64, and which features are observed, (M,) bool.
+
+    Unobserved features have the value 0.
+    """
     index = {name: j for j, name in enumerate(bundle.features)}
     values, observed = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
     for name, value in observations.items():

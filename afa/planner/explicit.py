@@ -1,7 +1,8 @@
 """The state of one patient under the `explicit` closure, for bundles with probabilities (docs/decisions.md, F1-F13).
 
-`ExplicitPatient` has the interface of the patients in `afa.engine.patient` for the paper's models, and computes with
-the readable functions. A side is one entity of a duel with its two class models (`afa.planner.sides`).
+`ExplicitPatient` has the same interface as the patients in `afa.engine.patient`, which are for the paper's models. It
+computes with the readable functions. A side is one of the two entities in a duel, with its two class models
+(`afa.planner.sides`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ AT_ONCE = 500
 
 
 class ExplicitPatient(PatientState):
-    """The state of one patient on all sides: N sides, Q = N (N - 1) / 2 duels, M features.
+    """The state of one patient on all sides. There are N sides, Q = N (N - 1) / 2 duels, and M features.
 
     A side is solved when a method needs its solution, not at each observation.
 
@@ -75,7 +76,10 @@ class ExplicitPatient(PatientState):
         self._empty = self.log_odds.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Record one value that the feature can take; sides whose models do not contain the feature stay the same."""
+        """Record one value that the feature can take.
+
+        A side whose models do not contain the feature does not change.
+        """
         self.observed[feature], self.values[feature] = True, value
         self._round += 1
         grouped = any(feature in group for group in self.packed.groups)
@@ -86,9 +90,9 @@ class ExplicitPatient(PatientState):
             self._stale[v] |= place >= 0 or grouped
 
     def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-        """Return the scores of all sides with log-odds shrunk by tau, for `Belief` (docs/frontier.md).
+        """Return the scores of all sides for `Belief` (docs/frontier.md). Their log-odds are shrunk by tau.
 
-        Raise a `PlannerError` if the shrinkage depends on the observed features (tau `effective`).
+        If the shrinkage depends on the observed features (tau `effective`), a `PlannerError` is raised.
         """
         if any(side.repeats is not None for side in self.packed.sides):
             found, step = "tau effective with a background", "give tau a number, or leave it out"
@@ -103,7 +107,10 @@ class ExplicitPatient(PatientState):
 
     @property
     def closed(self) -> NDArray[np.bool_]:
-        """Return True for features that are observed, or excluded because another member of their group is +1, (M,)."""
+        """Return True for each feature that is observed or excluded, (M,).
+
+        A feature is excluded if another member of its group is +1.
+        """
         closed = self.observed.copy()
         for group in self.packed.groups:
             closed[group] |= (self.values[group] == 1).any()
@@ -142,7 +149,10 @@ class ExplicitPatient(PatientState):
         return solution.elbo, solution.marginals
 
     def _solve_group(self, v: int, group: Indices, classes: Floats) -> float:
-        """Set predictives and terms of an exclusive group; return the log-odds of its observed members (F13)."""
+        """Set the predictive probabilities and terms of an exclusive group.
+
+        Return the log-odds of its observed members (F13).
+        """
         open_, hit = ~self.observed[group], self.values[group] == 1
         left = 1.0 - (classes * (self.observed[group] & ~hit)).sum(axis=1)
         if hit.any():
@@ -157,7 +167,7 @@ class ExplicitPatient(PatientState):
         return float(np.log(left[0] / left[1]))
 
     def log_evidence(self) -> Floats:
-        """Return the log-odds of each side, prior included, shrunk by `tau`, (N,) nats (F16)."""
+        """Return the log-odds of each side, shrunk by `tau`, (N,) nats (F16). They include the prior."""
         self._solve_stale()
         return self._believed(self.log_odds)
 
@@ -165,23 +175,30 @@ class ExplicitPatient(PatientState):
         return np.asarray(self._empty + self.tau * (log_odds - self._empty))
 
     def scores(self, score: str) -> Floats:
-        """Return the preference scores `two_elbo` or `wald`, (N, N) nats; magnitudes of rounding error become 0."""
+        """Return the preference scores `two_elbo` or `wald`, (N, N) nats.
+
+        Scores as small as the rounding error become 0.
+        """
         self._solve_stale()
         by_side = self._believed(self.leads if score == "wald" else self.log_odds)
         values = by_side[:, None] - by_side[None, :]
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def lead(self, duels: Indices | None = None) -> Floats:
-        """Return the evidence of the observed features for a over b, (q,) nats, of some duels (ascending) or all."""
+        """Return the evidence of the observed features for a over b in each duel, (q,) nats.
+
+        `duels` contains ascending indices. By default all duels are used.
+        """
         self._solve_stale()
         a, b = self.sides(duels).T
         leads = self._believed(self.leads)
         return np.asarray(leads[a] - leads[b])
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """Return True for each duel whose sign no completion, whole or partial, can change, (q,) bool (F12).
+        """Return True for each duel whose sign no completion can change, (q,) bool (F12).
 
-        The result holds for mean-field and for exact inference, which differ by kappa, if kappa is known.
+        A completion may be whole or partial. If kappa is known, the result holds both for mean-field and for exact
+        inference, which differ by kappa.
         """
         self._solve_stale()
         chosen = np.arange(self.n_duels) if duels is None else duels
@@ -201,9 +218,12 @@ class ExplicitPatient(PatientState):
         return np.array([self._interval(v, None) for v in range(len(self.packed.sides))])
 
     def _interval(self, a: int, b: int | None) -> tuple[float, float]:
-        """Return bounds to which each unobserved term or pair adds its smallest or largest value, or nothing (F12)."""
+        """Return bounds on S_a, or on S_a - S_b (F12).
+
+        Each unobserved term or pair adds its smallest value, its largest value, or nothing.
+        """
         repeats = self.packed.sides[a].repeats
-        if b is not None and repeats is not None:  # each side's factor tau changes with the observed features
+        if b is not None and repeats is not None:  # the factor tau of each side changes with the observed features
             (low, high), (other_low, other_high) = self._interval(a, None), self._interval(b, None)
             return low - other_high, high - other_low
         sides = [(1.0, a)] if b is None else [(1.0, a), (-1.0, b)]
@@ -248,29 +268,39 @@ class ExplicitPatient(PatientState):
         return min(0.0, *ends), max(0.0, *ends)
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
-        """Return the gains of the duels marked in the mask `duels`, (Q,) bool; the result is (q, M) nats."""
+        """Return the gains of the duels that the mask `duels`, (Q,) bool, selects. The result is (q, M) nats."""
         return self._gains(np.flatnonzero(duels))
 
     def gain_of(self, features: list[int], duels: Indices) -> Floats:
-        """Return the gains of some duels, in ascending order, summed over these features, (q,) nats."""
+        """Return the gains of some duels, summed over these features, (q,) nats.
+
+        The indices of the duels are ascending.
+        """
         return np.asarray(self._gains(duels)[:, features].sum(axis=1))
 
     def summed_gain(self, duels: Indices, weights: Floats) -> Floats:
-        """Return the weighted sum of the gains of some duels, in ascending order, (M,) nats (eq:feature_selection)."""
+        """Return the weighted sum of the gains of some duels, (M,) nats (eq:feature_selection).
+
+        The indices of the duels are ascending.
+        """
         total = np.zeros(len(self.observed))
         for part in np.split(np.arange(len(duels)), range(AT_ONCE, len(duels), AT_ONCE)):
             total += weights[part] @ self._gains(duels[part])
         return total
 
     def total_unary(self) -> Floats:
-        """Return half the range of each feature's terms, summed over sides, (M,) nats; 0 where observed (A7, F11)."""
+        """Return half the range of each feature's terms, summed over sides, (M,) nats (A7, F11).
+
+        It is 0 for observed features.
+        """
         self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
 
     def information(self) -> Floats:
-        """Return the mutual information of each feature and the side that holds, (M,) nats; 0 where observed.
+        """Return the mutual information between each feature and the side that holds, (M,) nats.
 
-        If several sides may hold, the result is the sum of the mutual information of each feature and each side.
+        It is 0 for observed features. If several sides may hold, the result is a sum over sides. Each side adds the
+        mutual information between the feature and whether the side holds.
         """
         odds, (one, other) = self.log_evidence(), self.predictive
         if not self.rivals:
@@ -301,7 +331,7 @@ class ExplicitPatient(PatientState):
         return np.asarray(np.where(self.observed, 0.0, half))
 
     def _cmi(self, odds: Floats, one: Floats, other: Floats, states: list[tuple[Indices, Floats, Floats]]) -> Floats:
-        """Return I(y; x_f) of pairs of hypotheses, (q, M) nats (eq:cmi).
+        """Return I(y; x_f) for each pair of hypotheses, (q, M) nats (eq:cmi).
 
         Parameters
         ----------
@@ -316,11 +346,11 @@ class ExplicitPatient(PatientState):
         return np.where(gain < ZERO_GAIN, 0.0, gain)
 
     def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
-        """Return the exclusive groups that one measurement reveals, with the probabilities of their states in a and b.
+        """Return the exclusive groups that one measurement reveals, and the probabilities of their states in a and b.
 
-        Groups without unobserved members are skipped. The probabilities, (q, g + 1) for each entity, are those of the
-        class with the entity. The probabilities for b are those of the class without the entity, unless exactly one
-        side holds.
+        Groups without unobserved members are skipped. The probabilities are (q, g + 1) for each of a and b. Those of a
+        are from the class with entity a. Those of b are from the class without the entity if several sides may hold.
+        Otherwise they are from the class with entity b.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

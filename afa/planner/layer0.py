@@ -1,10 +1,10 @@
 """Layer 0: exclude entities from the top k before anything is observed (App. supp:layer0_lipschitz).
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper gives each cluster an
-interval around the score of its centroid and removes a cluster that enough entities dominate. The score is an
-expectation under the centroid model itself, not under a patient's state, so the paper's certificates can be false, as
-docs/decisions.md explains. The sound certificates here compare the possible scores over all completions.
-`without_eliminated` is the optional filter of a planner.
+interval around the score of its centroid. It removes a cluster if enough entities dominate it. The score is an
+expectation under the centroid model itself, not under a patient's state. Therefore the paper's certificates can be
+false, as docs/decisions.md explains. The sound certificates in this module compare the possible scores over all
+completions. `without_eliminated` is the optional filter of a planner.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Bounds = tuple[Floats, Floats, NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster of entities and its centroid, the mean of its members' log-odds and parameters.
+    """A cluster of entities. Its centroid is the mean of its members' log-odds and parameters.
 
     Attributes
     ----------
     members : names, sorted
     centroid : (1 + M + E,) float64, log-odds, then parameters, nats
-    radius, spread : largest l1 and l-infinity distance of a member to the centroid, nats
+    radius, spread : largest distance of a member to the centroid, in the l1 and in the l-infinity norm, nats
     score : E_q[S_c] of the centroid model under its own mean-field marginals without observations, nats
     norm : l1 norm of the centroid, K_c, nats
     contraction : largest beta L^2 of the members
@@ -61,14 +61,20 @@ class Cluster:
     converged: bool
 
     def lipschitz(self, criterion: str) -> float | None:
-        """Return L_c: 1 for `f1`; eq:lc-mf for `f2`, or None if beta_c L^2 >= 1, where `f2` does not apply."""
+        """Return L_c, which is 1 for `f1` and eq:lc-mf for `f2`.
+
+        If beta_c L^2 >= 1, `f2` does not apply and the result is None.
+        """
         _one_of("criterion", criterion, CRITERIA)
         if criterion == "f1":
             return 1.0
         return 1.0 + self.norm / (1.0 - self.contraction) if self.contraction < 1 else None
 
     def interval(self, criterion: str) -> tuple[float, float]:
-        """Return the centroid's score plus and minus L_c r_c; infinite where the criterion does not apply."""
+        """Return the centroid's score minus and plus L_c r_c.
+
+        If the criterion does not apply, the interval is infinite.
+        """
         constant = self.lipschitz(criterion)
         if constant is None:
             return -np.inf, np.inf
@@ -92,27 +98,31 @@ class Partition:
 
     @cached_property
     def centroid_gaps(self) -> Floats:
-        """Return the l1 and l-infinity distances between the centroids, (n_pairs_of_clusters, 2) nats."""
+        """Return the l1 and the l-infinity distance between each pair of centroids, (n_pairs_of_clusters, 2) nats."""
         gaps = [np.abs(a.centroid - b.centroid) for a, b in combinations(self.clusters, 2)]
         return np.array([[gap.sum(), gap.max()] for gap in gaps]).reshape(-1, 2)
 
     @property
     def gap(self) -> float:
-        """Return the smallest l1 distance between two centroids, nats; NaN for one cluster."""
+        """Return the smallest l1 distance between two centroids, nats. It is NaN if there is only one cluster."""
         return float(self.centroid_gaps[:, 0].min()) if len(self.clusters) > 1 else float("nan")
 
     @property
     def separation(self) -> float:
-        """Return the gap over the largest radius (tab:layer0_synthetic); infinite if all clusters have radius 0."""
+        """Return the gap divided by the largest radius (tab:layer0_synthetic).
+
+        It is infinite if all clusters have radius 0.
+        """
         radius = max(cluster.radius for cluster in self.clusters)
         return self.gap / radius if radius > 0 else self.gap * float("inf")
 
     @property
     def activation(self) -> tuple[float, float]:
-        """Return both sides of the activation condition (sec:eval_filter): the first should be far below the second.
+        """Return the two sides of the activation condition (sec:eval_filter).
 
-        The first side is the largest l-infinity distance of a member to its centroid; the second side is the smallest
-        l-infinity distance between two centroids, NaN for one cluster.
+        The first side should be far below the second. The first side is the largest l-infinity distance of a member to
+        its centroid. The second side is the smallest l-infinity distance between two centroids. It is NaN if there is
+        only one cluster.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)
@@ -125,7 +135,7 @@ class Certificates:
     Attributes
     ----------
     beats : (N, N) bool, True where the row's entity is certified to be better than the column's under every completion
-    needed : number of dominating entities that excludes an entity from the top k
+    needed : number of dominating entities that is enough to exclude an entity from the top k
 
     """
 
@@ -155,15 +165,18 @@ class Certificates:
 
 
 def score_distances(entities: Parameters) -> Floats:
-    """Return l1 distances of log-odds and parameters, (N, N) nats: upper bounds on the difference of two scores."""
+    """Return the l1 distances of log-odds and parameters, (N, N) nats.
+
+    They are upper bounds on the difference of two scores.
+    """
     return distances(entities.bundle) + np.abs(_leads(entities.bundle))
 
 
 def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = None) -> Partition:
-    """Return the entities in `n_clusters` clusters by complete linkage, with one mean-field solve for each centroid.
+    """Return the entities in `n_clusters` clusters, made by complete linkage.
 
-    Clusters may have any size. The paper uses up to 24 clusters; with the minimum size `SMALLEST_CLUSTER` of
-    `afa.planner.cluster` at most five would be left.
+    Each centroid is solved by mean-field once. Clusters may have any size. The paper uses up to 24 clusters. With the
+    minimum size `SMALLEST_CLUSTER` of `afa.planner.cluster`, at most five would be left.
 
     Parameters
     ----------
@@ -205,10 +218,11 @@ def partition(entities: Parameters, n_clusters: int, *, solver: Solver | None = 
 
 
 def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", rule: str = "n_minus_k") -> Certificates:
-    """Return the paper's certificates, in which a cluster beats another if its interval lies above the other interval.
+    """Return the paper's certificates.
 
-    All members of the better cluster then beat all members of the other. Such certificates can be false, as the
-    module's docstring explains; a false certificate is no error of this program.
+    A cluster beats another cluster if its whole interval lies above the interval of the other. All members of the
+    better cluster then beat all members of the other. Such certificates can be false, as the module's docstring
+    explains. A false certificate is no error of this program.
 
     Parameters
     ----------
@@ -225,11 +239,11 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 
 
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
-    """Return certificates that hold under every completion: an entity is excluded if `k` entities beat it.
+    """Return certificates that hold under every completion. An entity is excluded if `k` entities beat it.
 
-    One entity beats another if the lowest value of its score exceeds the highest of the other, or if their log-odds
-    differ by more than the l1 distance of their other potentials. Without priors all scores are 0 at x = 0, and nothing
-    is certified.
+    One entity beats another if its lowest score exceeds the highest score of the other. It also beats the other if
+    their log-odds differ by more than the l1 distance of their other potentials. Without priors all scores are 0 at x =
+    0. Therefore nothing is certified.
 
     Parameters
     ----------
@@ -245,9 +259,10 @@ def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = 
 
 
 def completion_bounds(bundle: Bundle, *, memory_limit: int = EXACT_LIMIT) -> Bounds:
-    """Return lowest and highest S_v over all completions, (N,) nats each, and True where they are exact, (N,).
+    """Return the lowest and the highest S_v over all completions, (N,) nats each.
 
-    Where exact tables would take more than `memory_limit` bytes, the bounds are the wider tight `l1` interval.
+    A third array, (N,), is True for exact bounds. If exact tables would take more than `memory_limit` bytes, the bounds
+    are the tight `l1` interval, which is wider.
     """
     low, high = np.empty(len(bundle.entities)), np.empty(len(bundle.entities))
     exact = np.zeros(len(bundle.entities), dtype=bool)
@@ -270,7 +285,7 @@ def without_eliminated(
     n_clusters: int | None = None,
     solver: Solver | None = None,
 ) -> Bundle:
-    """Return the bundle without the entities that Layer 0 excludes, in the same order and on all features.
+    """Return the bundle without the entities that Layer 0 excludes. The order and the features stay the same.
 
     Parameters
     ----------
@@ -300,13 +315,13 @@ def without_eliminated(
 
 
 def _leads(bundle: Bundle) -> Floats:
-    """Return the log-odds of each entity less those of each other, (N, N) nats."""
+    """Return the log-odds of each entity minus those of each other entity, (N, N) nats."""
     leads: Floats = bundle.priors[:, None] - bundle.priors[None, :]
     return leads
 
 
 def _tie(bundle: Bundle) -> float:
-    """Return the largest difference of scores that counts as rounding error, nats."""
+    """Return the largest difference between two scores that counts as rounding error, nats."""
     return tie_of([bundle.mrf(entity) for entity in bundle.entities]) + ROUNDING
 
 

@@ -1,4 +1,4 @@
-"""The items that can be measured, their prices, the item that a rule chooses, and the log of all steps."""
+"""The items that can be measured, their prices, the choice of an item by a rule, and the log of all steps."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ Panels = Mapping[str, Sequence[str]] | None
 
 @dataclass(frozen=True)
 class Action:
-    """One step of a planner; `kind` tells whether values were observed, corrected or skipped.
+    """One step of a planner. `kind` says whether the step observes values, corrects them, or skips features.
 
     Attributes
     ----------
     features, values : the features of the step and their values; the value of a skipped feature is None
     cost : the cost paid
     reason : the planner's reason for suggesting the step, or a note that the step was not suggested
-    numbers, units : the numbers behind the values and their units, None and "" for a code; empty if all were codes
+    numbers, units : the number behind each value and its unit; a code has None and ""; both are empty if all values are
+        codes
 
     """
 
@@ -74,7 +75,7 @@ class Log:
             self.add(action)
 
     def add(self, action: Action) -> None:
-        """Append one action; raise a `PlannerError` if the total cost overflows a float."""
+        """Append one action. If the total cost overflows a float, a `PlannerError` is raised."""
         if not np.isfinite(self.spent + action.cost):
             found, step = f"{action.cost:g}, after {self.spent:g}", "give costs in a larger unit"
             raise PlannerError(Fault("cost of an observation", found, "a finite sum of costs", step))
@@ -114,7 +115,9 @@ class Suggestion:
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """The items that partition the M features, I in number, in the order of their first feature.
+    """The items that a rule chooses from.
+
+    Each of the M features belongs to one of the I items, which are in the order of their first feature.
 
     Attributes
     ----------
@@ -140,7 +143,7 @@ class Menu:
         return len(self.names) == len(self.item_of) and bool((self.cost == self.cost[0]).all())
 
     def places(self, first: Sequence[str]) -> tuple[int, ...]:
-        """Return the items of these features or panels, in their order, without repetitions."""
+        """Return the items to which these features or panels belong, in the given order and without repetitions."""
         known = {**{name: i for i, name in enumerate(self.names)}, **self.of_feature}
         for name in first:
             if name not in known:
@@ -149,9 +152,10 @@ class Menu:
         return tuple(dict.fromkeys(known[name] for name in first))
 
     def per_cost(self, gain: Floats, open_: NDArray[np.bool_]) -> Floats:
-        """Return the gain of each feature's item per unit of cost, summed over its available features, (M,); else 0.
+        """Return the gain per unit of cost of each feature's item, (M,). It is 0 for a feature that is not available.
 
-        The gain of a free item is divided by 1. The sum treats the features of a panel as independent sources of gain.
+        The gain of an item is summed over its available features. The gain of a free item is divided by 1. The sum
+        treats the features of a panel as independent sources of gain.
 
         Parameters
         ----------
@@ -181,7 +185,7 @@ class Offer(NamedTuple):
 
 
 def offer_of(menu: Menu, bundle: Bundle, log: Log, left: float) -> Offer:
-    """Return the features that can be suggested after the steps of the log, with `left` of the budget remaining."""
+    """Return the features that can be suggested after the steps of the log. The rest of the budget is `left`."""
     closed = log.observed.keys() | log.skipped | excluded_by(bundle, log.observed)
     open_ = np.array([name not in closed for name in bundle.features], dtype=bool)
     price = menu.cost.copy()
@@ -214,7 +218,7 @@ def check_exclusive(bundle: Bundle, values: Mapping[str, float]) -> None:
 
 
 def menu_of(bundle: Bundle, costs: Costs, panels: Panels) -> Menu:
-    """Return the menu of a bundle's features; raise a `PlannerError` that names an invalid cost or panel.
+    """Return the menu of a bundle's features. An invalid cost or panel raises a `PlannerError` that names it.
 
     Parameters
     ----------
@@ -296,7 +300,7 @@ def _given_costs(costs: Costs, known: set[str]) -> dict[str, float]:
 
 
 def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDArray[np.bool_]) -> Suggestion:
-    """Return the item that the rule chooses among the available features; free items come first.
+    """Return the item that the rule chooses among the available features. Free items come first.
 
     Parameters
     ----------
@@ -319,7 +323,10 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDAr
 
 
 def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
-    """Return the view in which only offered features are unobserved, with gains by item and cost."""
+    """Return a view in which only the offered features are unobserved.
+
+    Its gains are those of items per unit of cost.
+    """
     if menu.plain:
         return view if (offered == ~view.observed).all() else replace(view, observed=~offered)
 
@@ -339,10 +346,10 @@ def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
 
 
 def history_of(actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """Return one row for each value, in order: step, kind, feature, value (None if skipped), cost, spent, reason.
+    """Return one row for each value, in order: step, kind, feature, value, cost, spent, reason, number and unit.
 
-    The last two entries are `number` and `unit`; `number` is None if a code was given. The cost of a panel is in its
-    first row.
+    If a feature was skipped, `value` is None. If a code was given, `number` is None. The cost of a panel is in the
+    first row of the panel.
     """
     rows, spent = list[dict[str, Any]](), 0.0
     for step, action in enumerate(actions, start=1):
@@ -359,7 +366,7 @@ def given_values(
     values: Mapping[str, Any] | pd.Series | None,
     numbers: Mapping[str, float] | pd.Series | None,
 ) -> dict[str, ReadValue]:
-    """Return the readings by feature, without missing values; raise a `PlannerError` for an invalid value.
+    """Return the readings by feature, without missing values. An invalid value raises a `PlannerError`.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Options common to both planners, including the stopping rules: checked once, and converted to plain values."""
+"""Options common to both planners, including the stopping rules.
+
+They are checked once and converted to plain values.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ EFFECTIVE = "effective"
 
 @dataclass(frozen=True)
 class Stop:
-    """Stopping rules: the acquisition ends when the first of them holds, or when everything has been measured.
+    """Stopping rules. The acquisition ends when the first of them holds, or when everything has been measured.
 
     Parameters
     ----------
@@ -106,7 +109,7 @@ class Stop:
             raise PlannerError(Fault("stop option own", repr(self.own), expected, "give a function, or leave it out"))
 
     def met_by(self, planner: base.Planner) -> str | None:
-        """Return the stopping rule that holds, in words, or None; the rule `budget` is handled elsewhere."""
+        """Return the stopping rule that holds, in words, or None. The rule `budget` is checked in `Planner.stopped`."""
         if self.certain and planner.certain():
             return "nothing left to measure can change the answer"
         posterior, probability = self.posterior, self.probability
@@ -121,12 +124,12 @@ class Stop:
         return None
 
     def plain(self) -> dict[str, Any]:
-        """Return all settings as plain values; `own` becomes True if there is a custom rule."""
+        """Return all settings as plain values. If there is a custom rule, `own` becomes True."""
         return vars(self) | {"own": self.own is not None}
 
 
 class CommonOptions(TypedDict, total=False):
-    """The options with the same meaning in both planners; `TopKPlanner` describes them."""
+    """The options that have the same meaning in both planners. `TopKPlanner` describes them."""
 
     target: str | None
     inference: str
@@ -147,7 +150,7 @@ class CommonOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options common to both planners, with their defaults; `CommonOptions` has their types.
+    """The options common to both planners, with their defaults. `CommonOptions` contains their types.
 
     An invalid option raises a `PlannerError`.
     """
@@ -228,7 +231,7 @@ class Options:
 
     @property
     def believes(self) -> bool:
-        """Return True if the score or the rule uses the belief about scores, which needs a background."""
+        """Return True if the score or the rule uses the belief about scores. The belief needs a background."""
         return self.score == BACKGROUND or isinstance(self.rule, Frontier)
 
     @property
@@ -237,17 +240,20 @@ class Options:
 
     @property
     def looked_ahead_to(self) -> str | None:
-        """Return the target of `f_target`: the given target, or the guiding score if that score can be a target."""
+        """Return the target of `f_target`.
+
+        It is the given target, or else the guiding score if that score can be a target.
+        """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
     def of_patient(self) -> dict[str, Any]:
-        """Return the options of `afa.engine.patient.Patient`."""
+        """Return the options for `afa.engine.patient.Patient`."""
         names = ("solver", "start", "inference", "gain", "look_ahead")
         gain = "cmi" if self.gain == INFORMATION else self.gain  # the gain of duels, if a method needs one
         return {name: getattr(self, name) for name in names} | {"target": self.looked_ahead_to, "gain": gain}
 
     def plain(self, panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return all options as plain values, with the actual panels; `allocation` is None for a custom rule."""
+        """Return all options as plain values, with the actual panels. For a custom rule, `allocation` is None."""
         rules = RULES | {INFORMATION: Information, FRONTIER: Frontier}
         named = next((name for name, rule in rules.items() if type(self.rule) is rule), None)
         same = ("score", "gain", "inference", "start", "look_ahead", "patient", "seed")
@@ -264,7 +270,10 @@ class Options:
 
 
 def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int, str | None]:
-    """Return the size of the top set, 1 by default, and the entity in question: by default the only one, or None."""
+    """Return the size of the top set and the entity in question.
+
+    The size is 1 by default. The entity is None by default, unless the bundle has only one.
+    """
     if k is not None and entity is not None:
         expected, step = "one of the two questions", "leave one of them out"
         raise PlannerError(Fault("options --k and --entity", "both", expected, step))
@@ -272,7 +281,7 @@ def question_of(bundle: Bundle, k: int | None, entity: str | None) -> tuple[int,
 
 
 def bundle_given(bundle: Bundle | str | Path) -> Bundle:
-    """Return the bundle, read from its folder if a path is given."""
+    """Return the bundle. If a path is given, the bundle is read from this folder."""
     if isinstance(bundle, str | Path):
         return load_bundle(bundle)
     if not isinstance(bundle, Bundle):
@@ -300,7 +309,7 @@ def patients_of(
 ) -> tuple[NewPatient, dict[str, Any]]:
     """Return a function that makes patients without observations, and the settings of the `explicit` closure.
 
-    Raise a `PlannerError` if an option does not fit the closure.
+    An option that does not fit the closure raises a `PlannerError`.
 
     Parameters
     ----------
@@ -347,7 +356,7 @@ def patients_of(
 
 
 def tau_of(text: str | None) -> float | str | None:
-    """Return the option tau from a text: a number if the text is one."""
+    """Return the option tau that a text describes. If the text is a number, the result is a number."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -364,7 +373,7 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def listing_options(init: Init) -> Init:
-    """Return the `__init__` of a planner with the options in its signature; the wrapper rejects unknown options."""
+    """Return the `__init__` of a planner with all options in its signature. It rejects unknown options."""
     own, types = signature(init), get_type_hints(Options)
     named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
     every = [each.replace(annotation=types[name]) for name, each in signature(Options).parameters.items()]

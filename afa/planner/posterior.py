@@ -1,4 +1,4 @@
-"""The condition on which a planner's posterior probabilities hold, in words."""
+"""The condition under which a planner's posterior probabilities hold, in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from afa.planner.topk import TopKPlanner
 
 
 def posterior_is_of(planner: Planner) -> str:
-    """Return the condition of the probabilities of `Planner.probabilities`, in words."""
+    """Return in words the condition under which the result of `Planner.probabilities` holds."""
     if isinstance(planner, BinaryPlanner):
         return " and ".join(f"of {planner.asked_of.shown(name)}" for name in planner.bundle.entities)
     assert isinstance(planner, TopKPlanner)

@@ -33,7 +33,7 @@ OTHERS = {"top_k": {"entity", "strength"}, "binary": {"k", "layer0", "holds"}}
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML writer that writes numbers and texts of NumPy as plain values."""
+    """A YAML writer that writes NumPy numbers and texts as plain values."""
 
 
 _Dumper.add_multi_representer(np.generic, lambda dumper, value: dumper.represent_data(value.item()))  # type: ignore[type-abstract]
@@ -143,10 +143,11 @@ def session_text(planner: Planner) -> str:
 
 
 def save_session(planner: Planner, path: str | Path) -> None:
-    """Write a planner's bundle (by name and digest), settings and steps as YAML; an error leaves no partial file.
+    """Write a planner's bundle, settings and steps as YAML.
 
-    The file has the patient's observed values. A new file is readable by its owner alone; an existing file keeps its
-    mode and owner. Raise a `PlannerError` if the file cannot be written.
+    The bundle is stored by name and digest. An error leaves no partial file. The file contains the patient's observed
+    values. Only the owner can read a new file. An existing file keeps its mode and owner. If the file cannot be
+    written, a `PlannerError` is raised.
 
     >>> from tempfile import TemporaryDirectory
     >>> from afa.model.bundle import load_bundle
@@ -173,7 +174,7 @@ def load_session(
     allocation: Rule | None = None,
     stop: Callable[[Planner], str | bool | None] | None = None,
 ) -> TopKPlanner | BinaryPlanner:
-    """Return the planner that `save_session` wrote, with every step repeated, on the same bundle.
+    """Return the planner that `save_session` wrote, on the same bundle. Every step is repeated.
 
     Parameters
     ----------
@@ -214,9 +215,9 @@ def replay_session(
 ) -> tuple[TopKPlanner | BinaryPlanner, list[str]]:
     """Return the planner of a session on a bundle that was edited after the session, and the changes in words.
 
-    Values are entered again in their order: a number is encoded by the present range of its feature, and a code is
-    unchanged. A value that the edited bundle does not accept is skipped and named. Answers are not compared, because
-    the earlier bundle is not available.
+    Values are entered again in their order. A number is encoded by the present range of its feature. A code is
+    unchanged. A value that the edited bundle does not accept is skipped, and the changes name it. Answers are not
+    compared, because the earlier bundle is not available.
 
     Parameters
     ----------
@@ -258,9 +259,9 @@ def replay_session(
 
 
 def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
-    """Return the steps as the edited bundle accepts them; values that changed or are skipped are added to `changes`.
+    """Return the steps that the edited bundle accepts. Values that changed or are skipped are added to `changes`.
 
-    A feature is skipped if its last value does not fit, because earlier values, which were corrected, were not
+    A feature is skipped if its last value does not fit. Its earlier values were corrected, so they do not count as
     measured.
     """
     actions = [Action(**step.model_dump()) for step in steps]
@@ -280,7 +281,7 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
             with suppress(PlannerError):
                 if readings[feature] is not None:
                     fits[feature] = _read_again(bundle, feature, value, measured, unit)
-        # If the value that a correction replaced no longer fits, the correction becomes the first value.
+        # If a correction replaced a value that no longer fits, the correction becomes the first value.
         split: tuple[tuple[Kind, set[str]], ...] = ("observe", fits.keys() - known), ("correct", fits.keys() & known)
         for kind, names in split:
             if part := {name: reading for name, reading in fits.items() if name in names}:
@@ -293,7 +294,10 @@ def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> 
 def _compared(
     bundle: Bundle, feature: str, value: int | None, measured: float | None, unit: str, changes: list[str]
 ) -> ReadValue | None:
-    """Return a value as the edited bundle reads it, None if it cannot; changes are added to `changes` in words."""
+    """Return a value as the edited bundle reads it, or None if it cannot be read.
+
+    Changes are added to `changes` in words.
+    """
     said = str(value) if measured is None else written(measured, unit)
     try:
         reading = _read_again(bundle, feature, value, measured, unit)
@@ -310,7 +314,7 @@ def _compared(
 
 
 def _read_again(bundle: Bundle, feature: str, value: Any, measured: float | None, unit: str) -> ReadValue:
-    """Return a session's value as the edited bundle reads it; raise a `PlannerError` for an impossible value."""
+    """Return a session's value as the edited bundle reads it. An impossible value raises a `PlannerError`."""
     code_of(bundle, feature, 0)  # raise an error for a name that the bundle now lacks
     scale = scale_of(bundle, feature)
     if measured is None or not scale.has_range:
@@ -330,7 +334,7 @@ def _planner_of(
     stop: Callable[[Planner], str | bool | None] | None,
     next_step: str = f"take the session from a copy that nobody edited, or {AGAIN}",
 ) -> TopKPlanner | BinaryPlanner:
-    """Return the planner with a session's settings after these steps; errors suggest `next_step`."""
+    """Return a planner with a session's settings, after these steps. Errors suggest `next_step`."""
     question = stored.question
     options = stored.settings.model_dump(exclude=OTHERS[question])
     if options[needed := "entity" if question == "binary" else "k"] is None:

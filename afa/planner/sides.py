@@ -1,9 +1,10 @@
-"""The sides of a duel under the `explicit` closure: each entity's models, in a layout shared by all patients.
+"""The sides of a duel under the `explicit` closure.
 
-An entity has two models on the features that it covers: one of the class with the entity, and one of the class without.
-S_v is their difference. If several entities may hold, the second model has the probabilities *without* the entity. If
-exactly one holds, the second model has the background, which cancels between entities (docs/decisions.md, F3 and F6).
-In both cases a duel is D_ab = S_a - S_b.
+A side contains the models of an entity in a layout that all patients share. An entity has two models on the features
+that it covers. One is for the class with the entity, and the other for the class without. S_v is the difference of the
+two models. If several entities may hold, the second model has the probabilities *without* the entity. If exactly one
+holds, the second model has the background probabilities, which cancel in duels (docs/decisions.md, F3 and F6). In both
+cases a duel is D_ab = S_a - S_b.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Repeats(NamedTuple):
 
     Attributes
     ----------
-    own : (n,) float64, variance of each feature's log-ratio within a class, the mean of both classes
+    own : (n,) float64, variance of each feature's log-ratio within a class, averaged over both classes
     together : (n, n) float64, `own` on the diagonal, and the covariances caused by couplings, to first order
     least : a lower bound on the factor that `believed` returns
 
@@ -40,13 +41,13 @@ class Repeats(NamedTuple):
     least: float
 
     def believed(self, seen: NDArray[np.bool_]) -> Floats:
-        """Return the factor, at most 1, that shrinks the log-odds if the features `seen`, (..., n), are known."""
+        """Return the factor, at most 1, that shrinks the log-odds once the features `seen`, (..., n), are observed."""
         own, together = seen @ self.own, ((seen @ self.together) * seen).sum(axis=-1)
         return np.asarray(np.divide(own, together, out=np.ones_like(own), where=together > own))
 
 
 class Side(NamedTuple):
-    """The two models of an entity, or of no entity, on the features `at`, (n,) ascending indices.
+    """The two models of an entity, or of no entity, on the n features `at`.
 
     Attributes
     ----------
@@ -69,7 +70,7 @@ class Side(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """The data of all sides that no observation changes.
+    """The data of all sides that do not depend on observations.
 
     Attributes
     ----------
@@ -102,7 +103,7 @@ class Fixed(NamedTuple):
     def links_of(self, *sides: int) -> tuple[Indices, Floats]:
         """Return the coupled pairs of a side or a duel, (p, 2), and the range of each pair's contribution, (2, p).
 
-        The range is widened to include 0, because a pair that is never measured adds nothing (docs/decisions.md, F12).
+        Each range includes 0, because a pair that is never measured adds nothing (docs/decisions.md, F12).
         """
         if sides not in self.ranges:
             if len(self.ranges) >= KEPT:
@@ -127,7 +128,9 @@ KNOWN: WeakKeyDictionary[Bundle, dict[tuple[str, bool, str | None, bool], Fixed]
 def sides_for(
     bundle: Bundle, holds: str, *, exactly: bool, entity: str | None = None, discounted: bool = False
 ) -> Fixed:
-    """Return the sides of the duels, computed once for each bundle: all entities, or one entity and no entity.
+    """Return the sides of the duels.
+
+    They are all entities, or one entity and no entity. They are computed once for each bundle.
 
     Parameters
     ----------
@@ -145,7 +148,10 @@ def sides_for(
 
 
 def score_table_of(fixed: Fixed, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-    """Return the scores S_v of all sides, the difference of their two models, for `Belief` (docs/frontier.md)."""
+    """Return the scores S_v of all sides for `Belief` (docs/frontier.md).
+
+    S_v is the difference of the side's two models.
+    """
     constant, slots, couplings = np.zeros(len(fixed.sides)), list[tuple[int, int, Floats]](), list[tuple[float, ...]]()
     for v, side in enumerate(fixed.sides):
         difference = side.one - side.zero
@@ -215,9 +221,9 @@ def _laid_out(bundle: Bundle, holds: str, *, exactly: bool, entity: str | None, 
 
 
 def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
-    """Return variances and covariances of log-ratios u within a class.
+    """Return the variances and covariances of the features' log-ratios u within a class.
 
-    The covariances are to first order, psi_jl cov(u_j, x_j) cov(u_l, x_l).
+    To first order, a covariance is psi_jl cov(u_j, x_j) cov(u_l, x_l).
     """
     n, x = one.n_features, np.array(VALUES)
     u = np.where(one.possible, one.terms, 0.0) - np.where(one.possible, zero.terms, 0.0)
@@ -234,5 +240,5 @@ def _repeats(one: PairwiseMRF, zero: PairwiseMRF) -> Repeats:
 
 
 def _again(model: PairwiseMRF, couplings: sp.csr_array, by: float) -> PairwiseMRF:
-    """Return a model with the same probabilities, other couplings, and `by` added to its constant."""
+    """Return a model with the same probabilities and with other couplings. The number `by` is added to its constant."""
     return PairwiseMRF.of_probabilities(np.exp(model.terms), couplings, model.prior + by, model.features)

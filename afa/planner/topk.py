@@ -1,4 +1,7 @@
-"""Top-k identification: find the entities that a patient's features support most, by pairwise duels."""
+"""Top-k identification finds the entities that a patient's features support most.
+
+It compares entities in pairwise duels.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ from afa.scores.preference import gaussian_sign
 
 
 class TopKPlanner(Planner):
-    """Find the k entities that a patient's features support most, measuring few features.
+    """Find the k entities that a patient's features support most, with few measurements.
 
     Parameters
     ----------
@@ -147,35 +150,38 @@ class TopKPlanner(Planner):
         super().__init__(asked_of, bundle, checked, new_patient, {"layer0": layer0, **explicit, "k": int(k)})
 
     def scores(self) -> Floats:
-        """Return the antisymmetric preference scores V, (N, N): a beats b where V > 0, 0 is a tie (eq:vec_score)."""
+        """Return the antisymmetric preference scores V, (N, N) (eq:vec_score). If V > 0, a beats b; V = 0 is a tie."""
         return self.scores_by(self.guide)
 
     def wins(self) -> Floats:
-        """Return the Copeland wins, (N,) float64; a tie counts half (`afa.scores.copeland`)."""
+        """Return the Copeland wins, (N,) float64 (`afa.scores.copeland`). A tie counts as half a win."""
         return copeland_wins(self.scores())
 
     def top_k(self) -> list[str]:
-        """Return the k best entities by Copeland wins, best first; decisions.md S6 has the rule for ties."""
+        """Return the k best entities by Copeland wins, best first.
+
+        Section S6 of docs/decisions.md gives the rule for ties.
+        """
         return self.ranking()[: self.k]
 
     answer = top_k
 
     @property
     def ordered_by(self) -> Literal["probability", "score"]:
-        """Return `probability` or `score`, the quantity that orders the entities in `ranking` and `answer`.
+        """Return the quantity that orders the entities in `ranking` and `answer`, which is `probability` or `score`.
 
-        The order is by `posterior` if the bundle has probabilities and the score is `two_elbo`, the default for such
-        bundles. For other bundles and scores the order is by the duels of the preference
-        score, the paper's ranking. `posterior` can then
-        have another order, because it also counts usual values and the normaliser of each entity (docs/decisions.md,
-        S7).
+        Entities are ordered by `posterior` if the bundle has probabilities and the score is `two_elbo`, the default for
+        such bundles. For other bundles and scores, entities are ordered by the duels of the preference score, as in the
+        paper. `posterior` can then give another order, because it also depends on usual values and on the normaliser of
+        each entity (docs/decisions.md, S7).
         """
         return "probability" if self.holds is not None and self.guide == "two_elbo" else "score"
 
     def lead(self) -> float:
-        """Return the lead of the answer: the smallest preference score of an entity in `top_k` against one outside.
+        """Return the lead of the answer.
 
-        The lead is 0 if `ordered_by` is `probability`.
+        It is the smallest preference score of an entity in `top_k` against an entity outside. The lead is 0 if
+        `ordered_by` is `probability`.
         """
         if self.ordered_by == "probability":
             return 0.0
@@ -183,7 +189,10 @@ class TopKPlanner(Planner):
         return float(self.scores()[np.ix_(inside, ~inside)].min())
 
     def strengths(self) -> Floats:
-        """Return the quantity that orders the entities, (N,): log-odds in nats, or mean score against the others."""
+        """Return the quantity that orders the entities, (N,).
+
+        It is the log-odds in nats, or the mean score against the other entities.
+        """
         if self.ordered_by == "score":
             return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
         log = self._state.log_evidence()
@@ -192,24 +201,27 @@ class TopKPlanner(Planner):
         among = np.append(log, 0.0) if self.holds == "one or none" else log
         share = log - logsumexp(among)  # log-probabilities
         odds = share - np.log1p(-np.minimum(np.exp(share), 0.5))
-        for v in np.flatnonzero(share > np.log(0.5)):  # at most one entity, whose 1 - p would be lost in rounding
+        # only one entity can have p > 1/2; its 1 - p would be lost in rounding
+        for v in np.flatnonzero(share > np.log(0.5)):
             odds[v] = log[v] - logsumexp(np.delete(among, v))
         return np.asarray(odds)
 
     def answer_probability(self) -> float:
-        """Return the probability of the answer: the sum of `posterior` over `top_k`.
+        """Return the probability of the answer, which is the sum of `posterior` over `top_k`.
 
-        If exactly one entity holds, this is the probability that it is in `top_k`. If several entities may hold, the
-        result is the smallest posterior in `top_k`. If `ordered_by` is `score`, another set can be more probable.
+        If exactly one entity holds, this is the probability that `top_k` contains it. If several entities may hold, the
+        result is the smallest posterior in `top_k`. If `ordered_by` is `score`, another set can have a larger
+        probability.
         """
         inside = self.posterior()[self._view().rank <= self.k]
         return float(inside.min() if self.holds == "several" else inside.sum())
 
     def undecided(self) -> list[str]:
-        """Return the entities tied for the last places of `top_k`, the most probable first; empty without a tie.
+        """Return the entities tied for the last places of `top_k`, the most probable first.
 
-        Entities are tied if the quantity of `ordered_by` is equal: the scores, or the posteriors to within 0.005.
-        Before any measurement both must be equal, unless the score is `background`.
+        Without a tie, the list is empty. Entities are tied if their scores are equal. If `ordered_by` is `probability`,
+        they are also tied if their posteriors differ by less than 0.005. Before any measurement, such posteriors are a
+        tie for every score except `background`.
         """
         tied = self._tied_by_score()
         by_posterior = self.guide != BACKGROUND and not self._log.observed  # a background separates entities at once
@@ -220,7 +232,7 @@ class TopKPlanner(Planner):
         return [self.bundle.entities[v] for v in chosen]
 
     def settled_probability(self) -> float:
-        """Return `answer_probability`, or 0 if the answer is a tie or an entity outside is equally probable."""
+        """Return `answer_probability`. Return 0 if the answer is a tie, or if an entity outside is equally probable."""
         return 0.0 if (self._tied_by_score() | self._as_probable()).any() else self.answer_probability()
 
     def _tied_by_score(self) -> NDArray[np.bool_]:
@@ -232,7 +244,7 @@ class TopKPlanner(Planner):
         return np.asarray((places == last) & (last == next_))
 
     def _as_probable(self) -> NDArray[np.bool_]:
-        """Return True for each entity that is as probable (to 0.005) as one across the edge of `top_k`, (N,)."""
+        """Return True for each entity that is as probable, to 0.005, as one across the top-k boundary, (N,)."""
         inside, posterior = self._view().rank <= self.k, self.posterior()
         least, most = posterior[inside].min(), posterior[~inside].max()
         return np.asarray(np.where(inside, posterior < most + AS_PROBABLE, posterior > least - AS_PROBABLE), dtype=bool)
@@ -244,11 +256,11 @@ class TopKPlanner(Planner):
     def posterior(self) -> Floats:
         """Return the posterior probabilities of the entities, (N,), in the order of the bundle.
 
-        The posterior is the softmax of prior log-odds plus log P(x_obs | v), each entity with its own normaliser
-        (eq:clamped-marginal for more than two entities, decisions.md S7): the probabilities sum to 1, as if exactly one
-        entity held. Unlike the ranking by score, a usual value (0) counts against entities that predict another value.
-        Under the `explicit` closure, each entity has its own probability if several may hold, and the sum is below 1 if
-        possibly none holds.
+        The posterior is the softmax of prior log-odds plus log P(x_obs | v). Each entity has its own normaliser
+        (eq:clamped-marginal for more than two entities, decisions.md S7). The probabilities sum to 1, as if exactly one
+        entity held. Unlike in the ranking by score, a usual value (0) counts against entities that predict another
+        value. Under the `explicit` closure, each entity has its own probability if several may hold. If possibly none
+        holds, the sum is below 1.
         """
         log = self._state.log_evidence()
         if self.holds == "several":
@@ -271,8 +283,8 @@ class TopKPlanner(Planner):
     def none(self) -> tuple[float, float]:
         """Return the smallest and the largest probability that no entity holds (docs/decisions.md, F6).
 
-        The two probabilities are equal if at most one entity holds, and 0 if exactly one holds. A bundle of directions
-        alone raises a `PlannerError`, because it has no such probability.
+        The two probabilities are equal if at most one entity holds. Both are 0 if exactly one entity holds. A bundle
+        that has only directions raises a `PlannerError`, because it has no such probability.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
@@ -284,13 +296,19 @@ class TopKPlanner(Planner):
         return left, left
 
     def none_is_likelier(self) -> bool:
-        """Return True if every entity's posterior, or the sum of all posteriors if at most one holds, is below 1/2."""
+        """Return True if every entity's posterior is below 1/2.
+
+        If at most one entity holds, the sum of all posteriors must be below 1/2.
+        """
         if self.holds == "several":
             return bool((self.posterior() < 0.5).all())
         return self.holds == "one or none" and self.none()[0] > 0.5
 
     def resolved(self) -> list[tuple[str, str]]:
-        """Return the duels (winner, loser) that no completion can change at full observation (tight `l1` bracket)."""
+        """Return the resolved duels as (winner, loser).
+
+        No completion can change their results at full observation (tight `l1` bracket).
+        """
         lead, names = self._state.lead(), self.bundle.entities
         settled = ((p, self._state.pairs[p]) for p in np.flatnonzero(self._state.resolved()))
         return [(names[a], names[b]) if lead[p] > 0 else (names[b], names[a]) for p, (a, b) in settled]
@@ -298,33 +316,35 @@ class TopKPlanner(Planner):
     def certified(self) -> bool:
         """Return True if `top_k` is certain to be the set of the k best entities at full observation.
 
-        `top_k` is certain if each duel of an entity a in the top k against an entity b outside is resolved and won by
-        a. The tight `l1` bracket contains D_ab(x) for every completion x, so that S_a(x) > S_b(x) for every x. At full
-        observation a then wins its duels against the N - k entities outside, so a has at least N - k Copeland wins. In
-        the same way b loses its duels against the k entities inside, so b has at most N - 1 - k wins. Neither a
-        tie-break nor a duel within either set can exchange a and b. The set stays the same, but the order inside it may
-        change.
+        This is certain if each duel between an entity a in the top k and an entity b outside is resolved and won by a.
+        The tight `l1` bracket contains D_ab(x) for every completion x. Therefore S_a(x) > S_b(x) for every x. At full
+        observation, a then wins its duels against the N - k entities outside. Therefore a has at least N - k Copeland
+        wins. In the same way, b loses its duels against the k entities inside. Therefore b has at most N - 1 - k wins.
+        Neither a tie-break nor a duel within either set can exchange a and b. The set stays the same, but the order
+        inside it may change.
 
         The condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
-        The certainty is about the ranking by S, the answer of every score at full observation except `kl_nonzero`. With
-        `linearity`, `wald` and `stack_a` the set also stays the same at every earlier step: Lambda_ab of a resolved
-        duel has the sign of its winner, and so has the mean of D_ab under any distribution of completions.
+        The certainty is about the ranking by S. At full observation, every score except `kl_nonzero` gives this
+        ranking. With `linearity`, `wald` and `stack_a`, the set also stays the same at every earlier step. The reason
+        is that Lambda_ab of a resolved duel has the sign of its winner. The mean of D_ab under any distribution of
+        completions has this sign too.
 
-        With `layer0` the certainty is about the remaining entities. Whether one of the `eliminated` entities belongs to
-        the k best of all is certain only with the `sound` certificates.
+        With `layer0`, the certainty is about the remaining entities only. Only the `sound` certificates make it certain
+        that no `eliminated` entity is among the k best of all.
         """
         return self._view().certified
 
     certain = certified
 
     def boundary_probability(self) -> float:
-        """Return the smallest probability, over duels across the top-k boundary, that the current winner stays ahead.
+        """Return the smallest probability that the current winner of a duel stays ahead.
 
-        For a duel this is P(D_ab at full observation has its current sign) under the duel's own predictive
-        distribution, by the Gaussian approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and
-        1/2 for a tie, and below 1/2 if a guiding score other than `linearity` and `stack_a` prefers the other entity.
-        Under the `explicit` closure it is the probability that the winner holds, given that exactly one of the two
-        holds. With the score `background` it is `top_probability`.
+        The minimum is over all duels across the top-k boundary. For a duel, this is the probability that D_ab at full
+        observation has its current sign. It is computed under the duel's own predictive distribution, by the Gaussian
+        approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and 1/2 for a tie. It is below 1/2
+        if a guiding score other than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure,
+        it is the probability that the winner holds, given that exactly one of the two entities holds. With the score
+        `background` it is `top_probability`.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

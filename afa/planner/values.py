@@ -1,4 +1,4 @@
-"""Convert the values that people and programs enter: a code, a word, or a number in the unit of its feature.
+"""Read the values that people and programs enter. A value is a code, a word, or a number in the unit of its feature.
 
 The codes -1, 0 and +1 mean below, in and above the usual range. The terminal, the page, the JSON lines and the planners
 all use this module to read values.
@@ -32,7 +32,10 @@ _UNIT = re.compile(r"[^\W\d_xX][^\d,;:]*|[%°µ$€].*")
 
 
 class Scale(NamedTuple):
-    """The row of one feature in `features.csv`; `low` and `high` are cut points in `unit`, or None."""
+    """The row of one feature in `features.csv`.
+
+    The cut points `low` and `high` are in `unit`, or None if they are not given.
+    """
 
     kind: str
     unit: str
@@ -47,7 +50,7 @@ class Scale(NamedTuple):
 
 
 class ReadValue(NamedTuple):
-    """A value after reading: its code, and the number and unit behind the code if a number was given."""
+    """A value after reading. It contains a code and, if a number was given, the number and its unit."""
 
     code: int
     number: float | None = None
@@ -55,7 +58,7 @@ class ReadValue(NamedTuple):
 
 
 def scale_of(bundle: Bundle, feature: str) -> Scale:
-    """Return the row of a feature in `features.csv`; without a row, a scale without a kind."""
+    """Return the row of a feature in `features.csv`. If there is no row, return a scale without a kind."""
     table = None if bundle.rates is None else bundle.rates.table
     row = None if table is None else _rows(table).get(feature)
     if table is None or row is None:
@@ -70,7 +73,10 @@ def _rows(table: Features) -> dict[str, int]:
 
 
 def usual_range(bundle: Bundle, feature: str) -> str:
-    """Return the usual range of a feature in words, such as `usual: 4 to 10 K`; empty without a range."""
+    """Return the usual range of a feature in words, such as `usual: 4 to 10 K`.
+
+    The text is empty if there is no range.
+    """
     scale = scale_of(bundle, feature)
     if not scale.has_range:
         return ""
@@ -89,20 +95,29 @@ def written(value: float, unit: str = "") -> str:
 
 
 def word_of(bundle: Bundle, feature: str, code: int) -> str:
-    """Return the word for a code: `low`, `usual` or `high`; `no` or `yes` for a feature of kind `binary`."""
+    """Return the word for a code: `low`, `usual` or `high`.
+
+    For a feature of kind `binary`, the word is `no` or `yes`.
+    """
     names = {0: "no", 1: "yes"} if scale_of(bundle, feature).kind == "binary" else {-1: "low", 0: "usual", 1: "high"}
     return names[code]
 
 
 def grades_of(bundle: Bundle, feature: str) -> str:
-    """Return the coding of an ordinal feature in features.csv, which explains its numbers; empty without a coding."""
+    """Return the coding of an ordinal feature in features.csv, which explains its numbers.
+
+    The text is empty if there is no coding.
+    """
     table = None if bundle.rates is None else bundle.rates.table
     row = None if table is None else _rows(table).get(feature)
     return table.codings[row] if table is not None and row is not None and table.kinds[row] == "ordinal" else ""
 
 
 def meanings_of(bundle: Bundle, feature: str) -> tuple[str, str] | None:
-    """Return the words of features.csv for `no` and `yes` of a binary feature, such as `good` and `poor`; else None."""
+    """Return the words of features.csv for `no` and `yes` of a binary feature, such as `good` and `poor`.
+
+    If there are no words, return None.
+    """
     table = None if bundle.rates is None else bundle.rates.table
     return None if table is None or feature not in table.names else table.meanings(feature)
 
@@ -120,7 +135,9 @@ def with_number(bundle: Bundle, feature: str, code: int, measured: float | None)
 
 
 def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
-    """Return the code of a value from Python or JSON: a code -1, 0 or 1, or a word. Numbers are passed separately.
+    """Return the code of a value from Python or JSON.
+
+    The value is a code -1, 0 or 1, or a word. Numbers are passed separately.
 
     Raises
     ------
@@ -145,7 +162,10 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
 
 
 def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
-    """Return the reading of a number in the feature's unit: -1 below `low`, 0 between cut points, +1 above `high`."""
+    """Return the reading of a number in the feature's unit.
+
+    The code is -1 below `low`, +1 above `high`, and 0 otherwise.
+    """
     scale = scale_of(bundle, feature)
     if not scale.has_range:
         step = f"give {' or '.join(words_of(bundle, feature))}"
@@ -165,11 +185,12 @@ def reading_of(bundle: Bundle, feature: str, measured: Any) -> ReadValue:
 
 
 def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
-    """Return the reading of a typed text: a word, a sign, a number if the feature has a range, else a code.
+    """Return the reading of a typed text.
 
-    For a feature with a range, `0`, `1` and `-1` are numbers. A number may end with the unit of the feature and may
-    have a decimal comma. A comma before exactly three digits raises an error that asks back, because it could separate
-    thousands.
+    The text may be a word or a sign. If the feature has a range, it may also be a number, and otherwise a code. For a
+    feature with a range, `0`, `1` and `-1` are numbers. A number may end with the unit of the feature and may have a
+    decimal comma. A comma before exactly three digits could separate thousands. It raises an error that asks which
+    number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)
@@ -190,14 +211,17 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 
 
 def echo(bundle: Bundle, feature: str, reading: ReadValue) -> str:
-    """Return a sentence that shows how a value was read: `flow: 0 ml/s is low`, or `frost: yes` for a code."""
+    """Return a sentence that shows how a value was read.
+
+    Examples are `flow: 0 ml/s is low` for a number and `frost: yes` for a code.
+    """
     word = word_of(bundle, feature, reading.code)
     said = word if reading.number is None else f"{written(reading.number, reading.unit)} is {word}"
     return f"{bundle.shown(feature)}: {said}"
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Return True if two texts name the same unit; case, blanks and the degree sign are ignored.
+    """Return True if two texts name the same unit. Case, blanks and the degree sign are ignored.
 
     >>> same_unit("°C", "C"), same_unit("µg / l", "μg/l"), same_unit("ms", "s")
     (True, True, False)
@@ -209,7 +233,7 @@ def same_unit(one: str, other: str) -> bool:
 
 
 def _word(bundle: Bundle, feature: str, text: str) -> int | None:
-    """Return the code for a word that this feature accepts; None for any other text."""
+    """Return the code for a word that this feature accepts. Any other text gives None."""
     words = WORDS | FINDING if scale_of(bundle, feature).kind == "binary" else WORDS
     if meanings := meanings_of(bundle, feature):  # words of features.csv replace words such as `normal`
         words = words | {meanings[0]: 0, meanings[1]: 1}
@@ -217,7 +241,10 @@ def _word(bundle: Bundle, feature: str, text: str) -> int | None:
 
 
 def _number_of(typed: str, unit: str, fault: Fault) -> float:
-    """Return the number at the start of a text, with or without unit; else raise a `PlannerError` like `fault`."""
+    """Return the number at the start of a text, with or without unit.
+
+    Any other text raises a `PlannerError` like `fault`.
+    """
 
     def refused(step: str, expected: str = fault.expected) -> PlannerError:
         return PlannerError(Fault(fault.where, fault.found, expected, step))
@@ -238,7 +265,7 @@ def _number_of(typed: str, unit: str, fault: Fault) -> float:
 
 
 def unknown(features: Collection[str], feature: Any) -> PlannerError:
-    """Return the error for an unknown feature name, with the most similar name."""
+    """Return the error for an unknown feature name. It suggests the most similar name."""
     step = suggestion(feature, features) if isinstance(feature, str) else "give its name"
     step = "see bundle.features" if step.startswith("correct") else step
     return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))

@@ -34,16 +34,20 @@ DUELS_AT_ONCE = 1_000
 
 
 def told_apart(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
-    """Return the entities that some features separate, `a from b and c`, from the duels of largest weighted gain.
+    """Return the entities that some features separate, in words such as `a from b and c`.
 
-    The first name is the entity of the best duel with more gain over all its duels. The text is empty without a gain.
+    They come from the duels with the largest weighted gain. The first name is one of the two entities in the best duel.
+    It is the one with more gain over all its duels. If there is no gain, the text is empty.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""
 
 
 def separated(state: PatientState, n_entities: int, features: list[int], over: DuelWeights) -> list[int]:
-    """Return the entities that some features separate, by index: the entity, then its opponents."""
+    """Return the indices of the entities that some features separate.
+
+    The first is one entity, and the others are its opponents.
+    """
     heaviest = np.argsort(-np.abs(over.weights), kind="stable")[: max(NUMBERS_AT_ONCE // state.packed.n_features, 1)]
     chosen = np.sort(heaviest)
     places = over.duels[chosen]
@@ -71,9 +75,9 @@ def posterior_weights(state: PatientState) -> DuelWeights:
 
 
 def patients_behind(bundle: Bundle, entities: Mapping[str, str], feature: str) -> str:
-    """Return in words how many labelled patients the probabilities of a feature rest on, by entity.
+    """Return in words how many labelled patients a feature's probabilities are estimated from, for each entity.
 
-    An example is `flu 4 with, 5 without`; the text is empty without labelled patients.
+    An example is `flu 4 with, 5 without`. Without labelled patients, the text is empty.
 
     Parameters
     ----------
@@ -114,7 +118,7 @@ def shown_entities(planner: Planner) -> tuple[str, ...]:
 
 
 def _total_gain(state: PatientState, duels: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the gains summed over some duels, (M,) nats, and the number of these duels with a gain, (M,)."""
+    """Return the gains summed over some duels, (M,) nats, and the number of these duels with a positive gain, (M,)."""
     total, moved = np.zeros(state.packed.n_features), np.zeros(state.packed.n_features, dtype=np.int64)
     for part in np.split(duels, range(DUELS_AT_ONCE, len(duels), DUELS_AT_ONCE)):
         gains = state.gains(np.isin(np.arange(state.n_duels), part))
@@ -148,7 +152,7 @@ UNCHANGEABLE = "nothing left to measure can change this"
 
 def in_words(planner: Planner) -> str:
     """Return the text of `Planner.in_words`."""
-    if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # usual values count there
+    if planner.nothing_unusual() and planner.settings.get("coupling") != "explicit":  # `explicit` counts usual values
         return "none of these: nothing that was measured is unusual"
     shown = planner.asked_of.shown
     tied = planner.undecided()
@@ -172,7 +176,7 @@ def in_words(planner: Planner) -> str:
 
 
 def listed(names: list[str], most: int) -> str:
-    """Return names as a list in words, with `and N others` for those beyond `most`.
+    """Return names as a list in words. Names beyond `most` are counted, as in `a, b and 3 others`.
 
     >>> listed(["a", "b", "c", "d", "e"], 3), listed(["a", "b"], 3)
     ('a, b and 3 others', 'a and b')

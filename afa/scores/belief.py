@@ -1,13 +1,13 @@
 """The mean and covariance of all scores S_v of one patient, and the gain of a measurement (docs/frontier.md).
 
-An unobserved feature has the probabilities of its values among patients without labels, the background. If the
-background has a covariance, observed features change the means of the others by the best linear prediction. The mean
-and the covariance of all S_v at full observation are then sums over features and coupled pairs. The sums need no
+The background gives the probabilities of each unobserved feature's values, estimated from patients without labels. If
+the background has a covariance, an observed feature changes the means of the other features by linear regression. The
+mean and the covariance of all S_v at full observation are sums over features and coupled pairs. The sums need no
 mean-field inference and are exact where features are independent.
 
-`Background` has these probabilities, `ScoreTable` the scores of a bundle in a layout shared by all patients, and
-`Belief` the state of one patient. A planner calls the methods of `Belief` in this order: `order`, `differences`,
-`frontier`, `value_of`, `top_probability`.
+`Background` contains these probabilities. `ScoreTable` contains the scores of a bundle in a layout that all patients
+share. `Belief` is the state of one patient. A planner calls the methods of `Belief` in this order: `order`,
+`differences`, `frontier`, `value_of`, `top_probability`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ DIGITS = 6
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """The frequencies of each feature's values among patients at large, with their source.
+    """The frequencies of each feature's values among all patients, and the source of these frequencies.
 
     Parameters
     ----------
@@ -103,9 +103,10 @@ class Background:
 
     @classmethod
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
-        """Return a `Background` from a planner's option: a `Background`, its plain values, `elicited` or `uniform`.
+        """Return the background that a planner's option describes.
 
-        None means `elicited` if the bundle has probabilities, else `uniform`.
+        The option is a `Background`, its plain values, `elicited` or `uniform`. None means `elicited` if the bundle has
+        probabilities, else `uniform`.
         """
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
@@ -123,7 +124,7 @@ class Background:
         return background
 
     def plain(self) -> str | dict[str, Any]:
-        """Return the background as plain values, which `given` converts back to a `Background`."""
+        """Return the background as plain values. `given` converts them back to a `Background`."""
         if self.kind in ("elicited", "uniform"):
             return self.kind
         found = {"probabilities": self.probabilities.tolist(), "kind": self.kind, "words": self.words}
@@ -145,8 +146,8 @@ class Background:
     def elicited(cls, bundle: Bundle) -> Background:
         """Return the background from the probabilities in the bundle.
 
-        A feature's probabilities are `p_low` and `p_high` of features.csv, or else the mean of all class-conditional
-        probabilities in the bundle, or else equal for all values.
+        A feature's probabilities come from `p_low` and `p_high` of features.csv. Without these, they are the mean of
+        all class-conditional probabilities in the bundle. If the bundle has none, all values have equal probability.
 
         Raises
         ------
@@ -180,10 +181,11 @@ class Background:
         name: str = "patients",
         dependence: bool = True,
     ) -> Background:
-        """Return the shares of each value among patients without labels, with the covariance of the features.
+        """Return the background estimated from patients without labels.
 
-        A feature measured in no patient has equal probabilities. `shrunk_covariance` computes the covariance; bundles
-        of more than 500 features get no covariance.
+        It contains the shares of each value and the covariance of the features. A feature that was measured in no
+        patient has equal probabilities. `shrunk_covariance` computes the covariance. Bundles of more than 500 features
+        get no covariance.
 
         Parameters
         ----------
@@ -213,9 +215,10 @@ class Background:
 
     @classmethod
     def mixture(cls, bundle: Bundle, values: Floats | NDArray[np.int8], *, prior: float = PRIOR_PATIENTS) -> Background:
-        """Return shares among few patients, where the bundle's probabilities count for `prior` patients.
+        """Return the background estimated from few patients and the bundle's probabilities.
 
-        If the bundle has no probabilities, all values of a feature count as equally probable.
+        The bundle's probabilities count as much as `prior` patients. If the bundle has no probabilities, all values of
+        a feature count as equally probable.
 
         Parameters
         ----------
@@ -230,7 +233,7 @@ class Background:
 
 
 def counts_of(bundle: Bundle, values: Floats | NDArray[np.int8]) -> Floats:
-    """Return how many patients have -1, 0 and +1 in each feature, (n_features, 3) float64.
+    """Return the number of patients with each of the values -1, 0 and +1, (n_features, 3) float64.
 
     Parameters
     ----------
@@ -273,11 +276,11 @@ def _symmetric(covariance: Any) -> Floats:
 
 
 def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
-    """Return the covariance of features among patients, with correlations shrunk by cross-validation.
+    """Return the covariance of features among patients. Cross-validation decides how much the correlations are shrunk.
 
-    The shrinkage is the one in `SHRINKAGE` with the largest normal log-likelihood of the held-out patients over `FOLDS`
-    folds. Return None if the shrinkage is 1, because features are then independent, and for too few patients or
-    features.
+    The shrinkage is the value in `SHRINKAGE` with the largest normal log-likelihood of held-out patients, summed over
+    `FOLDS` folds. If the shrinkage is 1, features are independent and the result is None. The result is also None for
+    too few patients or features.
 
     Parameters
     ----------
@@ -308,9 +311,9 @@ def shrunk_covariance(values: Floats, probabilities: Floats) -> Floats | None:
 
 
 def _held_out(z: Floats, left_out: Floats) -> Floats:
-    """Return the normal log-likelihood of held-out patients, up to a constant, for each shrinkage, (n_shares,).
+    """Return the normal log-likelihood of held-out patients for each shrinkage, up to a constant, (n_shares,).
 
-    The correlations are (1 - share) z'z / n + share I.
+    With shrinkage t, the correlation matrix is (1 - t) z'z / n + t I.
 
     Parameters
     ----------
@@ -333,7 +336,7 @@ def _held_out(z: Floats, left_out: Floats) -> Floats:
 class ScoreTable:
     """The scores S_v(x) = constant_v + sum_j f_vj(x_j) + sum_{j<l} psi_vjl x_j x_l in a layout shared by all patients.
 
-    A slot is a pair of an entity v and a feature on which S_v depends; slots are sorted by entity and then by feature.
+    A slot is a pair of an entity v and a feature on which S_v depends. Slots are sorted by entity and then by feature.
 
     Parameters
     ----------
@@ -372,7 +375,7 @@ class ScoreTable:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
-        """Return the scores S_v of each entity; couplings that both classes share cancel and are excluded.
+        """Return the scores S_v of all entities. Couplings that are in both classes cancel and are left out.
 
         Raises
         ------
@@ -402,14 +405,18 @@ class ScoreTable:
 
     @cached_property
     def slots_of(self) -> tuple[Indices, Indices]:
-        """Return slots sorted by feature, (n_slots,), and the first position of each feature, (n_features + 1,)."""
+        """Return the slots sorted by feature, (n_slots,), with the position of each feature's first slot.
+
+        The positions are (n_features + 1,).
+        """
         return self._by_feature(self.feature)
 
     @cached_property
     def neighbours(self) -> tuple[Indices, Floats, Indices]:
-        """Return the other slot and the value of each coupling, (2 n_pairs,) each, and where each feature starts.
+        """Return the neighbour and the coupling for each end of each coupling, (2 n_pairs,) each.
 
-        The two arrays are sorted by feature. The third result is the first position of each feature, (n_features + 1,).
+        A neighbour is the slot at the other end. Both arrays are sorted by the feature at the end itself. A third array
+        contains the position of each feature's first entry, (n_features + 1,).
         """
         order, start = self._by_feature(self.feature[np.concatenate(self.ends)])
         return np.concatenate(self.ends[::-1])[order], np.concatenate([self.psi, self.psi])[order], start
@@ -432,19 +439,22 @@ class ScoreTable:
 
     @cached_property
     def pairs_pointer(self) -> Indices:
-        """Return the first position of each entity's couplings, (n_entities + 1,)."""
+        """Return the position of each entity's first coupling, (n_entities + 1,)."""
         return np.searchsorted(self.owner, np.arange(len(self.entities) + 1))
 
     @cached_property
     def by_pair(self) -> tuple[Indices, Indices]:
-        """Return couplings sorted by distinct pair, (n_pairs,), and each pair's first position, (n_distinct + 1,)."""
+        """Return the couplings sorted by distinct pair, (n_pairs,), with the position of each pair's first coupling.
+
+        The positions are (n_distinct + 1,).
+        """
         features, which = self.distinct_pairs
         order = np.argsort(which, kind="stable")
         return order, np.searchsorted(which[order], np.arange(features.shape[1] + 1))
 
     @cached_property
     def pointer(self) -> Indices:
-        """Return the first position of each entity's slots, (n_entities + 1,)."""
+        """Return the position of each entity's first slot, (n_entities + 1,)."""
         return np.searchsorted(self.entity, np.arange(len(self.entities) + 1))
 
     @cached_property
@@ -453,26 +463,26 @@ class ScoreTable:
         return sp.csr_array((np.ones(len(self.feature)), self.feature, self.pointer), shape=shape)
 
     def matrix(self, of_slots: Floats) -> sp.csr_array:
-        """Return a quantity `of_slots`, (n_slots,), as a sparse matrix, (n_entities, n_features)."""
+        """Return `of_slots`, (n_slots,), as a sparse matrix, (n_entities, n_features)."""
         found = copy(self._by_row)  # all these matrices share their indices
         found.data = of_slots
         return found
 
     @cached_property
     def tie(self) -> float:
-        """Return the largest difference of two scores that can be rounding error, nats."""
+        """Return the largest difference between two scores that may be rounding error, nats."""
         largest = np.abs(self.constant) + self.by_entity(np.abs(self.terms).max(axis=1, initial=0.0))
         largest += np.bincount(self.owner, weights=np.abs(self.psi), minlength=len(self.entities))
         return 10 * ROUNDING * float(largest.max(initial=0.0))
 
     @cached_property
     def step(self) -> float:
-        """Return 1 if all potentials, and so all scores, are whole numbers; else 0."""
+        """Return 1 if all potentials are whole numbers, else 0. If it is 1, all scores are whole numbers too."""
         parts = (self.constant, self.terms, self.psi)
         return float(all((part == np.round(part)).all() for part in parts))
 
     def by_entity(self, of_slots: Floats) -> Floats:
-        """Return the sum of a quantity `of_slots`, (n_slots,), over the slots of each entity, (n_entities,)."""
+        """Return the sum of `of_slots`, (n_slots,), over the slots of each entity, (n_entities,)."""
         return np.asarray(np.bincount(self.entity, weights=of_slots, minlength=len(self.entities)))
 
     def scores(self, values: NDArray[np.int8]) -> Floats:
@@ -493,12 +503,12 @@ class ScoreTable:
 
 
 class Differences(NamedTuple):
-    """The differences D_ab = S_a - S_b of the k members a of the current top set and the N - k other entities b.
+    """The differences D_ab = S_a - S_b between each entity a in the current top k and each other entity b.
 
     Attributes
     ----------
-    inside, outside : (k,) and (N - k,) int64, indices of the entities, best first
-    mean, variance : (k, N - k) float64, of each D_ab
+    inside, outside : (k,) and (N - k,) int64, indices of the entities in the top k and of the others, best first
+    mean, variance : (k, N - k) float64, mean and variance of each D_ab
 
     """
 
@@ -508,10 +518,11 @@ class Differences(NamedTuple):
     variance: Floats
 
     def weights(self) -> Floats:
-        """Return phi(d / sqrt V) / sqrt V of each difference, scaled to a maximum of 1, (k, N - k); 0 where V is 0.
+        """Return phi(d / sqrt V) / sqrt V for each difference, scaled to a maximum of 1, (k, N - k).
 
-        The weight is the density of D_ab at 0. Differences that are nearly decided, or that no measurement can change,
-        have a weight near 0. The scaling changes no choice and avoids underflow.
+        Here d and V are the mean and the variance of the difference. If V is 0, the weight is 0. The weight is
+        proportional to the normal density of D_ab at 0. A difference that is nearly decided, or that no measurement can
+        change, has a weight near 0. The scaling avoids underflow and does not change any choice.
         """
         open_ = self.variance > 0
         v = np.where(open_, self.variance, 1.0)
@@ -536,15 +547,16 @@ class Belief:
     Attributes
     ----------
     mean : (n_entities,) float64
-        Expected score E S_v, nats.
+        Expected score E S_v of each entity, nats.
     middle, spread : (n_features,) float64
-        Mean and variance of each feature; for an observed feature, its value and 0.
+        Mean and variance of each feature. An observed feature has its value as mean, and variance 0.
     joint : (n_features, n_features) float64 or None
-        Covariance of the features, 0 where observed; None if features are independent.
+        Covariance of the features, which is 0 for observed features. None if features are treated as independent.
     background : Background
-        The given background, without its covariance where that is ignored.
+        The given background. If its covariance is ignored, the covariance is removed.
     observed : (n_features,) bool
-        True for features that are observed, or known to be 0 because another member of their exclusive group is +1.
+        True for each observed feature. Also True for a feature that must be 0 because another member of its exclusive
+        group is +1.
 
     """
 
@@ -571,7 +583,7 @@ class Belief:
         self._add_up()
 
     def _add_up(self) -> None:
-        """Compute `mean` and each slope's contribution of the couplings from the features' means and covariances."""
+        """Compute `mean`, and what the couplings add to each slope, from the features' means and covariances."""
         self._products: Floats | None = None
         table, (first, second) = self.table, self.table.pair_features
         self._pull = np.zeros(len(table.feature))
@@ -585,7 +597,7 @@ class Belief:
 
     @property
     def slope(self) -> Floats:
-        """Return the slopes c_vj, the change of E S_v for a unit change of x_j, to first order, (n_slots,) nats."""
+        """Return the slopes c_vj, (n_slots,) nats. To first order, c_vj is the change of E S_v if x_j rises by 1."""
         return np.asarray(self._linear + self._pull)
 
     def copy(self) -> Belief:
@@ -602,9 +614,9 @@ class Belief:
     def observe(self, feature: int, value: int) -> None:
         """Update the belief with one observed value.
 
-        With a covariance, the mean of every other feature changes by its regression on the observed one. In an
-        exclusive group, a member observed as 0 raises the probabilities of the others, and a member observed as +1
-        makes them 0.
+        With a covariance, the mean of every other feature changes by its regression on the observed feature. In an
+        exclusive group, observing 0 raises the probabilities of +1 of the other members. Observing +1 sets the other
+        members to 0.
         """
         if self.joint is not None:
             self._observe_jointly(feature, value)
@@ -620,7 +632,10 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update the belief with one value if features have a covariance; scores are then linear: f_vj(m_j) = c m_j."""
+        """Update the belief with one value if features have a covariance.
+
+        The scores are then linear: f_vj(m_j) = c m_j.
+        """
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
@@ -628,13 +643,13 @@ class Belief:
         self._add_up()
 
     def _regression(self, feature: int) -> Floats:
-        """Return the change of each feature's mean for a unit change of `feature`, (M,)."""
+        """Return the change of each feature's mean if `feature` rises by 1, (M,)."""
         assert self.joint is not None
         own = self.spread[feature]
         return self.joint[feature] / own if own > 0 else np.zeros(len(self.spread))
 
     def _settle(self, feature: int) -> None:
-        """Set the variance of a feature to 0 and condition the covariance of the other features on it."""
+        """Set the variance of a feature to 0, and condition the covariance of the other features on this feature."""
         if self.joint is not None:
             self._products = None
             self.joint -= np.outer(self._regression(feature), self.joint[feature])
@@ -660,7 +675,10 @@ class Belief:
         self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Indices:
-        """Return all entities by E S_v, the best first, (N,) int64; means equal to rounding are sorted by `places`."""
+        """Return the indices of all entities by decreasing E S_v, (N,) int64.
+
+        Entities whose means are equal up to rounding are sorted by `places`.
+        """
         rounded = np.round(self.mean / self.table.tie) if self.table.tie > 0 else self.mean
         places = np.arange(len(rounded)) if self.table.places is None else self.table.places
         return np.asarray(np.lexsort((places, -rounded)), dtype=np.int64)
@@ -673,10 +691,11 @@ class Belief:
         return self._products
 
     def _loadings(self) -> list[tuple[Any, Floats]]:
-        """Return pairs of slopes, (N, M), of the scores in the features, and the variances for the slopes, (M,).
+        """Return pairs of slopes, (N, M), and variances, (M,), from which the effect of a measurement is computed.
 
-        With a covariance Sigma of the features, the pair is c Sigma and 1 / s_j instead of c and s_j. Measuring feature
-        j reduces the variance of a score by (c Sigma)_j^2 / s_j, which is c_j^2 s_j if features are independent.
+        Measuring feature j reduces the variance of a score by c_j^2 s_j if features are independent, so the pair is c
+        and s. With a covariance Sigma of the features, the reduction is (c Sigma)_j^2 / s_j, so the pair is c Sigma and
+        1 / s_j.
         """
         if self.joint is not None:
             inverse = np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
@@ -687,11 +706,12 @@ class Belief:
         return parts
 
     def covariance(self, entities: Indices | None = None) -> Floats:
-        """Return the covariance of all scores with the scores of some entities, (N, n), or of all entities, (N, N).
+        """Return the covariance of all scores with the scores of some entities, (N, n).
 
-        For independent features the result is exact: Cov(S_v, S_w) = sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl
-        s_j s_l, plus terms for the non-linear scores of the `explicit` closure and for exclusive groups. With a
-        covariance Sigma of the features the first sum is c_v Sigma c_w, and the second is approximate.
+        By default these are all entities. For independent features the result is exact. It is Cov(S_v, S_w) = sum_j
+        c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus terms for exclusive groups and for the non-linear scores
+        of the `explicit` closure. With a covariance Sigma of the features, the first sum becomes c_v Sigma c_w, and the
+        second sum is approximate.
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
         if self.joint is not None:
@@ -722,12 +742,12 @@ class Belief:
         return np.stack([np.bincount(owner, weights=psi * row[column], minlength=n) for row in weight], axis=1)
 
     def _open_groups(self) -> list[Indices]:
-        """Return the unobserved members of each exclusive group with two or more of them."""
+        """Return the unobserved members of each exclusive group that has at least two unobserved members."""
         parts = (group[~self.observed[group]] for group in self.table.groups)
         return [part for part in parts if len(part) > 1]
 
     def variances(self) -> Floats:
-        """Return the variance of each score S_v, (N,), the diagonal of `covariance`."""
+        """Return the variance of each score S_v, (N,). It is the diagonal of `covariance`."""
         table = self.table
         if self.joint is None:
             total = table.by_entity(self.slope**2 * self.spread[table.feature])
@@ -744,7 +764,7 @@ class Belief:
         return total
 
     def differences(self, k: int) -> Differences:
-        """Return mean and variance of the differences of each entity in the current top k and each other entity."""
+        """Return the mean and variance of D_ab for each entity a in the current top k and each other entity b."""
         order, variances = self.order(), self.variances()
         inside, outside = order[:k], order[k:]
         shared = self.covariance(inside)[outside].T
@@ -754,10 +774,10 @@ class Belief:
         return Differences(inside, outside, mean, np.where(variance > rounding, variance, 0.0))
 
     def frontier(self, k: int) -> Floats:
-        """Return the gain of measuring each feature for the current top k, (M,); 0 where observed.
+        """Return the gain of measuring each feature, for the current top k, (M,). Observed features have gain 0.
 
-        The gain is the sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j: the expected reduction of the
-        variance of D_ab times the weight of D_ab (`Differences.weights`).
+        The gain of feature j is the sum of w_ab (c_aj - c_bj)^2 s_j over a inside and b outside the top k. Each term is
+        the expected reduction of the variance of D_ab, times the weight of D_ab in `Differences.weights`.
         """
         return self._settled(self.differences(k))
 
@@ -766,11 +786,14 @@ class Belief:
         for matrix, s in self._loadings():
             linear = self.joint is None and matrix.data is not self._bend
             total += _taken_out(of, self._with_groups(matrix) if linear else matrix, s)
-        # # Gains as small as the rounding error are set to 0.
+        # Gains as small as the rounding error are set to 0.
         return np.where(self.observed | (total <= RELATIVE_TIE * total.max(initial=0.0)), 0.0, total)
 
     def _with_groups(self, slopes: sp.csr_array) -> sp.csr_array:
-        """Return slopes; a member of an exclusive group loses the mean slope of the others, which its +1 excludes."""
+        """Return the slopes, corrected for exclusive groups.
+
+        A member's value +1 excludes the other members, so their mean slope is subtracted from its slope.
+        """
         groups = self._open_groups()
         if not groups:
             return slopes
@@ -784,9 +807,9 @@ class Belief:
     def value_of(self, features: Sequence[int], k: int) -> float:
         """Return the gain of measuring several features at once for the current top k.
 
-        The gain is a sum. Each feature contributes its value in `frontier`, computed as if the features before it were
-        already measured. Each coupled pair of the features contributes w_ab (psi_ajl - psi_bjl)^2 s_j s_l. For several
-        members of one exclusive group the sum is an overestimate.
+        The gain is a sum. Each feature contributes its gain in `frontier`, computed as if all features before it were
+        already measured. Each coupled pair of the features contributes the sum of w_ab (psi_ajl - psi_bjl)^2 s_j s_l
+        over a and b. For several members of one exclusive group, the sum overestimates the gain.
         """
         of, chosen, total, ahead = self.differences(k), list(dict.fromkeys(features)), 0.0, self.copy()
         for i, j in enumerate(chosen):
@@ -795,7 +818,10 @@ class Belief:
         return total
 
     def _paired(self, of: Differences, feature: int) -> Floats:
-        """Return the gain that measuring `feature` adds to each other feature, (M,); 0 for uncoupled features."""
+        """Return how much the gain of each other feature rises if `feature` is measured too, (M,).
+
+        It is 0 for uncoupled features.
+        """
         table = self.table
         there, psi, begin = table.neighbours
         part = slice(begin[feature], begin[feature + 1])
@@ -814,7 +840,9 @@ class Belief:
         left: float = np.inf,
         first: Sequence[int] = (),
     ) -> list[int]:
-        """Return the features of up to n items to measure at once, choosing greedily the item that adds most gain.
+        """Return the features of up to n items to measure at once.
+
+        Each step chooses the item that adds the most gain for its price.
 
         Parameters
         ----------
@@ -855,12 +883,12 @@ class Belief:
             new = [int(best), *(int(j) for j in np.flatnonzero(allowed & (items == items[best])) if j != best)]
 
     def top_probability(self, k: int) -> float:
-        """Return the probability that the current top k is the top k at full observation; ties count as right.
+        """Return the probability that the current top k is also the top k at full observation. Ties count as right.
 
-        The probability is that of a joint normal distribution with the mean and covariance of the belief, from 4,096
-        samples with a fixed seed. Only the 100 entities outside the top k with the largest risk of entering are
-        sampled; the risk of the others is added, so that the answer is a lower bound. If scores are whole numbers, ties
-        are frequent, and a difference above -1/2 counts as right (continuity correction).
+        It is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of the belief.
+        The seed is fixed. Outside the top k, only the 100 entities with the largest risk of entering it are sampled.
+        The risks of the remaining entities are subtracted, so that the answer is a lower bound. If scores are whole
+        numbers, ties are frequent. Then a difference above -1/2 counts as right (continuity correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)
@@ -881,7 +909,10 @@ class Belief:
 
 
 def _entries(pointer: Indices, rows: Indices) -> tuple[Indices, Indices]:
-    """Return the positions of all entries of some rows, and the row of each, (n,) each; rows start at `pointer`."""
+    """Return the positions of all entries of some rows, and the row of each entry, (n,) each.
+
+    Row i starts at `pointer[i]`.
+    """
     count = pointer[rows + 1] - pointer[rows]
     which = np.repeat(np.arange(len(rows)), count)
     return np.arange(len(which)) + np.repeat(pointer[rows] - np.cumsum(count) + count, count), which
@@ -896,7 +927,7 @@ def _rows(matrix: sp.csr_array, rows: Indices) -> Floats:
 
 
 def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> Floats:
-    """Return the sum over a inside and b outside of w_ab (c_aj - c_bj)^2 s_j, (M,).
+    """Return the sum of w_ab (c_aj - c_bj)^2 s_j over a inside and b outside the top k, (M,).
 
     Parameters
     ----------
@@ -919,13 +950,19 @@ def _taken_out(of: Differences, loadings: sp.csr_array | Floats, s: Floats) -> F
 
 
 def _standard(vectors: Floats, p: Floats) -> Floats:
-    """Return vectors, (M, 3), scaled to mean square 1 under the probabilities `p`, (M, 3); 0 for vanishing vectors."""
+    """Return vectors, (M, 3), scaled to mean square 1 under the probabilities `p`, (M, 3).
+
+    Vectors that vanish under `p` become 0.
+    """
     size = np.sqrt((p * vectors**2).sum(axis=1, keepdims=True))
     return np.asarray(np.divide(vectors, size, out=np.zeros_like(vectors), where=size > np.sqrt(ROUNDING)))
 
 
 def _curve(p: Floats) -> Floats:
-    """Return the function of x with mean 0 and mean square 1 that is uncorrelated with x, (M, 3), under `p`, (M, 3)."""
+    """Return the function of each feature x that has mean 0, mean square 1 and no correlation with x, (M, 3).
+
+    The probabilities of x are `p`, (M, 3).
+    """
     line = _standard(OF_VALUES - (p @ OF_VALUES)[:, None], p)
     square = OF_VALUES**2 - (p @ OF_VALUES**2)[:, None]
     return _standard(square - (p * line * square).sum(axis=1, keepdims=True) * line, p)

@@ -1,8 +1,9 @@
-"""Brackets: intervals for the final value of a score, which decide duels before full observation.
+"""Brackets are intervals for the final value of a score. They can decide a duel before full observation.
 
-`l1` is rigorous: no completion of the unobserved features leaves the interval. `kl` and `hanson_wright` are heuristic:
-they treat observations as a random sample, which they are not. All apply to one discriminative model, S or D = S_a -
-S_b. The page docs/decisions.md explains where the brackets here differ from the paper.
+`l1` is rigorous: whatever the unobserved features are, the final score lies in the interval. `kl` and `hanson_wright`
+are heuristic, because they treat observations as a random sample. Observations are not a random sample. All brackets
+apply to one discriminative model, S or D = S_a - S_b. The page docs/decisions.md explains where the brackets here
+differ from the paper.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ K1, ALPHA = 405.5, 1.1
 
 
 def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
-    """Return the most energy that the unobserved features can still add or remove, nats (eq:unobs-budget).
+    """Return the largest energy that the unobserved features can still add or remove, nats (eq:unobs-budget).
 
     Parameters
     ----------
@@ -36,16 +37,17 @@ def l1_budget(evidence: Evidence, *, form: str = "tight") -> float:
 
 
 def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, float]:
-    """Return the interval that contains S(x) under every completion (eq:l1-bracket); `form` as in `l1_budget`."""
+    """Return the interval that contains S(x) under every completion (eq:l1-bracket). `form` is as in `l1_budget`."""
     budget = l1_budget(evidence, form=form)
     return evidence.constant - budget, evidence.constant + budget
 
 
 def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
-    """Return the interval that contains E_a(x) - E_b(x) under every completion, including features never measured.
+    """Return the interval that contains E_a(x) - E_b(x) for all values of the unobserved features.
 
-    Each unobserved term and pair adds its smallest or its largest value, or nothing. For the paper's models this is the
-    tight `l1_interval` of D_ab; for models of probabilities it need not be symmetric.
+    An unobserved term or pair adds at least its smallest and at most its largest value. If it is never measured, it
+    adds nothing. For the paper's models this interval is the tight `l1_interval` of D_ab. For models of probabilities
+    it need not be symmetric.
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)
@@ -56,9 +58,9 @@ def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
 
 
 def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: float = GAMMA) -> tuple[float, float]:
-    """Return an interval for the sign-vote score 2 p - 1, by the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
+    """Return an interval for the sign-vote score 2 p - 1 from the Bernoulli KL bound of KL-LUCB (supp:kl_bracket).
 
-    The interval holds every p with n kl(p_hat, p) <= log(k1 n^alpha / gamma).
+    The interval contains 2 p - 1 for every p with n kl(p_hat, p) <= log(k1 n^alpha / gamma).
 
     Parameters
     ----------
@@ -86,12 +88,12 @@ def kl_interval(positive: int, negative: int, n: int | None = None, *, gamma: fl
 def hanson_wright_interval(
     evidence: Evidence, mean: float, variance: float, *, gamma: float = GAMMA
 ) -> tuple[float, float]:
-    """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket), with our constants.
+    """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket). The constants are our own.
 
-    Over the unobserved features let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2, the largest variance of D, and beta the
-    largest absolute row sum of the couplings, which bounds their spectral norm. With n_eff = 1 / (1 + beta) and C =
-    sqrt(2) s |F / mu_D| the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided when |mu_D| exceeds a
-    sub-Gaussian deviation of D widened by the couplings; the width is 0 when nothing is unobserved.
+    Let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2 over the unobserved features, the largest variance of D. Let beta be
+    the largest absolute row sum of their couplings, which bounds the spectral norm. With n_eff = 1 / (1 + beta), the
+    score F and C = sqrt(2) s |F / mu_D|, the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided if
+    |mu_D| exceeds a sub-Gaussian deviation of D, which the couplings widen. If nothing is unobserved, the width is 0.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rank entities by their duels: Copeland wins and the top k, independent of the order of the entities."""
+"""Rank entities by their duels. The Copeland wins and the top k do not depend on the order of the entities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from afa.model.mrf import Floats
 
 
 def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
-    """Return the number of duels each entity wins, (N,) float64; a score of magnitude at most `tie` is half a win.
+    """Return the number of duels that each entity wins, (N,) float64.
+
+    A score of magnitude at most `tie` counts as half a win.
 
     Parameters
     ----------
@@ -30,10 +32,10 @@ def copeland_wins(scores: Floats, *, tie: float = 0.0) -> Floats:
 
 
 def ranking(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """Return the names of all entities, best first: by wins, then by the sum of scores over opponents, then by name.
+    """Return the names of all entities, best first.
 
-    Sums that differ from the next larger one by at most the rounding error (`tie` times N) count as equal; the page
-    docs/decisions.md gives the reason.
+    They are sorted by wins, then by the sum of scores over opponents, then by name. A sum counts as equal to the next
+    larger sum if they differ by at most the rounding error, `tie` times N. The page docs/decisions.md gives the reason.
 
     Parameters
     ----------

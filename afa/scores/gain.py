@@ -1,7 +1,7 @@
-"""Gains: the expected effect of measuring one more feature on a duel (sec:gain). The readable definitions.
+"""Readable definitions of gains: the expected effect of one more measurement on a duel (sec:gain).
 
-`cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution: the marginals of the two
-entities, weighted by the entities' posterior. The page docs/decisions.md gives the reasons.
+`cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution. This is the mixture of the
+two entities' marginals, weighted by their posterior. The page docs/decisions.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 
 
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
-    """Return half the range of the duel's effective term u_f at every feature, (M,) nats (eq:wald_mag).
+    """Return half the range of the duel's effective term u_f for each feature, (M,) nats (eq:wald_mag).
 
-    Observed features have 0. For the paper's models the result is |delta_f^eff|, the most that observing a feature can
-    add at once to the running constant. No inference is needed.
+    It is 0 for observed features. For the paper's models the result is |delta_f^eff|. This is the most that observing
+    the feature can directly add to the running constant. No inference is needed.
     """
     return half_range(difference_terms(a, b)[0])
 
 
 def log_odds(a: Evidence, b: Evidence, *, solver: Solver | None = None) -> float:
-    """Return log P(a | x_obs) - log P(b | x_obs), nats, with log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty).
+    """Return log P(a | x_obs) - log P(b | x_obs), nats.
 
-    The formula is eq:clamped-marginal for two entities, each with its own normaliser.
+    The likelihood is log P(x_obs | v) = ELBO_v(x_obs) - ELBO_v(empty). The formula is eq:clamped-marginal for two
+    entities, each with its own normaliser.
     """
     evidence = [_log_evidence(state, solver) for state in (a, b)]
     return evidence[0] - evidence[1]
@@ -45,10 +46,10 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 
 
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
-    """Return I(y; x_f | x_obs) at every feature, (M,) nats; 0 where observed (eq:cmi).
+    """Return I(y; x_f | x_obs) for each feature, (M,) nats (eq:cmi). It is 0 for observed features.
 
-    The marginals in Bayes' rule are those of mean-field. The gain is then the Jensen-Shannon divergence of the two
-    predictive marginals, weighted by the posterior, and lies in [0, H(y)].
+    Bayes' rule uses the mean-field marginals. The gain is then the Jensen-Shannon divergence of the two predictive
+    marginals, with the posterior as weights. It lies in [0, H(y)].
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool
 
 
 def information(posterior: Floats, predictive: Floats) -> Floats:
-    """Return I(y; x_f), the mutual information of each feature and the entity that holds, (M,) nats.
+    """Return I(y; x_f), the mutual information between each feature and the entity y, (M,) nats.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def information(posterior: Floats, predictive: Floats) -> Floats:
 
 
 def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
-    """Return the Jensen-Shannon divergence of two distributions, (...) nats.
+    """Return the weighted Jensen-Shannon divergence of two distributions, (...) nats.
 
     Parameters
     ----------
@@ -96,15 +97,15 @@ def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
 
 
 def site_probabilities(marginals: Marginals) -> Floats:
-    """Return the probabilities of -1, 0, +1 at every feature, (M, 3); uniform outside the support."""
+    """Return the probabilities of -1, 0, +1 for each feature, (M, 3). They are uniform outside the support."""
     return probabilities_of(marginals.first, marginals.second)
 
 
 def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Solver | None = None) -> Floats:
-    """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] at every feature, (M,); 0 where observed (eq:smart_delta).
+    """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] for each feature, (M,) (eq:smart_delta).
 
-    F is the score named by `target`. For each value of x_f the conditioned models are solved again from the uniform
-    start, which gives the score after the observation.
+    It is 0 for observed features. F is the score named by `target`. For each value of x_f, the conditioned models are
+    solved again from the uniform start. This gives the score after the observation.
     """
     score = _SCORE[target]
     now = [mean_field(state.mrf, state, solver=solver) for state in (a, b)]

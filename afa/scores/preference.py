@@ -1,9 +1,9 @@
-"""Preference scores V_ab between entities: a beats b where V_ab > 0, and 0 is a tie (sec:pref_scores).
+"""Preference scores V_ab between entities (sec:pref_scores). If V_ab > 0, a beats b; V_ab = 0 is a tie.
 
-Each function takes the evidence of one patient, entity by entity in bundle order, and returns the (N, N) matrix of all
-duels, which is antisymmetric except for `kl`. The binary setting is the duel of the two half-potential models
-(`afa.model.closure`), whose difference is S. `afa.engine` has the compiled form for whole cohorts; the page
-docs/decisions.md gives the reasons.
+Each function takes the evidence of one patient, with one item for each entity in bundle order. It returns the (N, N)
+matrix of all duels. This matrix is antisymmetric except for `kl`. The binary setting is the duel of the two
+half-potential models (`afa.model.closure`). The difference of these models is S. `afa.engine` contains the compiled
+form for whole cohorts. The page docs/decisions.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from afa.model.mrf import ROUNDING, Evidence, Floats, PairwiseMRF, difference_te
 
 
 def tie_of(models: Sequence[PairwiseMRF]) -> float:
-    """Return the magnitude up to which a difference of two energies is rounding error, not a preference, nats."""
+    """Return the largest difference of two energies that counts as rounding error, nats."""
     return ROUNDING * max((model.reach for model in models), default=0.0)
 
 
 def wald(evidence: Sequence[Evidence]) -> Floats:
-    """Return differences of running constants, Lambda_ab: the energy of observed features, nats (supp:Wald_simple)."""
+    """Return the differences Lambda_ab of running constants, nats (supp:Wald_simple).
+
+    A running constant is the energy of the observed features.
+    """
     constants = np.array([state.constant for state in evidence])
     difference: Floats = constants[:, None] - constants[None, :]
     return difference
@@ -34,7 +37,7 @@ def linearity(evidence: Sequence[Evidence], marginals: Sequence[Marginals], *, m
     """Return E_Q[D_ab | x_obs] under the mixture Q of the two entities' product measures, nats (eq:f1-criterion).
 
     By linearity the score is 1/2 (E_a[S_a] - E_a[S_b] + E_b[S_a] - E_b[S_b]). With `moments="product"` the expectation
-    is under one product measure with the averaged moments, as in the printed formula of supp:f1-approx; the result
+    is under one product measure with the averaged moments, as in the printed formula of supp:f1-approx. This result
     differs.
     """
     if moments == "mixture":
@@ -51,7 +54,10 @@ def _mixture(a: Marginals, b: Marginals) -> Marginals:
 
 
 def cross_expectations(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return E_{q_u}[S_v | x_obs], (N, N) nats: row u gives the marginals, column v the score (supp:pair-level)."""
+    """Return E_{q_u}[S_v | x_obs], (N, N) nats (supp:pair-level).
+
+    Row u gives the marginals, and column v gives the score.
+    """
     return np.array([[expected_score(state, of) for state in evidence] for of in marginals])
 
 
@@ -80,7 +86,7 @@ def two_elbo(solutions: Sequence[MeanField]) -> Floats:
 
 
 def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
-    """Return E[S_a | x_obs] - E[S_b | x_obs], nats, with unobserved features independent at given frequencies.
+    """Return E[S_a | x_obs] - E[S_b | x_obs], nats. Unobserved features are independent and have the given frequencies.
 
     Parameters
     ----------
@@ -96,10 +102,10 @@ def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
 
 
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return 2 Phi(mu_D / sigma_D) - 1 in [-1, 1], the Gaussian estimate of E_Q[sign D_ab] (eq:fsp).
+    """Return 2 Phi(mu_D / sigma_D) - 1, which lies in [-1, 1]. It is the Gaussian estimate of E_Q[sign D_ab] (eq:fsp).
 
-    The score estimates eq:f2-criterion-stacka. The mean mu_D is `linearity`: eq:mu-D with the observed features added.
-    Where sigma_D is 0 the score is the sign of mu_D.
+    The score estimates eq:f2-criterion-stacka. The mean mu_D is `linearity`. It is eq:mu-D with the observed features
+    added. If sigma_D is 0, the score is the sign of mu_D.
     """
     means = linearity(evidence, marginals)
     means[np.abs(means) <= tie_of([state.mrf for state in evidence])] = 0.0
@@ -112,7 +118,7 @@ def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Flo
 
 
 def duel_variance(a: Evidence, b: Evidence, of_a: Marginals, of_b: Marginals) -> float:
-    """Return sigma_D^2: variance of unary terms under the mixture, and a bound for the couplings (eq:sigma-D)."""
+    """Return sigma_D^2: the variance of unary terms under the mixture, plus a bound for the couplings (eq:sigma-D)."""
     unary, pairs = difference_terms(a, b)
     mixture = _mixture(of_a, of_b)
     p = probabilities_of(mixture.first, mixture.second)
@@ -135,18 +141,18 @@ def half_range(values: Floats) -> Floats:
 
 
 def gaussian_sign(mean: float, variance: float) -> float:
-    """Return E[sign X] of a Gaussian X: 2 Phi(mean / sd) - 1, and sign(mean) where the variance is 0."""
+    """Return E[sign X] of a Gaussian X, which is 2 Phi(mean / sd) - 1. If the variance is 0, it is sign(mean)."""
     if variance <= 0:
         return float(np.sign(mean))
     return float(erf(mean / np.sqrt(2 * variance)))
 
 
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """Return 2 N_+ / |B| - 1, from the share of observations that vote for a (supp:KL_sign_vote).
+    """Return 2 N_+ / |B| - 1, where N_+ of the |B| observations vote for a (supp:KL_sign_vote).
 
     Zero votes count against a. A vote uses the effective unary at the time of the observation. The matrix is not
-    antisymmetric: entry (a, b) asks whether a beats b. All entries are 0 before any observation; the score at full
-    observation is eq:kl-fullobs.
+    antisymmetric: entry (a, b) asks whether a beats b. Before any observation all entries are 0. At full observation
+    the score is eq:kl-fullobs.
 
     Parameters
     ----------
@@ -159,7 +165,10 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
 
 
 def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """Return (N_+ - N_-) / (N_+ + N_-), the sign vote without its zero votes; 0 without votes. Arguments as `kl`."""
+    """Return (N_+ - N_-) / (N_+ + N_-), the sign vote without zero votes.
+
+    It is 0 if there are no votes. The arguments are those of `kl`.
+    """
     positive, negative = sign_votes(models, observations)
     votes = positive + negative
     share: Floats = np.divide(positive - negative, votes, out=np.zeros_like(votes), where=votes > 0)
@@ -167,9 +176,10 @@ def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, 
 
 
 def sign_votes(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
-    """Return the numbers of observations that vote for a and for b, (N, N) each, by the sign of u_i(x_i) when made.
+    """Return the numbers of observations that vote for a and for b, (N, N) each.
 
-    For the paper's models u_i(x_i) is delta_i^eff x_i, and a value of 0 does not vote.
+    An observation votes by the sign of u_i(x_i) at the time it is made. For the paper's models u_i(x_i) is delta_i^eff
+    x_i, and a value of 0 does not vote.
     """
     tie = tie_of(models)
     evidence = [Evidence.of(model) for model in models]

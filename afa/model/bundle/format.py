@@ -3,8 +3,8 @@
     bundle.yaml    name, version; optional: entities, features, value_domain, provenance, licence, digests
     unary.csv      entity,feature,potential[,p_low_with,p_high_with,p_low_without,p_high_without]
                    [,n_with,n_without][,confidence][,evidence]
-                   (a row with probabilities may leave its potential empty; n_with and n_without are the labelled
-                   patients behind the probabilities)
+                   (a row with probabilities may leave its potential empty; n_with and n_without are the numbers of
+                   labelled patients from whom `afa update` estimated the probabilities)
     pairwise.csv   entity,feature_a,feature_b,potential[,scope][,confidence][,evidence]
     priors.csv     entity,probability     (or entity,log_odds; optional; `afa.model.bundle.priors`)
     costs.csv      feature,cost           (optional; a cost for every feature, or for the measurement it comes from)
@@ -14,7 +14,7 @@
     groups.csv     feature,measurement,exclusive    (optional; what comes together, and what excludes each other)
 
 Where `bundle.yaml` lists `entities` or `features`, a row with a name outside the list is an error. Without a list,
-entities are ordered by their first appearance in unary.csv and then in pairwise.csv; features are ordered as in
+entities are ordered by their first appearance in unary.csv and then in pairwise.csv. Features are ordered as in
 features.csv or, without that file, alphabetically.
 
 The functions below check the rows of each table, convert names to indices and text to numbers, and record every error
@@ -146,12 +146,14 @@ class Potentials:
 
 
 def digests_of(folder: str | Path) -> dict[str, str]:
-    """Return the SHA-256 of every CSV file of the bundle format in a folder, by file name."""
+    """Return a mapping from the name of each bundle CSV file in a folder to its SHA-256."""
     return {name: sha256_of(Path(folder) / name) for name in REQUIRED_COLUMNS if (Path(folder) / name).is_file()}
 
 
 def potential_rows(table: CsvTable, codes: list[NDArray[np.int64]]) -> Potentials:
-    """Return the potentials in unary.csv or pairwise.csv; 0 for a row of unary.csv with probabilities alone.
+    """Return the potentials in unary.csv or pairwise.csv.
+
+    A row of unary.csv that has only probabilities gets potential 0.
 
     Parameters
     ----------
@@ -203,7 +205,7 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
     """
     entity, feature = unary.entity, unary.features[:, 0]
     states = _states(table) & (entity >= 0) & (feature >= 0)
-    # # An unknown feature has index -1, which selects the row appended here: all three values are possible.
+    # An unknown feature has index -1. This index selects the row appended here, which allows all three values.
     possible, background = np.vstack([rates.possible, [True] * 3]), np.append(rates.has_background, False)
     wrong, both = np.zeros(len(table), dtype=bool), {}
     for state in ("with", "without"):
@@ -229,9 +231,9 @@ def probability_rows_of(table: CsvTable, unary: Potentials, rates: Rates) -> Pro
 
 
 def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-    """Return the numbers of patients in the columns `COUNTS`, (n_rows, 2) int64; None if all cells are empty.
+    """Return the numbers of patients in the columns `COUNTS`, (n_rows, 2) int64.
 
-    An empty cell counts as 0.
+    The result is None if all cells are empty. If any cell has a number, an empty cell counts as 0.
 
     Parameters
     ----------
@@ -249,9 +251,10 @@ def _patients(table: CsvTable, states: NDArray[np.bool_]) -> NDArray[np.int64] |
 
 
 def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measurements: Group) -> NDArray[np.float64]:
-    """Return the cost of each feature, (n_features,) float64; NaN if neither the feature nor its measurement has a row.
+    """Return the cost of each feature, (n_features,) float64.
 
-    The cost of a measurement is divided equally among its features.
+    The cost is NaN if neither the feature nor its measurement has a row. The cost of a measurement is divided equally
+    among its features.
 
     Parameters
     ----------
@@ -273,7 +276,7 @@ def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measure
 
 
 def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return feature -> aliases; record an error for an alias that is a feature's name or occurs twice."""
+    """Return feature -> aliases. An alias that is a feature's name, or that occurs twice, is recorded as an error."""
     name_column(table, "alias")
     names, known = table.columns["alias"], set(features)
     taken = [row for row, alias in enumerate(names) if alias in known]
@@ -296,7 +299,7 @@ def display_rows(
     name: str = "name",
     display: str = "display",
 ) -> dict[str, str]:
-    """Return the display names of entities and features, by name; record an error if two display names are equal.
+    """Return entity or feature -> display name. Two equal display names are recorded as an error.
 
     Parameters
     ----------
@@ -320,7 +323,10 @@ def display_rows(
 
 
 def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | None, list[Fault]]:
-    """Return features.csv in the order of `features`, or None and the errors; every feature must have a row."""
+    """Return features.csv in the order of `features`, and a list of errors.
+
+    If there are errors, such as a feature without a row, the features are None.
+    """
     try:
         read = checked_features(table)
     except CohortError as error:
@@ -332,13 +338,16 @@ def feature_rows(table: CsvTable, features: Sequence[str]) -> tuple[Features | N
 
 
 def lacking_faults(table: CsvTable, what: str, names: Sequence[str], expected: str) -> list[Fault]:
-    """Return one error that lists `names`, the features that a file lacks; no error if `names` is empty."""
+    """Return one error that lists `names`, the features that a file lacks. There is no error if `names` is empty."""
     step = "add the missing rows or remove the file"
     return [Fault(table.faults.path, f"no {what} {few(names)}", expected, step)] if names else []
 
 
 def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> list[Group]:
-    """Return two lists of groups: features by measurement, and features of which at most one can be +1."""
+    """Return the groups of features that share a measurement, and the exclusive groups.
+
+    At most one feature of an exclusive group can be +1.
+    """
     table.once(feature, "each feature once")
     groups, known = list[Group](), set(features)
     for column in ("measurement", "exclusive"):
@@ -362,7 +371,10 @@ def group_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[s
 def group_faults(
     groups: CsvTable, couplings: CsvTable, rates: Rates, features: Sequence[str], pairwise: Potentials
 ) -> list[Fault]:
-    """Return the errors of exclusive groups: a feature that can be -1, a coupling, or a group of one feature."""
+    """Return the errors of exclusive groups.
+
+    A group may not contain a feature that can be -1, a coupled feature, or only one feature.
+    """
     faults, where = [], groups.faults.path
     pairs = pairwise.features[pairwise.value != 0]
     for name, members in rates.exclusive:

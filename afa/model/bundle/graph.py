@@ -1,9 +1,10 @@
 """Convert bundles to and from graphs of NetworkX: features are nodes, couplings are edges.
 
-One entity is an undirected `Graph` with the node attribute `unary` and the edge attribute `coupling`. A whole bundle is
-a `MultiGraph`: an edge has the attribute `entity`, which is also its key, and a node has an attribute `unary:<entity>`
-for each entity with a unary potential there. Attributes of the graph have all other parts of the bundle, with lists as
-JSON text. Every attribute is a number or text, so that files of GraphML and node-link JSON preserve a bundle's digest.
+One entity becomes an undirected `Graph`: each node has the attribute `unary`, and each edge has the attribute
+`coupling`. A whole bundle becomes a `MultiGraph`. Each edge has the attribute `entity`, which is also its key. Each
+node has an attribute `unary:<entity>` for every entity with a unary potential on that feature. Costs are an attribute
+of the nodes. The attributes of the graph contain all other parts of the bundle, with lists as JSON text. Every
+attribute is a number or a text. Therefore GraphML and node-link JSON files preserve the digest of the bundle.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ NO_SUCH_GRAPH = (ValueError, KeyError, TypeError, AttributeError, RecursionError
 
 
 def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
-    """Return the graph of one entity, or of the whole bundle; nodes are all M features, in the bundle's order.
+    """Return the graph of one entity, or of the whole bundle if `entity` is None.
+
+    The nodes are all M features, in the bundle's order.
 
     Raises
     ------
@@ -80,14 +83,14 @@ def _attributes(bundle: Bundle) -> dict[str, str]:
         "display_names": dict(bundle.display_names),
         "provenance": dict(bundle.provenance),
     }
-    # default=str converts YAML dates, the only values of a provenance that JSON cannot represent
+    # default=str converts YAML dates, the only values in `provenance` that JSON cannot represent
     texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in held.items() if value}
     licence = {} if bundle.licence is None else {"licence": bundle.licence}
     return {"format": "afa-bundle", "name": bundle.name, "version": bundle.version, **texts, **licence}
 
 
 def _from_json(value: Any) -> Any:
-    """Return the list or mapping in a text of JSON; return any other value unchanged."""
+    """Return the list or mapping that a JSON text contains. A value that is not a text is returned unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -109,7 +112,7 @@ def from_networkx(
 ) -> Bundle:
     """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with the same attributes.
 
-    Nodes are named by texts. A node without a unary potential has 0; an edge needs a coupling.
+    Node names must be texts. A node without a unary potential gets potential 0. Every edge needs a coupling.
 
     Parameters
     ----------
@@ -170,7 +173,9 @@ def from_networkx(
 
 
 def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
-    """Return the bundle of a header and of the rows of its files, checked by the rules of the bundle format.
+    """Return the bundle made from a header and the rows of its files.
+
+    The rows are checked by the rules of the bundle format.
 
     Parameters
     ----------
@@ -192,7 +197,10 @@ def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Seq
 
 
 def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) -> None:
-    """Write the graph of a bundle, or of one entity, as `.graphml` or `.json`; equal bundles give equal bytes."""
+    """Write the graph of a bundle, or of one entity, as a `.graphml` or `.json` file.
+
+    Equal bundles give equal bytes.
+    """
     target = Path(path)
     form, graph, networkx = _form_of(target), to_networkx(bundle, entity), library("networkx")
     if form == GRAPHML:
@@ -205,10 +213,10 @@ def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) 
 def read_graph(
     path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
 ) -> Bundle:
-    """Return the bundle of a graph file; options and errors are those of `from_networkx`.
+    """Return the bundle in a graph file. Options and errors are as in `from_networkx`.
 
-    The edges of node-link JSON are read from `edges`, or from `links`, the key that NetworkX before 3.6 and d3 write. A
-    file without a graph raises a `BundleError`.
+    In node-link JSON, the edges are read from the key `edges` or else from `links`. NetworkX before 3.6 and d3 write
+    `links`. A file without a graph raises a `BundleError`.
     """
     source = Path(path)
     form, networkx = _form_of(source), library("networkx")
@@ -240,7 +248,10 @@ def _form_of(path: Path) -> str:
 
 
 def library(module: str) -> Any:
-    """Return the module of an optional library; raise an `AfaError` that says how to install a missing one."""
+    """Return the module of an optional library.
+
+    If the library is not installed, the `AfaError` says how to install it.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -1,10 +1,10 @@
 """Convert entities to and from Markov networks of pgmpy.
 
-A network has one variable a feature, with the states -1, 0 and +1, one factor exp(theta_j x_j) a feature, and one
-factor exp(psi_jl x_j x_l) a coupling (eq:mrf-general). The scale of a factor does not affect a distribution and is
-ignored; the network's attribute `log_odds` has the prior log-odds of the entity. An entity of a bundle with
-probabilities has two networks, one for each class, with the states that can occur (docs/decisions.md, Base rates);
-networks of this kind cannot be converted back.
+A network has one variable for each feature, with the states -1, 0 and +1. It has one factor exp(theta_j x_j) for each
+feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). The scale of a factor does not affect the
+distribution and is ignored. The network's attribute `log_odds` contains the prior log-odds of the entity. In a bundle
+with probabilities, each entity has two networks, one for each class (docs/decisions.md, Base rates). The variables of
+these networks have only the states that can occur. Such networks cannot be converted back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ X = np.array(VALUES, dtype=np.float64)
 def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None) -> Any:
     """Return the `DiscreteMarkovNetwork` of an entity, on all M features.
 
-    States are named -1, 0 and 1, so that evidence has the values of a bundle.
+    The states are named -1, 0 and 1, so that evidence can be given in the values of a bundle.
 
     Parameters
     ----------
@@ -78,10 +78,11 @@ def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None)
 
 
 def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str = "1") -> Bundle:
-    """Return the bundle of one Markov network for each entity; the variables are the features, in order of appearance.
+    """Return a bundle with one entity for each Markov network.
 
-    A variable has three states, named -1, 0 and 1, or 0, 1 and 2 (pgmpy's names for unnamed states) for -1, 0 and 1.
-    The logarithm of a factor must be a constant plus terms in x_j and x_j x_l; factors on the same variables add up.
+    The variables are the features, in order of first appearance. A variable has three states, named -1, 0 and 1. The
+    names 0, 1 and 2, which pgmpy gives to unnamed states, also stand for -1, 0 and 1. The logarithm of a factor must be
+    a constant plus terms in x_j and x_j x_l. Terms of several factors on the same variables are added.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
     BundleError : names every factor of another form
 
     """
-    potentials = dict[tuple[str, ...], float]()  # keys: entity, and one or two features
+    potentials = dict[tuple[str, ...], float]()  # each key is an entity and one or two features
     faults, features = list[Fault](), dict[str, None]()
     for entity, network in networks.items():
         if not isinstance(network, library("pgmpy.models").DiscreteMarkovNetwork):
@@ -123,7 +124,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
 
 
 def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
-    """Return the terms of a factor's logarithm in x_j and in x_j x_l, by variables, or the error in the factor."""
+    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, by variables, or the error in the factor."""
     scope = list(factor.scope())
     place = f"{where}, factor of {', '.join(map(str, scope))}"
     if not all(isinstance(variable, str) for variable in scope):
@@ -149,7 +150,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
 
 
 def _fitted(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
-    """Return the terms by variables, and the largest distance of `logs`, (3,) or (3, 3), from the sum of the terms."""
+    """Return the fitted coefficients by variables, and the largest absolute residual of `logs`, (3,) or (3, 3)."""
     if logs.ndim == 1:
         slope = float(logs[2] - logs[0]) / 2
         return {(scope[0],): slope}, float(np.abs(logs - logs[1] - slope * X).max())

@@ -1,6 +1,7 @@
-"""A bundle: a language model's statements about N entities, as potentials on the same M ternary features.
+"""A bundle expresses a language model's statements about N entities as potentials on the same M ternary features.
 
-`afa.model.bundle.format` describes the folder. A `Bundle` is read-only; confidence and evidence stay in the files.
+`afa.model.bundle.format` describes the folder. A `Bundle` is read-only. It does not contain the columns confidence and
+evidence, which remain in the files.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class PackedCouplings:
-    """The non-zero couplings of all entities, each unordered pair once, sorted by entity, row and column.
+    """The non-zero couplings of all entities, sorted by entity, row and column.
+
+    Each unordered pair of features occurs at most once for an entity.
 
     Attributes
     ----------
@@ -50,13 +53,13 @@ class PackedCouplings:
     scope: NDArray[np.int8] | None = None
 
     def of(self, entity: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """Return rows, columns and values of the entity with this index, (n,) each."""
+        """Return the rows, columns and values of one entity's couplings, (n,) each."""
         part = slice(int(self.pointer[entity]), int(self.pointer[entity + 1]))
         return self.row[part], self.column[part], self.value[part]
 
     @property
     def owner(self) -> NDArray[np.int64]:
-        """Return the index of the entity of each coupling, (n_pairs,) int64."""
+        """Return the entity index of each coupling, (n_pairs,) int64."""
         return np.repeat(np.arange(len(self.pointer) - 1), np.diff(self.pointer))
 
     def renumbered(
@@ -130,13 +133,16 @@ class Bundle:
         return f"<Bundle {self.name} {self.version}: {len(self.entities)} entities, {len(self.features)} features>"
 
     def _repr_html_(self) -> str:
-        """Return the table that a notebook shows: the unary potentials, entities as rows and features as columns."""
+        """Return the table that a notebook shows.
+
+        It contains the unary potentials, with entities as rows and features as columns.
+        """
         table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
         heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
         return heading + table.to_html(max_rows=20, max_cols=20, float_format="{:g}".format)
 
     def index(self, entity: str) -> int:
-        """Return the position of an entity; raise a `BundleError` for an unknown one."""
+        """Return the position of an entity. An unknown entity raises a `BundleError`."""
         try:
             return self.entities.index(entity)
         except ValueError:
@@ -162,11 +168,11 @@ class Bundle:
         return sp.coo_array((np.concatenate([value, value]), indices), shape=shape).tocsr()
 
     def mrf(self, entity: str) -> PairwiseMRF:
-        """Return the model of an entity on all M features with all couplings and its prior log-odds (eq:disc_score).
+        """Return the model of an entity on all M features.
 
-        The energy of the model is S_v, unless the bundle has couplings of both classes; then `contrast` gives S_v. The
-        values of a feature with only two possible values are counted from their midpoint (docs/decisions.md, Base
-        rates).
+        It has all couplings and the prior log-odds of the entity (eq:disc_score). The energy of this model is S_v,
+        unless the bundle has couplings in both classes. In that case `contrast` returns the model of S_v. If a feature
+        has only two possible values, the model counts each value from their midpoint (docs/decisions.md, Base rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -195,7 +201,7 @@ class Bundle:
     def energies_of(
         self, entity: str, values: ArrayLike, closure: str = "differential", kappa: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return S_v(x) of one entity for every patient, (n,) nats, a column of `energies`.
+        """Return S_v(x) of one entity for every patient, (n,) nats. The result is one column of `energies`.
 
         Parameters
         ----------
@@ -209,9 +215,9 @@ class Bundle:
         return np.asarray(one.energies(values) - zero.energies(values) + exclusive_log_odds(self, entity, values))
 
     def contrast(self, entity: str, closure: str = "differential") -> PairwiseMRF:
-        """Return S of one entity, the difference of its two classes.
+        """Return the model of S_v = log p_1 - log p_0 of one entity.
 
-        Couplings of both classes cancel in the difference.
+        Couplings that are in both classes cancel in this difference.
 
         Parameters
         ----------
@@ -223,10 +229,10 @@ class Bundle:
         return self._model(self.index(entity), self.couplings(entity, included))
 
     def contrasts(self) -> Bundle:
-        """Return the bundle of every S_v, on which duels are computed: without the couplings of both classes.
+        """Return the bundle for computing duels. It has no couplings that are in both classes.
 
-        Couplings of both classes cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned
-        unchanged; otherwise the provenance of the result is as in `restrict`.
+        Such couplings cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned unchanged.
+        Otherwise the provenance of the new bundle contains the digest of this bundle as `restricted_from`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
@@ -237,7 +243,7 @@ class Bundle:
 
     @property
     def exclusive(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Return the groups of features of which at most one is +1, by name."""
+        """Return the exclusive groups by name. At most one feature of a group can be +1."""
         return () if self.rates is None else self.rates.exclusive
 
     @property
@@ -247,9 +253,9 @@ class Bundle:
 
     @property
     def log_odds(self) -> NDArray[np.float64]:
-        """Return prior log-odds of each entity against its absence, (N,) nats, for a question about the entity alone.
+        """Return the prior log-odds of each entity against its absence, (N,) nats.
 
-        The log-odds equal `priors`, unless priors.csv has probabilities.
+        They serve questions about one entity alone. The log-odds equal `priors`, unless priors.csv has probabilities.
         """
         return self.priors if self.shares is None else np.log(self.shares) - np.log1p(-self.shares)
 
@@ -260,14 +266,18 @@ class Bundle:
 
     @property
     def possible(self) -> NDArray[np.bool_]:
-        """Return which of -1, 0, +1 each feature can take, (M, 3) bool; all unless features.csv excludes some."""
+        """Return which of -1, 0, +1 each feature can take, (M, 3) bool.
+
+        All are possible unless features.csv excludes some.
+        """
         return np.ones((len(self.features), 3), dtype=bool) if self.rates is None else self.rates.possible
 
     @property
     def kinds(self) -> NDArray[np.int64]:
-        """Return a number for each feature, (M,) int64; a permutation may exchange features with equal numbers.
+        """Return a number for each feature, (M,) int64.
 
-        Features have equal numbers if they have the same possible values, or belong to the same exclusive group.
+        A permutation may exchange two features only if their numbers are equal. Features have equal numbers if they
+        have the same possible values, or belong to the same exclusive group.
         """
         kinds: NDArray[np.int64] = self.possible @ np.array([1, 2, 4])
         for number, (_, members) in enumerate(self.exclusive):
@@ -281,14 +291,17 @@ class Bundle:
 
     @property
     def has_probabilities(self) -> bool:
-        """Return True if the bundle has probabilities, of a class or of the background."""
+        """Return True if the bundle has class-conditional probabilities or a given background."""
         return self.rates is not None and (
             len(self.rates.probability_rows) > 0 or bool(self.rates.has_background.any())
         )
 
     @property
     def background(self) -> NDArray[np.float64]:
-        """Return the background probabilities of -1, 0, +1, (M, 3): given, pooled over the classes, or uniform."""
+        """Return the background probabilities of -1, 0, +1, (M, 3).
+
+        A row is given, else pooled over the classes, else uniform.
+        """
         return self._rates().background
 
     def _rates(self) -> Rates:
@@ -298,9 +311,10 @@ class Bundle:
         return self.rates
 
     def how_often(self, entity: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-        """Return P_1 and P_0 of an entity, (M, 3) probabilities of -1, 0, +1, and the features that its model covers.
+        """Return P_1 and P_0 of an entity, and the indices of the features that its model covers.
 
-        For features that the model does not cover, both are the background.
+        P_1 and P_0 are (M, 3) arrays of the probabilities of -1, 0 and +1. For a feature that the model does not cover,
+        P_1 and P_0 equal the background.
 
         Raises
         ------
@@ -312,9 +326,10 @@ class Bundle:
         return self._rates().of_entity(v, self.unary[v], np.concatenate([row, column]))
 
     def patients_behind(self, entity: str) -> NDArray[np.int64]:
-        """Return the number of labelled patients behind an entity's probabilities, (M, 2) int64: with, without.
+        """Return the numbers of labelled patients from whom an entity's probabilities are estimated, (M, 2) int64.
 
-        All are 0 unless `afa.update` made the bundle.
+        The first column counts patients with the entity, the second patients without. All numbers are 0 unless
+        `afa.update` made the bundle.
         """
         counts = np.zeros((len(self.features), 2), dtype=np.int64)
         if self.rates is not None and self.rates.probability_rows.patients is not None:
@@ -323,9 +338,9 @@ class Bundle:
         return counts
 
     def scoped(self, entity: str) -> tuple[sp.csr_array, sp.csr_array]:
-        """Return two coupling matrices of an entity, as `couplings`: of both classes, and of the entity's class alone.
+        """Return the couplings of an entity in both classes, and its couplings only in the class with the entity.
 
-        A row of pairwise.csv without a scope belongs to the entity's class alone.
+        A row of pairwise.csv without a scope is only in the class with the entity.
         """
         if self.packed.scope is None:
             matrix = self.couplings(entity)
@@ -334,7 +349,7 @@ class Bundle:
         return self.couplings(entity, shared), self.couplings(entity, ~shared)
 
     def support(self, entity: str) -> NDArray[np.intp]:
-        """Return the sorted indices of the features with a non-zero unary or coupling of an entity."""
+        """Return the sorted indices of the features on which an entity has a non-zero unary potential or a coupling."""
         index = self.index(entity)
         row, column, _ = self.packed.of(index)
         used = self.unary[index] != 0
@@ -343,16 +358,19 @@ class Bundle:
         return np.flatnonzero(used)
 
     def shown(self, name: str) -> str:
-        """Return what people are shown for an entity or a feature: its name, unless display.csv says otherwise."""
+        """Return the name that people are shown for an entity or a feature.
+
+        It is the name itself unless display.csv has another.
+        """
         other = name.removeprefix("not ")
         if name not in self.display_names and name != other and other not in self.features:
             return f"not {self.display_names.get(other, other)}"
         return self.display_names.get(name, name)
 
     def restrict(self, features: Sequence[str]) -> Bundle:
-        """Return the bundle on these features alone, in this order; potentials on other features are dropped.
+        """Return the bundle on these features only, in the given order. Potentials on other features are dropped.
 
-        In the provenance of the new bundle, `restricted_from` is the digest of this bundle.
+        The provenance of the new bundle contains the digest of this bundle as `restricted_from`.
 
         Raises
         ------
@@ -362,14 +380,17 @@ class Bundle:
         return self._chosen(self.entities, features)
 
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
-        """Return the bundle of these entities alone, in this order, on all features.
+        """Return the bundle of these entities only, in the given order, on all features.
 
         Errors and provenance are as in `restrict`.
         """
         return self._chosen(entities, self.features)
 
     def _chosen(self, entities: Sequence[str], features: Sequence[str]) -> Bundle:
-        """Return the bundle of some entities on some features, in this order; unchanged if both are all, in order."""
+        """Return the bundle of these entities on these features, in the given order.
+
+        If nothing would change, this bundle is returned.
+        """
         if (tuple(entities), tuple(features)) == (self.entities, self.features):
             return self
         where, faults, positions, numbers = f"bundle {self.name}, restricted", list[Fault](), [], []
@@ -406,7 +427,10 @@ class Bundle:
 
 
 def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
-    """Return the non-zero couplings, each pair once with the lower feature first, sorted by entity, row and column."""
+    """Return the non-zero couplings, sorted by entity, row and column.
+
+    Each pair occurs once, with the lower feature first.
+    """
     present = pairwise.value != 0
     entity, features, value = pairwise.entity[present], pairwise.features[present], pairwise.value[present]
     order = np.lexsort((features[:, 1], features[:, 0], entity))
@@ -417,7 +441,7 @@ def packed_couplings(pairwise: Potentials, n_entities: int) -> PackedCouplings:
 
 
 def _digest(bundle: Bundle) -> str:
-    """Return SHA-256 of length-prefixed parts, with numbers as little-endian 64 bit."""
+    """Return the SHA-256 of length-prefixed parts. Numbers are stored as little-endian 64-bit values."""
     entity, feature = np.nonzero(bundle.unary)
     packed = bundle.packed
     integers: list[ArrayLike] = [entity, feature, packed.pointer, packed.row, packed.column]

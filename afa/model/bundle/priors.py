@@ -1,7 +1,7 @@
-"""Priors of the entities before anything is measured, and their file `priors.csv`.
+"""The entities' priors, which apply before anything is measured, and the file `priors.csv`.
 
 `priors.csv` has the columns `entity,probability` or `entity,log_odds`. Without the file, each entity has probability
-1/2 if several entities may hold for a patient, and all have equal probabilities if only one holds.
+1/2 if several entities may hold for a patient. If at most one holds, all entities have the same probability.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ ROUNDED = 0.01
 def prior_rows(
     table: CsvTable, entity: NDArray[np.int64], n_entities: int, holds: Holds
 ) -> tuple[Floats, Floats | None]:
-    """Return the priors in priors.csv, (N,) float64, and the probabilities, (N,), or None where the file has log-odds.
+    """Return the priors in priors.csv, (N,) float64, and the probabilities, (N,).
 
-    If several entities may hold, a prior is the log-odds of the entity against its absence. If at most one entity
-    holds, a prior is the log of the entity's weight among all, relative to 0 for no entity. An entity without a row has
-    log-odds 0, or an equal share of the probability that the rows leave.
+    If the file has log-odds, the probabilities are None. If several entities may hold, a prior is the log-odds of the
+    entity against its absence. If at most one entity holds, a prior is the logarithm of the entity's weight, and the
+    state without any entity has weight 1. In a file of log-odds, an entity without a row has log-odds 0. In a file of
+    probabilities it has probability 1/2 if several entities may hold. Otherwise the entities without a row share the
+    remaining probability equally.
 
     Parameters
     ----------
@@ -69,7 +71,7 @@ def prior_rows(
 
 
 def _ask_back(table: CsvTable, value: Floats) -> None:
-    """Record an error if all log-odds lie between 0 and 1 without signs, because they may be probabilities."""
+    """Record an error if all log-odds lie between 0 and 1 and have no sign, because they may be probabilities."""
     texts = [text.strip() for text in table.columns["log_odds"]]
     if len(value) and bool(((value > 0) & (value < 1)).all()) and not any(text.startswith("+") for text in texts):
         found = f"{few(texts)}, all between 0 and 1, as probabilities are"
@@ -81,9 +83,10 @@ def _ask_back(table: CsvTable, value: Floats) -> None:
 
 
 def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
-    """Return the probabilities of all entities, (N,) float64, with entities without a row (NaN) filled in.
+    """Return the probabilities of all entities, (N,) float64.
 
-    An impossible sum of the probabilities is recorded as an error of the table.
+    NaN in `shares` marks an entity without a row, which gets a value here. An impossible sum of the probabilities is
+    recorded as an error of the table.
     """
     without_row = np.isnan(shares)
     if holds == "several":
@@ -101,7 +104,10 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
 
 
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
-    """Return log-odds for priors.csv, with plus signs if all lie between 0 and 1 and look like probabilities."""
+    """Return log-odds as they are written to priors.csv.
+
+    If all lie between 0 and 1, they get plus signs, because they look like probabilities.
+    """
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)
     return {name: f"+{value!r}" for name, value in priors.items()}
@@ -123,7 +129,7 @@ def starting(bundle: Bundle, holds: Holds | None = None) -> Floats:
 
 
 def starting_point(bundle: Bundle, holds: Holds | None = None, entity: str | None = None) -> str:
-    """Return one sentence on the probabilities before anything is measured.
+    """Return a sentence that states the probabilities before anything is measured.
 
     Parameters
     ----------

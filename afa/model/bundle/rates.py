@@ -1,8 +1,8 @@
-"""Probabilities of each feature value with and without an entity, and the models made from these probabilities.
+"""Probabilities of each feature value with and without an entity, and the models made from them.
 
-docs/decisions.md explains the decisions behind this module: which values can occur (F1), the `explicit` closure with
-its two class models of an entity (F2, F3), the background (F5), pooling several distributions into one (F7), and the
-step from the rows of a bundle to probabilities (F10).
+docs/decisions.md explains the decisions behind this module. F1 says which values can occur. F2 and F3 define the
+`explicit` closure, which has two class models for an entity. F5 defines the background, F7 the pooling of several
+distributions, and F10 the step from the rows of a bundle to probabilities.
 """
 
 from __future__ import annotations
@@ -45,18 +45,21 @@ def three_values(p_low: npt.ArrayLike, p_high: npt.ArrayLike) -> Floats:
 
 
 def floored(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
-    """Return probabilities, (..., 3), raised to `floor` where a value can occur, set to 0 elsewhere, and normalised."""
+    """Return probabilities, (..., 3), that are at least `floor` for values that can occur.
+
+    Other values get 0, and then each distribution is normalised.
+    """
     raised = np.where(np.asarray(possible, dtype=bool), np.maximum(probabilities, floor), 0.0)
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
 
 def pool(probabilities: npt.ArrayLike, possible: npt.ArrayLike, floor: float = FLOOR) -> Floats:
-    r"""Return one distribution pooled from several voters: the normalised exponential of the mean log-probability.
+    r"""Return the normalised geometric mean of several voters' distributions.
 
     \[ P(s) \propto \exp\Bigl(\frac{1}{n} \sum_i \log P_i(s)\Bigr), \quad s \in V_j \]
 
-    Each voter's `P_i` is first floored and normalised. The log-ratio of two values is then the mean of the voters'
-    log-ratios.
+    First, each voter's distribution `P_i` is floored and normalised. The log-ratio of two values is then the mean of
+    the voters' log-ratios.
 
     Parameters
     ----------
@@ -117,7 +120,7 @@ NO_ROWS = ProbabilityRows(
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The parts of a bundle other than potentials and priors: probabilities, possible values and groups of features.
+    """The parts of a bundle other than potentials and priors: probabilities, possible values, and groups of features.
 
     Parameters
     ----------
@@ -155,7 +158,7 @@ class Rates:
 
     @cached_property
     def has_background(self) -> npt.NDArray[np.bool_]:
-        """Return True where features.csv or a class without an entity gives the background of a feature, (M,) bool."""
+        """Return True for each feature with a background in features.csv or in a class without an entity, (M,) bool."""
         found = np.zeros(self.n_features, dtype=bool)
         if self.table is not None:
             found |= np.isfinite(self.table.p_low)
@@ -164,10 +167,10 @@ class Rates:
 
     @cached_property
     def background(self) -> Floats:
-        """Return the background b, the probabilities of -1, 0, +1 among all people, (M, 3) float64 (F5).
+        """Return the background probabilities of -1, 0, +1 among all people, (M, 3) float64 (F5).
 
-        A row is taken from features.csv, else pooled from the classes without an entity, else uniform, and then
-        floored.
+        A row comes from features.csv if it is given there. Otherwise it is pooled from the classes without an entity,
+        and without these it is uniform. Given and pooled probabilities are floored.
         """
         uniform = self.possible / self.possible.sum(axis=1, keepdims=True)
         found = np.full((self.n_features, 3), np.nan) if self.table is None else self.table.background
@@ -186,8 +189,8 @@ class Rates:
     ) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
         """Return P_1 and P_0 of one entity, (M, 3) each, and the indices of the features that its model covers (F10).
 
-        Features that the model does not cover have P_1 = P_0 = b. A model that covers one member of an exclusive group
-        covers all members, because the value of one member limits the others.
+        A feature that the model does not cover has P_1 = P_0 = b, the background. A model that covers one member of an
+        exclusive group covers all its members, because the value of one member limits the others.
 
         Parameters
         ----------
@@ -218,13 +221,16 @@ class Rates:
         return with_entity, without, np.flatnonzero(speaks)
 
     def contents(self) -> list[bytes]:
-        """Return the parts that affect a model, as bytes for the digest of a bundle; encoding and names do not."""
+        """Return the parts that affect a model, as bytes for the digest of a bundle.
+
+        The encoding and the descriptions of features are not among them.
+        """
         probability_rows = self.probability_rows
         numbers: list[Floats] = [probability_rows.with_entity, probability_rows.without, np.array([self.floor])]
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
-        # # Version 0.2 had implications here; the empty tuple preserves the digest of a bundle without implications.
+        # Version 0.2 stored implications here. The empty tuple preserves the digest of a bundle without implications.
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -233,7 +239,10 @@ class Rates:
         ]
 
     def directions(self) -> Floats:
-        """Return the sign of mu_1 - mu_0 of each row with probabilities, (n,), used as its potential (F10)."""
+        """Return sign(mu_1 - mu_0) for each row with probabilities, (n,).
+
+        It is the potential of a row without a potential (F10).
+        """
         probability_rows, b = self.probability_rows, self.background[self.probability_rows.feature]
         means = []
         for said in (probability_rows.with_entity, probability_rows.without):
@@ -243,7 +252,10 @@ class Rates:
         return np.where(np.abs(gap) <= 1e-12, 0.0, np.sign(gap))
 
     def renumbered(self, entities: Indices, features: Indices) -> Rates:
-        """Return the object with new indices of entities, (N,), and of features, (M,); -1 drops an index."""
+        """Return these rates with new indices of entities, (N,), and of features, (M,).
+
+        The index -1 drops an entity or a feature.
+        """
         probability_rows, remaining = self.probability_rows, np.argsort(features)[np.count_nonzero(features < 0) :]
         entity, feature = entities[probability_rows.entity], features[probability_rows.feature]
         rows = np.lexsort((feature, entity))
@@ -285,7 +297,8 @@ def explicit_models(
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
     """Return the models of class 1 and class 0 from the probabilities of each value (docs/decisions.md, F2 and F3).
 
-    All couplings are scaled by one factor, at most 1, so that mean-field has one fixed point for any observations.
+    All couplings are multiplied by the same factor, which is at most 1. Mean-field then has one fixed point for any
+    observations.
 
     Parameters
     ----------
@@ -309,16 +322,20 @@ def explicit_models(
 
 
 def strength_factor(models: Iterable[tuple[npt.ArrayLike, sp.csr_array]]) -> float:
-    """Return the factor, at most 1, for the couplings of models given as pairs of probabilities and couplings (F2d)."""
+    """Return the factor, at most 1, by which the couplings of all these models are multiplied (F2d).
+
+    Each model is a pair of probabilities and couplings.
+    """
     rows = [float((slopes_bound(p) * abs(psi).sum(axis=1)).max(initial=0.0)) for p, psi in models]
     return STRENGTH / max([*rows, STRENGTH])
 
 
 def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
-    """Return upper bounds on the slope in h of the mean of exp(f(s) + h s), (M,), where f = log `probabilities` (F2d).
+    """Return upper bounds on the derivative of each feature's mean with respect to a field h, (M,) (F2d).
 
-    For two possible values the bound is 1/4. For three values let r = sqrt(P(+) P(-)) / P(0): the bound is 2r/(1 + 2r)
-    if r is at least 1/4, and 1/(4(1 - 4r^2)) otherwise.
+    The feature's distribution is P(s) exp(h s), normalised, where P is its row of `probabilities`. For two possible
+    values the bound is 1/4. For three values, let r = sqrt(P(+) P(-)) / P(0). The bound is 2r/(1 + 2r) if r is at least
+    1/4, and 1/(4(1 - 4r^2)) otherwise.
 
     Parameters
     ----------
@@ -335,9 +352,10 @@ def slopes_bound(probabilities: npt.ArrayLike) -> Floats:
 def bundle_models(
     bundle: Bundle, entity: str, kappa: float = 0.0, features: npt.NDArray[np.intp] | None = None
 ) -> tuple[PairwiseMRF, PairwiseMRF]:
-    """Return the models of class 1 and class 0 of an entity of a bundle, made by `explicit_models`.
+    """Return an entity's models of class 1 and class 0, made by `explicit_models`.
 
-    Features of an exclusive group have the background in both classes; `exclusive_log_odds` adds their evidence.
+    Features of an exclusive group have the background distribution in both classes. `exclusive_log_odds` adds their
+    evidence.
 
     Parameters
     ----------
@@ -360,12 +378,13 @@ def bundle_models(
 
 
 def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp]]]:
-    """Return the model of each entity and the indices of its features, for patients with exactly one entity (F6).
+    """Return each entity's model and the indices of its features, for patients who have exactly one entity (F6).
 
-    A model covers the features of its entity and of all exclusive groups; features of the groups have the background,
-    as in `bundle_models`. If any entity couples two features in both classes, every entity with these features has a
-    coupling: from its own row, or else the mean over the other entities. One factor scales all couplings of the bundle.
-    The `prior` of a model is the log-odds of the entity.
+    A model covers the features of its entity and of all exclusive groups. Features of exclusive groups have the
+    background distribution, as in `bundle_models`. If any entity couples two features in both classes, every entity
+    that covers both features has a coupling of them. The coupling comes from the entity's own row if there is one.
+    Otherwise it is the mean over the entities that have this coupling. All couplings of the bundle are multiplied by
+    the same factor. The `prior` of a model is the entity's element of `Bundle.priors`.
     """
     together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
@@ -390,8 +409,8 @@ def exclusive_log_odds(
 ) -> Floats:
     """Return the log-odds that exclusive groups add for an entity, (n,) nats (F13).
 
-    At most one member of a group is +1. A group adds log P_1 / P_0 of the member that is +1, or, if none is, of the
-    states that remain after the members observed as 0.
+    At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of that member. Otherwise the
+    group adds log(P_1 / P_0) of all states that remain after the members observed as 0.
 
     Parameters
     ----------
@@ -416,9 +435,10 @@ def exclusive_log_odds(
 
 
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
-    """Return a model on the features `at` in which members of exclusive groups have the `probabilities` of +1, (M, 3).
+    """Return a model on the features `at` with other probabilities for the members of exclusive groups.
 
-    The model treats the members as separate features. The caller must account for their exclusion (F13).
+    Each member has its P(+1) from `probabilities`, (M, 3). The model treats the members of a group as separate
+    features. The caller must account for the fact that they exclude each other (F13).
     """
     if not bundle.exclusive:
         return model
@@ -430,11 +450,14 @@ def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], pr
 
 
 def exclusive_of(bundle: Bundle, at: npt.NDArray[np.intp]) -> tuple[tuple[int, ...], ...]:
-    """Return the exclusive groups among the features `at`, each as ascending indices."""
+    """Return the exclusive groups whose members are among the features `at`, each as ascending indices."""
     return tuple(tuple(sorted(members)) for _, members in bundle.exclusive if members[0] in at)
 
 
 def group_states(probabilities: Floats, floor: float) -> Floats:
-    """Return P(+1) of each member of an exclusive group, (n,), scaled down until at least `floor` remains."""
+    """Return P(+1) of each member of an exclusive group, (n,).
+
+    If needed, all are scaled down so that at least `floor` remains for the state without a +1.
+    """
     total = float(probabilities.sum())
     return np.asarray(probabilities * min(1.0, (1.0 - floor) / total))

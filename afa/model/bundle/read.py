@@ -1,4 +1,7 @@
-"""Read a bundle folder, reporting every error by file, line and column, and notes on choices that deserve a check."""
+"""Read a bundle folder.
+
+The reader reports every error by file, line and column, and notes on choices that deserve a check.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ USED = f"used in {' or '.join(USED_IN)}"
 
 @dataclass
 class BundleReading:
-    """The result of reading a folder: `bundle` is None if there are errors (`faults`); notes are never errors."""
+    """The result of reading a folder.
+
+    If there are errors, `faults` lists them and `bundle` is None. Notes are never errors.
+    """
 
     bundle: Bundle | None = None
     faults: list[Fault] = field(default_factory=list)
@@ -76,7 +82,7 @@ def load_bundle(path: str | Path) -> Bundle:
 
 
 def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
-    """Return every error of a bundle folder by file, line and column, and the notes, which are never errors.
+    """Return every error of a bundle folder by file, line and column, and the notes. Notes are never errors.
 
     >>> faults, notes = validate_bundle("nowhere")
     >>> [fault.next_step for fault in faults], notes
@@ -87,7 +93,7 @@ def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
 
 
 def entities_of(path: str | Path) -> int:
-    """Return the number of entities in the folder of a bundle or field; 2 if the folder cannot be read."""
+    """Return the number of entities in the folder of a bundle or field. It is 2 if the folder cannot be read."""
     folder, names = Path(path), set()
     try:
         header = read_mapping(folder / HEADER) if (folder / HEADER).is_file() else {}
@@ -102,7 +108,7 @@ def entities_of(path: str | Path) -> int:
 
 
 def read_folder(path: str | Path) -> BundleReading:
-    """Return the bundle in a folder with all errors and notes; an invalid bundle raises no exception."""
+    """Return the bundle in a folder with all errors and notes. An invalid bundle does not raise an exception."""
     if not isinstance(path, str | Path):
         return BundleReading(faults=[Fault("bundle", type(path).__name__, "the path of its folder", "give the path")])
     folder = Path(path)
@@ -140,7 +146,10 @@ def _read_folder(folder: Path) -> BundleReading:
 
 
 def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, list[Fault]]:
-    """Return the header, or an empty header with the errors; a list with duplicate names is an error."""
+    """Return the header and its errors.
+
+    If a field is invalid, the header is empty. A list with duplicate names is an error.
+    """
     try:
         header = check_model(read_mapping(document) if isinstance(document, Path) else document, Header, where)
     except ConfigError as error:
@@ -160,7 +169,7 @@ def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, l
 def bundle_of_tables(
     where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], names: Mapping[str, Sequence[str]] = {}
 ) -> Bundle:
-    """Return the bundle made of tables in memory, checked like the files of a folder.
+    """Return the bundle made from tables in memory, which are checked like the files of a folder.
 
     Parameters
     ----------
@@ -197,7 +206,7 @@ def assembled(
     tables: Mapping[str, CsvTable],
     digest_faults: Sequence[Fault] = (),
 ) -> BundleReading:
-    """Return the bundle of a header and the tables, by file name, or all their errors.
+    """Return the bundle made from a header and tables by file name, or all their errors.
 
     Parameters
     ----------
@@ -289,7 +298,7 @@ def assembled(
 def _other_names(
     rows: Mapping[str, CsvTable], feature: NDArray[np.int64], entities: Sequence[str], features: Sequence[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Return the aliases of features by name, and the display names by name.
+    """Return two mappings: feature -> aliases, and name -> display name.
 
     Parameters
     ----------
@@ -306,7 +315,10 @@ def _no_rows(file: str) -> CsvTable:
 
 
 def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
-    """Return the errors of all tables, without `unknown name` errors that stem from faulty rows of potentials."""
+    """Return the errors of all tables.
+
+    If rows of potentials are faulty, `unknown name` errors of other tables are left out.
+    """
     listed = {name: read.faults.listed() for name, read in rows.items()}
     lost = any(listed[name] for name in USED_IN)
     return [
@@ -320,7 +332,10 @@ def _sound_faults(rows: Mapping[str, CsvTable]) -> list[Fault]:
 def _names(
     listed: Sequence[str] | None, tables: Iterable[CsvTable], columns: Sequence[str], listed_in: str
 ) -> tuple[tuple[str, ...], str]:
-    """Return the known names and where they are listed; without a list, the valid names of the potentials."""
+    """Return the known names and the place that lists them.
+
+    Without a list, the valid names in the tables of potentials are known.
+    """
     if listed is not None:
         return tuple(dict.fromkeys(listed)), listed_in
     seen: dict[str, None] = {}
@@ -416,9 +431,10 @@ def _notes_on_rates(bundle: Bundle, rates: Rates, spoken: NDArray[np.bool_]) -> 
 
 
 def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[str, str]]:
-    """Yield a name that occurs once and the similar name that may be meant; nothing in a large bundle.
+    """Yield pairs of a name that occurs once and a similar name that may be meant. A large bundle gives no pairs.
 
-    Names that differ in a digit or only in their last letter are taken as different names, as gene symbols are.
+    Names that differ in a digit, or only in their last letter, are taken as different names, because gene symbols often
+    are so similar.
     """
     if len(names) > MOST_COMPARED:
         return
@@ -428,5 +444,5 @@ def _much_alike(names: Sequence[str], uses: NDArray[np.intp]) -> Iterator[tuple[
         others = {name.casefold(): name for name in alike}
         for close in difflib.get_close_matches(once.casefold(), list(others), n=1, cutoff=ALIKE):
             other = others[close]
-            if uses[names.index(other)] > 1 or other > once:  # yield two similar names that both occur once as one pair
+            if uses[names.index(other)] > 1 or other > once:  # if both names occur once, yield the pair only once
                 yield once, other

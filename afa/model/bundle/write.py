@@ -1,6 +1,6 @@
 """Write a bundle folder in canonical form, update the digests in `bundle.yaml`, or create an empty bundle.
 
-Tables in memory are checked by the reader of folders, `afa.model.bundle.read`.
+`afa.model.bundle.read` checks tables in memory in the same way as folders.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ def write_bundle(
     probability_floor: float | None = None,
     holds: str | None = None,
 ) -> None:
-    """Write a bundle folder in canonical form: rows in the order of `entities` and `features`, digests stamped.
+    """Write a bundle folder in canonical form.
 
-    The same content gives the same bytes. If an error is raised, nothing is written.
+    Rows are in the order of `entities` and `features`, and `bundle.yaml` contains the digests of the files. The same
+    content gives the same bytes. If an error is raised, nothing is written.
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ def write_bundle(
 
 
 def save_bundle(bundle: Bundle, path: str | Path) -> None:
-    """Write a `Bundle` with its non-zero potentials as a folder, without confidence and evidence."""
+    """Write a `Bundle` as a folder with its non-zero potentials. A `Bundle` has no confidence and evidence to write."""
     names, space, rates = np.array(bundle.entities, dtype=object), np.array(bundle.features, dtype=object), bundle.rates
     probability_rows = NO_ROWS if rates is None else rates.probability_rows
     written = bundle.unary != 0
@@ -186,7 +187,7 @@ def save_bundle(bundle: Bundle, path: str | Path) -> None:
 
 
 def stamp_bundle(path: str | Path) -> None:
-    """Rewrite the digests in `bundle.yaml` from the present files; the other lines remain as they are.
+    """Rewrite the digests in `bundle.yaml` from the present files. The other lines remain as they are.
 
     Raises
     ------
@@ -206,14 +207,15 @@ def stamp_bundle(path: str | Path) -> None:
         is_sound = yaml.safe_load(edited) == stamped
     except yaml.YAMLError:
         is_sound = False
-    # # If the edited text does not parse to the expected content, as for a mapping in braces, rewrite the whole file.
+    # If the edited text does not parse to the expected content, rewrite the whole file. An example is a mapping in
+    # braces.
     write_text(header, edited if is_sound else _yaml_text(stamped))
 
 
 def _potential_rows(
     table: pd.DataFrame, entities: Sequence[str], features: Sequence[str], columns: list[str], where_said: Sequence[str]
 ) -> pd.DataFrame:
-    """Return the rows of a file of potentials in canonical order; unknown names come last."""
+    """Return the rows of a file of potentials in canonical order. Rows with unknown names come last."""
     ranks = np.column_stack([_ranks(table[column], features) for column in columns])
     within = np.argsort(ranks, axis=1, kind="stable")
     names = np.take_along_axis(table[columns].to_numpy(dtype=object), within, axis=1)
@@ -228,13 +230,13 @@ def _potential_rows(
 
 
 def _texts(table: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
-    """Return a table about features as texts, in the order of `features`; unknown features come last."""
+    """Return a table about features as texts, in the order of `features`. Rows with unknown features come last."""
     ordered = table.iloc[np.argsort(_ranks(table["feature"], features), kind="stable")]
     return pd.DataFrame({name: [_cell(value) for value in ordered[name]] for name in table.columns})
 
 
 def _ranks(names: Iterable[str], order: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of each name in `order`, (n,) int64; unknown names come last."""
+    """Return the position of each name in `order`, (n,) int64. All unknown names get the position after the last."""
     place = {name: i for i, name in enumerate(order)}
     return np.array([place.get(name, len(place)) for name in names], dtype=np.int64)
 
@@ -245,10 +247,11 @@ def _in_order(values: Mapping[str, Any], order: Sequence[str]) -> Iterable[str]:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as the text of a cell: empty for a missing value, the shortest text that reads back as a number.
+    """Return a value as the text of a cell.
 
-    Line ends become newlines, whole numbers have no decimal point, and invalid numbers stay as they are, for the check
-    to report.
+    A missing value gives an empty text. A number gives the shortest text that reads back as the same number. Line ends
+    become newlines, and whole numbers have no decimal point. Invalid numbers stay as they are, so that the check
+    reports them.
     """
     if isinstance(value, str):
         return value.replace("\r\n", "\n").replace("\r", "\n")
@@ -283,7 +286,7 @@ def bundle_from_frame(
     priors: Mapping[str, float | str] | None = None,
     probabilities: Mapping[str, float] | None = None,
 ) -> Bundle:
-    """Return a bundle made of tables in memory, checked like the files of a folder.
+    """Return a bundle made from tables in memory, which are checked like the files of a folder.
 
     Parameters
     ----------
@@ -337,7 +340,10 @@ TEMPLATE = Path(__file__).with_name("template.txt")
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Create the bundle folder `<folder>/<name>` and return its path; raise if the name is invalid or taken."""
+    """Create the bundle folder `<folder>/<name>` and return its path.
+
+    A name that is invalid or taken raises an error.
+    """
     path = folder / name
     if not re.fullmatch(r"\w[\w-]*", name):
         step = "choose another name, and --folder"

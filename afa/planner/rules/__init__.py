@@ -1,8 +1,8 @@
-"""Allocation rules: choose the next feature from the gains of all duels. One file a rule.
+"""Allocation rules choose the next feature from the gains of all duels. Each rule has its own file.
 
-A rule is a class with the method `choose(view) -> Choice`; `looks_at = "nothing"` marks a rule without gains. A rule of
-this project has its name in `RULES`, below, and in `afa.model.rule_names`. Rules in `COMPILED` of `afa.engine.rules`
-have a kernel there; other rules run in Python, one patient at a time, about a hundred times slower. The page
+A rule is a class with the method `choose(view) -> Choice`. A rule without gains has `looks_at = "nothing"`. A rule of
+this project is named in `RULES`, below, and in `afa.model.rule_names`. Rules in `COMPILED` of `afa.engine.rules` have a
+compiled kernel. Other rules run in Python, one patient at a time, and are about a hundred times slower. The page
 docs/decisions.md explains where the rules differ from the paper.
 """
 

@@ -1,7 +1,7 @@
 """Interface of an allocation rule: the data that a rule receives and the choice that a rule returns.
 
-A rule receives a `View` of one patient: scores, brackets and gains, all computed from the observations, without
-unobserved values or labels. A rule returns a `Choice` with a reason.
+A rule receives a `View` of one patient, which contains scores, brackets and gains. They are computed from the
+observations, without unobserved values or labels. A rule returns a `Choice` with a reason.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FIRST_LOOK = 64
 
 @dataclass(frozen=True)
 class Choice:
-    """The next feature, by index, and the reason; `fallback` is True when no candidate had a positive gain.
+    """The index of the next feature, and the reason for it. If no candidate had a positive gain, `fallback` is True.
 
     Attributes
     ----------
-    over : duels whose summed gain is largest at the feature, with their weights; None if the rule used no gain
+    over : the duels whose weighted gains led to the choice, with their weights; None if the rule used no gain
 
     """
 
@@ -45,10 +45,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class View:
-    """Data of one patient in one round that a rule may use: the observations, and quantities that follow from these.
+    """Data of one patient in one round that a rule may use.
 
-    A duel is identified by its index in `pairs`. Large or costly quantities are computed when a rule first asks for
-    them; a rule that asks for a few duels by index pays for those duels alone.
+    They are the observations, and quantities that follow from the observations. A duel is identified by its index in
+    `pairs`. Large or costly quantities are computed when a rule first asks for them. A rule can ask for a few duels by
+    index; then only those duels are computed.
 
     Attributes
     ----------
@@ -119,12 +120,15 @@ class View:
 
     @cached_property
     def resolved(self) -> NDArray[np.bool_]:
-        """Return True for each duel that no completion can change, (Q,); a wins it where the lead is positive."""
+        """Return True for each duel that no completion can change, (Q,).
+
+        Entity a wins such a duel if the lead is positive.
+        """
         return self.find_resolved(np.arange(self.n_duels))
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:
-        """Return the rank of each entity by the guiding scores, (N,) int64, 1 for the best."""
+        """Return the rank of each entity by the guiding scores, (N,) int64. The best entity has rank 1."""
         if self.find_rank and (known := self.find_rank()) is not None:
             return known
         rank = np.empty(len(self.entities), dtype=np.int64)
@@ -133,14 +137,14 @@ class View:
 
     @cached_property
     def straddling(self) -> NDArray[np.bool_]:
-        """Return True for each duel of a top-k entity against one outside, (Q,)."""
+        """Return True for each duel between a top-k entity and an entity outside, (Q,)."""
         across = np.zeros(self.n_duels, dtype=bool)
         across[self.across] = True
         return across
 
     @cached_property
     def across(self) -> Duels:
-        """Return ascending indices of the duels of a top-k entity against one outside."""
+        """Return ascending indices of the duels between a top-k entity and an entity outside."""
         inside = np.flatnonzero(self.rank <= self.k)
         outside = np.flatnonzero(self.rank > self.k)
         return np.sort(self.duels(np.repeat(inside, len(outside)), np.tile(outside, len(inside))))
@@ -152,7 +156,10 @@ class View:
 
     @cached_property
     def certified(self) -> bool:
-        """Return True if every top-k entity certainly beats every entity outside; proof at `TopKPlanner.certified`."""
+        """Return True if every top-k entity is certain to beat every entity outside.
+
+        `TopKPlanner.certified` contains the proof.
+        """
         lead = self.find_lead(self.across)
         a, b = sides_of(len(self.entities), self.across).T
         if (self.rank[np.where(lead > 0, a, b)] > self.k).any():
@@ -169,19 +176,22 @@ class View:
 
     @cached_property
     def clusters(self) -> Clusters:
-        """Return entity indices by cluster, recomputed every 50 observations."""
+        """Return the entity indices of each cluster. Clusters are recomputed every 50 observations."""
         return self.find_clusters()
 
     def information(self) -> Floats:
-        """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed."""
+        """Return the mutual information between each feature and the entity that holds, (M,) nats.
+
+        It is 0 for observed features.
+        """
         if self.find_information is None:
             return np.zeros(len(self.features))
         return np.where(self.observed, 0.0, self.find_information())
 
     def frontier(self) -> Floats:
-        """Return the gain of each feature for the current top k, (M,); 0 at observed features (`Belief.frontier`).
+        """Return the gain of each feature for the current top k, (M,) (`Belief.frontier`).
 
-        Raise a `PlannerError` if the planner has no background.
+        It is 0 for observed features. If the planner has no background, a `PlannerError` is raised.
         """
         if self.find_frontier is None:
             step = "give the planner a background"
@@ -189,17 +199,20 @@ class View:
         return np.where(self.observed, 0.0, self.find_frontier())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
-        """Return some entities, best first, ranked by the duels between them."""
+        """Return some entities, best first. They are ranked by the duels between them."""
         chosen = np.array(members, dtype=np.int64)
         order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
         return order
 
     def duel(self, one: int, other: int) -> int:
-        """Return the index in `pairs` of the duel of two entities, in either order."""
+        """Return the index in `pairs` of the duel between two entities, given in either order."""
         return int(self.duels(np.array([one]), np.array([other]))[0])
 
     def duels(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> Duels:
-        """Return the indices in `pairs` of the duels of some entities, (q,), against others, (q,), in either order."""
+        """Return the indices in `pairs` of the duels between `one` and `other`, (q,) each.
+
+        The two entities of a duel may be in either order.
+        """
         a, b = np.minimum(one, other), np.maximum(one, other)
         places: Duels = a * len(self.entities) - a * (a + 1) // 2 + b - a - 1
         return places
@@ -215,7 +228,7 @@ def view_of(
     patient: str = "",
     seed: int = 0,
 ) -> View:
-    """Return the present view of one patient; it is valid until the next observation and has no unobserved values.
+    """Return the present view of one patient. It contains no unobserved values and is valid until the next observation.
 
     A feature counts as observed if another feature of its exclusive group is +1.
 
@@ -248,16 +261,17 @@ def view_of(
 
 
 class Rule(Protocol):
-    """An allocation rule: a class without arguments whose `choose` answers every view with an unobserved feature.
+    """An allocation rule is a class without arguments.
 
-    The choice must be a function of the view alone, which `afa.planner.rules.check_policy` tests.
+    Its method `choose` answers every view with an unobserved feature. The choice must be a function of the view alone.
+    The function `afa.planner.rules.check_policy` tests this.
     """
 
     def choose(self, view: View) -> Choice: ...
 
 
 def best(gain: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) -> int | None:
-    """Return the index of the allowed feature of largest positive gain, or None; near-ties go to the first name.
+    """Return the index of the allowed feature with the largest positive gain, or None. Ties are broken by name.
 
     Gains within a relative 1e-9 of the largest count as equal.
     """
@@ -270,7 +284,10 @@ def best(gain: Floats, features: tuple[str, ...], allowed: NDArray[np.bool_]) ->
 
 
 def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choice:
-    """Return the unobserved feature of largest total absolute effective unary, or else the first by name."""
+    """Return the unobserved feature with the largest total absolute effective unary.
+
+    If all unaries are 0, return the first feature by name.
+    """
     free = ~view.observed
     feature = best(view.largest_unary, view.features, free)
     if feature is not None:
@@ -280,7 +297,7 @@ def fall_back(view: View, why: str = "no candidate has a positive gain") -> Choi
 
 
 def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
-    """Return the feature of largest weighted gain over some duels, or the fallback if no gain is positive.
+    """Return the feature with the largest weighted gain over some duels. If no gain is positive, return the fallback.
 
     Parameters
     ----------
@@ -298,6 +315,6 @@ def heaviest(view: View, duels: Duels, weights: Floats, what: str) -> Choice:
 
 
 def nothing_to_decide(view: View) -> Choice:
-    """Return the fallback choice where no unresolved duel across the top-k boundary is left."""
+    """Return the fallback choice for a view in which no duel across the top-k boundary is unresolved."""
     certified = f"the top-{view.k} is certified"
     return fall_back(view, certified if view.certified else "no duel across the top-k boundary is open")

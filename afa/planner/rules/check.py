@@ -26,7 +26,7 @@ Order = NDArray[np.int64]
 
 
 def rule_of(name: str) -> Callable[[], Rule]:
-    """Return the class named by `module:Class`, imported with the working folder first on the path."""
+    """Return the class named by `module:Class`. It is imported with the working folder first on the path."""
     module_name, _, class_name = name.partition(":")
     where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.planner.rules"
     if not (module_name and class_name.isidentifier()):
@@ -56,11 +56,11 @@ def check_policy(
     patients: Sequence[str] | None = None,
     seed: int = 0,
 ) -> None:
-    """Run some patients under a rule in several ways; raise a `PlannerError` with the first case that fails.
+    """Run some patients under a rule in several ways. The first case that fails raises a `PlannerError`.
 
     A rule must answer every view with a `Choice` of an unobserved feature and a reason, up to full observation. The
-    choice must be a function of the view alone: the same when the rule is asked again, after other patients, with
-    entities and features in another order, and for any unobserved values and labels.
+    choice must be a function of the view alone. It must be the same when the rule is asked again, and after other
+    patients. It must not change with the order of entities and features, or with unobserved values and labels.
 
     Parameters
     ----------
@@ -109,13 +109,16 @@ def check_policy(
 
 @dataclass(frozen=True)
 class _Arrangement:
-    """Permutation of entities and features: position i has the former entities[i] and features[i]."""
+    """A permutation of entities and features.
+
+    Position i gets the former entity `entities[i]` and the former feature `features[i]`.
+    """
 
     entities: Order
     features: Order
 
     def of(self, view: View) -> View:
-        """Return the same view with permuted entities and features; names remain with their data."""
+        """Return the same view with permuted entities and features. Names remain with their data."""
         e, f = self.entities, self.features
         place = np.argsort(e)
         one, other = e[view.pairs].T
@@ -154,7 +157,7 @@ class _Arrangement:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Settings of the runs of a rule; `names` are those of the patients."""
+    """Settings for running a rule. `names` contains the names of the patients."""
 
     bundle: Bundle
     k: int
@@ -172,7 +175,7 @@ class _Trial:
         arrangement: _Arrangement | None = None,
         rounds: int | None = None,
     ) -> list[int]:
-        """Return the features chosen for one row of values, as indices in order; every choice is checked."""
+        """Return the features chosen for one row of values, as indices in order. Every choice is checked."""
         state = Patient(self.bundle, gain=self.gain, target=self.target)
         clustering, seen, path = Clustering(self.bundle), dict[str, int](), list[int]()
         for _ in range(len(self.bundle.features) if rounds is None else rounds):
@@ -231,10 +234,10 @@ def _answer(rule: Rule, view: View, where: str) -> Choice:
 def _changed(
     values: NDArray[np.int8], labels: Floats | None, patient: int, observed: list[int], by: int
 ) -> Iterator[None]:
-    """Within the context, change every value but the patient's observed ones, and every label.
+    """Within the context, change all labels, and all values except the patient's observed values.
 
-    Values are shifted by `by`, 1 or 2, within -1, 0, +1; labels become 1 - label. Values and labels are restored at the
-    end.
+    Values are shifted cyclically within -1, 0, +1 by `by`, which is 1 or 2. Each label becomes 1 - label. Values and
+    labels are restored at the end.
     """
     before = values.copy(), None if labels is None else labels.copy()
     known = values[patient, observed]

@@ -1,4 +1,4 @@
-"""`clustered` (Cluster-LUCB): the gain of the duel of two champions at the top-k boundary (eq:clustered-alloc)."""
+"""`clustered` (Cluster-LUCB): the gain of the duel between two champions at the top-k boundary (eq:clustered-alloc)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 
 
 class Clustered:
-    """Choose by the gain of one duel: lowest champion inside the top k against highest outside (eq:clustered-alloc).
+    """Choose by the gain of one duel (eq:clustered-alloc).
 
-    A champion is the best entity of its cluster by Copeland inside the cluster. If one side has no champion, or the
-    champions' duel is resolved, the duel is that of `lucb`.
+    It is between the lowest champion inside the top k and the highest champion outside. A champion is the best entity
+    of its cluster by Copeland wins inside the cluster. If one side has no champion, or the champions' duel is resolved,
+    the rule uses the duel of `lucb`.
     """
 
     def choose(self, view: View) -> Choice:
@@ -23,7 +24,10 @@ class Clustered:
 
 
 def between_champions(view: View) -> int | None:
-    """Return the index in `view.pairs` of the champions' duel; None if a side has no champion or it is resolved."""
+    """Return the index in `view.pairs` of the champions' duel.
+
+    Return None if a side has no champion, or if the duel is resolved.
+    """
     champions = [view.ranked(cluster)[0] for cluster in view.clusters]
     inside = [v for v in champions if view.rank[v] <= view.k]
     outside = [v for v in champions if view.rank[v] > view.k]

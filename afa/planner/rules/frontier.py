@@ -6,7 +6,10 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Frontier:
-    """Choose by the variance removed from score differences across the top-k edge; close differences weigh more."""
+    """Choose the feature that removes most variance from score differences across the top-k boundary.
+
+    Close differences weigh more.
+    """
 
     looks_at = "background"
 

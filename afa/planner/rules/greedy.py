@@ -9,7 +9,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Greedy:
-    """Choose by the unweighted gain over every unresolved duel."""
+    """Choose by the unweighted gain over all unresolved duels."""
 
     def choose(self, view: View) -> Choice:
         total = view.total_gain(view.resolved)

@@ -1,4 +1,4 @@
-"""`information`: the mutual information of a feature and the entity that holds, over entities instead of duels."""
+"""`information`: the mutual information between a feature and the entity that holds. This rule uses no duels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class Information:
-    """Choose by the mutual information of each feature and the entity that holds, given the observations."""
+    """Choose by the mutual information between each feature and the entity that holds, given the observations."""
 
     looks_at = "entities"
 

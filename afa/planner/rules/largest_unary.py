@@ -1,4 +1,4 @@
-"""`largest_unary`: the largest total absolute effective unary, independent of the duels."""
+"""`largest_unary`: the largest total absolute effective unary. It does not depend on the duels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from afa.planner.rules.base import Choice, View, best, fall_back
 
 
 class LargestUnary:
-    """Choose by the total absolute effective unary, the fallback of all other rules."""
+    """Choose by the total absolute effective unary. All other rules use this choice as fallback."""
 
     looks_at = "nothing"
 

@@ -1,4 +1,4 @@
-"""`lucb`: the gain of the most uncertain unresolved duel across the top-k boundary, and of no other duel."""
+"""`lucb`: the gain of one duel alone, which is the most uncertain unresolved duel across the top-k boundary."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest, nothing_to_dec
 
 
 class Lucb:
-    """Choose by the gain of one duel: smallest lower bound in the top k against largest upper bound outside.
+    """Choose by the gain of one duel.
 
+    It is between the top-k entity with the smallest lower bound and the outside entity with the largest upper bound.
     The bounds of an entity are the tight `l1` interval of its own S_v.
     """
 
@@ -28,10 +29,10 @@ def of_most_contested(view: View, what: str) -> Choice:
 def most_contested(view: View) -> int | None:
     """Return the index in `view.pairs` of LUCB's duel, or None if every duel across the boundary is resolved.
 
-    LUCB's duel is the unresolved duel of a top-k entity h against an outside entity l with the largest upper(l) -
-    lower(h). The duel of the smallest lower bound against the largest upper bound may be resolved by the bracket of the
-    difference although the intervals of the two entities overlap; then the next such duel is taken. Ties within
-    rounding error go to the first names (h, then l).
+    LUCB's duel is between a top-k entity h and an outside entity l. Among the unresolved duels, it has the largest
+    upper(l) - lower(h). The duel with the largest difference of all may already be resolved. Its bracket can be
+    narrower than the intervals of the two entities. Then the unresolved duel with the next largest difference is taken.
+    Ties within rounding error are broken by the name of h, and then by the name of l.
     """
     if not len(view.contested):
         return None
@@ -43,7 +44,7 @@ def most_contested(view: View) -> int | None:
 
 
 def sides(view: View, duels: Duels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the better and the worse ranked entity of each duel, (q,) int64 each."""
+    """Return the entity with the better rank and the entity with the worse rank in each duel, (q,) int64 each."""
     a, b = sides_of(len(view.entities), duels).T
     first = view.rank[a] < view.rank[b]
     return np.where(first, a, b), np.where(first, b, a)

@@ -1,4 +1,7 @@
-"""`priority_all` and `priority_clusters`: the paper's rules, with larger weights for close duels near the boundary."""
+"""`priority_all` and `priority_clusters`, the paper's rules.
+
+They give larger weights to close duels near the boundary.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest
 
 
 class PriorityAll:
-    """Choose by the weighted gain over every unresolved duel (eq:feature_selection)."""
+    """Choose by the weighted gain over all unresolved duels (eq:feature_selection)."""
 
     def choose(self, view: View) -> Choice:
         return by_priority(view, np.flatnonzero(~view.resolved), "open duels")
@@ -30,10 +33,11 @@ def by_priority(view: View, duels: Duels, what: str) -> Choice:
 
 
 def influence(view: View, duels: Duels) -> Floats:
-    """Return the weights w_ab of some duels, (q,) in (0, 1], smaller far from the boundary (eq:w_impl).
+    """Return the weights w_ab of some duels, (q,) in (0, 1] (eq:w_impl).
 
-    A weight also decreases with |V_ab|. An entity of rank r is k - r places from the top-k boundary inside and r - (k +
-    1) outside: 0 at ranks k and k + 1.
+    A weight decreases with the distance of the entities from the boundary. It also decreases with |V_ab|. An entity of
+    rank r is k - r places from the top-k boundary if it is inside, and r - (k + 1) places if it is outside. Ranks k and
+    k + 1 are therefore 0 places away.
     """
     away = np.where(view.rank <= view.k, view.k - view.rank, view.rank - view.k - 1)
     a, b = sides_of(len(view.entities), duels).T
@@ -42,7 +46,7 @@ def influence(view: View, duels: Duels) -> Floats:
 
 
 def registry(view: View) -> Duels:
-    """Return ascending indices of the unresolved duels of each cluster's best entity against its worst.
+    """Return ascending indices of the unresolved duels between the best and the worst entity of each cluster.
 
     The best and the worst entity are found by Copeland wins inside the cluster.
     """
