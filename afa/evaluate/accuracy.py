@@ -2,7 +2,7 @@
 
 Arrays of decisions have patients on the first axis. A score of 0 counts as half right (decisions.md S5). Decisions with
 a target of 0 or a missing label are excluded (decisions.md S11). Functions with weights, (R, P) whole numbers with one
-row for each resample, return (R,), with NaN for a resample that has one class only.
+row for each resample, return (R,). The result is NaN for a resample that has only one class.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ Signs = NDArray[np.int8]
 Part = tuple[Floats, Floats]
 Mask = NDArray[np.bool_]
 SURE, TIED = 2, 1
-"""Codes of an entity in a patient's top k at full observation: certainly in the top k; tied across rank k."""
+"""Codes of an entity at full observation. `SURE`: it is certainly in the patient's top k. `TIED`: it shares a rank with
+other entities across the border of the top k.
+"""
 
 
 @dataclass(frozen=True)
 class Resampled:
-    """Shares over patients, or over other units, with percentile intervals.
+    """Computes shares over patients, or over other units, and their percentile intervals.
 
     Parameters
     ----------
-    units : names, in the order of the first axis of all counts
+    units : names of the units, in the order of the first axis of all counts
     weights : (R, P) float64, how often each resample contains each unit
     confidence : coverage of the intervals
 
@@ -48,9 +50,9 @@ class Resampled:
         return cls(names, patient_weights(len(names), resamples=resamples, purpose=purpose), confidence)
 
     def sums(self, table: pd.DataFrame, *columns: str, by: str | None = "t", unit: str = "patient") -> list[Floats]:
-        """Return sums of each column by unit and by the ascending values of `by`, (P, T) each; 0 for a missing row.
+        """Return the sums of each column by unit and by the ascending values of `by`, (P, T) each.
 
-        If `by` is None, the shape is (P, 1).
+        A missing row counts as 0. If `by` is None, the shape is (P, 1).
         """
         if by is None:
             whole = table.groupby(unit, sort=False)[list(columns)].sum().reindex(self.units).fillna(0.0)
@@ -66,13 +68,13 @@ class Resampled:
     def share(
         self, table: pd.DataFrame, right: str, total: str, *, by: str | None = "t", unit: str = "patient"
     ) -> pd.DataFrame:
-        """Return `mean` for the ratio of the sums of two columns, with the values of `by`."""
+        """Return the table of `mean` for the sum of `right` divided by the sum of `total`, and add the column `by`."""
         shares = self.mean([self.part(table, right, total, by=by, unit=unit)])
         return shares if by is None else shares.assign(**{by: sorted(table[by].unique())})
 
     @property
     def every(self) -> Floats:
-        """Return weights, (1 + R, P): a first row of ones, then the resamples."""
+        """Return the weights, (1 + R, P). The first row has ones, and the other rows are the resamples."""
         return np.vstack([np.ones(self.weights.shape[1]), self.weights])
 
     @cached_property
@@ -80,32 +82,38 @@ class Resampled:
         return np.ascontiguousarray(self.every.T)
 
     def drawn(self, names: Iterable[Any]) -> Floats:
-        """Return the columns of `every` for some units, (1 + R, C); contiguous columns make `ranking` fast."""
+        """Return the columns of `every` for some units, (1 + R, C).
+
+        The columns are contiguous, which makes `ranking` fast.
+        """
         return self._by_unit[self.places(names)].T
 
     def places(self, names: Iterable[Any]) -> NDArray[np.int64]:
-        """Return the positions of some units, (C,) int64; -1 for an unknown unit."""
+        """Return the positions of some units, (C,) int64. The position of an unknown unit is -1."""
         return np.asarray(self.units.get_indexer(pd.Index(names)), dtype=np.int64)
 
     def statistic(self, of: Callable[[Floats], Floats], n: int | NDArray[np.int64]) -> pd.DataFrame:
-        """Return `value`, `low`, `high`, `n` of a statistic, a function of weights (R, P) to (R,) or (R, T)."""
+        """Return a table with `value`, `low`, `high` and `n`.
+
+        The function `of` maps weights (R, P) to (R,) or (R, T).
+        """
         plain, drawn = (of(weights) for weights in (np.ones((1, self.weights.shape[1])), self.weights))
         low, high = interval(drawn.reshape(len(drawn), -1), confidence=self.confidence)
         return pd.DataFrame({"value": plain.ravel(), "low": low, "high": high, "n": n})
 
     def mean(self, parts: list[Part]) -> pd.DataFrame:
-        """Return the statistic `mean_ratio` of parts, pairs of (P, T) sums, with one row for each column."""
+        """Return the table of `statistic` for `mean_ratio` of the parts, with one row for each of the T columns."""
         return self.statistic(partial(mean_ratio, parts), _cases(parts))
 
     def gap(self, parts: list[Part], against: list[Part]) -> pd.DataFrame:
-        """Return the difference of `mean_ratio` between two lists of parts; the same resamples serve both."""
+        """Return `mean_ratio` of `parts` minus `mean_ratio` of `against`. Both use the same resamples."""
         return self.statistic(lambda w: mean_ratio(parts, w) - mean_ratio(against, w), _cases(parts))
 
     def of_duels(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield tables by t from the counts of `afa.engine.rounds.right_by_kind`.
 
-        The metrics are `accuracy`, `balanced_accuracy` over the two sides of a duel, and `accuracy` in the stratum
-        `prior_wrong`.
+        There are three tables: `accuracy` of all duels, `balanced_accuracy` over the two sides of a duel, and
+        `accuracy` of the duels in the stratum `prior_wrong`.
         """
         kinds = ("", "_first", "_prior_wrong")
         sums = self.sums(table, *(f"{count}{kind}" for kind in kinds for count in ("right", "duels")))
@@ -122,11 +130,11 @@ class Resampled:
 
 
 def mean_ratio(parts: list[Part], weights: Floats) -> Floats:
-    """Return the mean over parts of sum(right) / sum(total), (R, T); NaN if a part has no case.
+    """Return the mean of sum(right) / sum(total) over the parts, (R, T). The result is NaN if a part has no case.
 
     Parameters
     ----------
-    parts : pairs of (P, T) float64, numbers of right decisions and of decisions
+    parts : pairs of (P, T) float64. The first array counts the right decisions, the second counts all decisions
     weights : (R, P) float64, weights of the patients
 
     """
@@ -144,7 +152,7 @@ def _cases(parts: list[Part]) -> NDArray[np.int64]:
 
 
 def by_t(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `rows`, one for each round from 0 to the last, with the round in a column `t`."""
+    """Return `rows` with a column `t`. The rows belong to the rounds 0, 1, 2 and so on."""
     return rows.assign(t=np.arange(len(rows)))
 
 
@@ -154,7 +162,7 @@ def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
     Parameters
     ----------
     signs : (P, ..., T) int8, decisions; 0 is half right
-    target : (P, ...) int8, +1 or -1; 0 without a target
+    target : (P, ...) int8, +1 or -1, or 0 if there is no target
     among : (P, ...) bool, decisions to count
 
     """
@@ -167,7 +175,10 @@ def right_of(signs: Signs, target: Signs, among: NDArray[np.bool_]) -> Part:
 
 
 def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
-    """Return the area under the ROC curve of scores, (n, T) -> (T,); ties count one half, NaN if a class is missing."""
+    """Return the AUROC of each column of scores (n, T), shape (T,). Ties count one half.
+
+    NaN stands for a missing class.
+    """
     n_positive = int(positive.sum())
     n_negative = len(positive) - n_positive
     if n_positive == 0 or n_negative == 0:
@@ -178,7 +189,7 @@ def auroc(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
 
 
 def constant_answers(target: Signs) -> tuple[Signs, Signs]:
-    """Return the most frequent answer of each task among these patients, and the answer +1; both (P, E) int8.
+    """Return two constant answers, (P, E) int8 each: the most frequent answer of each task, and the answer +1.
 
     Parameters
     ----------
@@ -190,13 +201,16 @@ def constant_answers(target: Signs) -> tuple[Signs, Signs]:
 
 
 def fixed_top_k(top: Signs, k: int) -> list[int]:
-    """Return the k entities of largest total overlap with the patients' top k at full observation; the first such set.
+    """Return the set of k entities with the largest total overlap with the patients' top k at full observation.
+
+    Among equally good sets, the first found is returned.
 
     The search is branch and bound: an entity adds less to a larger set, so the largest additions give an upper bound.
 
     Parameters
     ----------
-    top : (P, N) int8, 2 if the entity is certainly in the patient's top k, 1 if it is tied across rank k, else 0
+    top : (P, N) int8. 2 means that the entity is certainly in the patient's top k, 1 that it is tied across rank k, and
+        0 that it is not in the top k
 
     """
     sure, tied = (top == SURE).astype(np.int64), (top == TIED).astype(np.int64)
@@ -238,7 +252,9 @@ def overlap(top: Signs, chosen: list[int], k: int) -> NDArray[np.int64]:
 
 
 def precisions_by_prevalence(labels: Floats, k: int) -> dict[str, Floats]:
-    """Return `p_at_k` and `r_precision` of the order by prevalence, (P,) each; NaN without a positive label.
+    """Return `p_at_k` and `r_precision` of the order by prevalence, (P,) each.
+
+    The values of a patient without a positive label are NaN.
 
     Parameters
     ----------
@@ -260,7 +276,7 @@ def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats
 
     Parameters
     ----------
-    labels : (P, N) float64, 0 or 1, NaN where missing; the prevalence is computed from these labels
+    labels : (P, N) float64, 0 or 1, or NaN where missing. The prevalence is computed from these labels
     places : (P,) int64, number of places for each patient
 
     """
@@ -276,9 +292,9 @@ def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats
 def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
     """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
-    Ties count one half in the area, and enter the average precision together. Average precision is the sum over
-    thresholds of precision times the increase in recall; if all scores are equal, it is the prevalence. The function is
-    fast if the weights of a patient are contiguous in memory.
+    Ties count one half in the area. Tied scores share one threshold in the average precision, so that equal scores of
+    all patients give the prevalence. The average precision is the sum of precision times increase in recall over all
+    thresholds. The function is fast if the weights of a patient are contiguous in memory.
 
     Parameters
     ----------
@@ -310,7 +326,7 @@ def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Fl
 
 
 class Decided(NamedTuple):
-    """Shares of right decisions: over all patients, the mean over the two classes, and in each class."""
+    """Shares of right decisions. The balanced accuracy is the mean of sensitivity and specificity."""
 
     accuracy: Floats
     balanced_accuracy: Floats
@@ -319,7 +335,10 @@ class Decided(NamedTuple):
 
 
 def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
-    """Return the shares of right signs of scores, (P,), with 0 as half right, for each row of `weights`, (R, P)."""
+    """Return the accuracies of the signs of scores (P,) for each row of `weights` (R, P).
+
+    A score of 0 is half right.
+    """
     right = 0.5 + 0.5 * np.sign(scores) * np.where(positive, 1.0, -1.0)
     classes = np.stack([positive, ~positive], axis=1).astype(np.float64)
     counts, earned = weights @ classes, weights @ (classes * right[:, None])
@@ -328,7 +347,7 @@ def accuracies(scores: Floats, positive: Mask, weights: Floats) -> Decided:
 
 
 def share_of(part: Floats, whole: Floats) -> Floats:
-    """Return `part` divided by `whole`; NaN where `whole` is 0."""
+    """Return `part` divided by `whole`. The result is NaN where `whole` is 0."""
     share: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return share
 
@@ -350,18 +369,18 @@ class RepeatedTests:
     weights: Floats
 
     def auroc(self, scores: Floats) -> Floats:
-        """Return the share of correctly ordered pairs within repeats, (R + 1,), for scores (K, P); NaN without a pair.
+        """Return the share of correctly ordered pairs, (R + 1,), for scores (K, P). A tie counts one half.
 
-        A tie counts one half.
+        Both patients of a pair belong to the same repeat. The result is NaN if there is no pair.
         """
         (together, pairs), one, other = self._pairs, scores[:, self.positive, None], scores[:, None, ~self.positive]
         higher = np.where(together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
         return share_of(self._weighted(higher), pairs)
 
     def balanced_accuracy(self, scores: Floats) -> Floats:
-        """Return the balanced accuracy of the signs of scores (K, P), (R + 1,), with a sign of 0 as half right.
+        """Return the balanced accuracy of the signs of scores (K, P), shape (R + 1,). A sign of 0 is half right.
 
-        The result is the mean over the repeats with patients of both classes; NaN without such a repeat.
+        The result is the mean over the repeats with patients of both classes. It is NaN if there is no such repeat.
         """
         right = 0.5 + 0.5 * np.sign(scores) * np.where(self.positive, 1.0, -1.0)
         earned = np.where(self.tested, right, 0.0)
@@ -380,13 +399,21 @@ class RepeatedTests:
 
     @cached_property
     def _classes(self) -> list[tuple[Mask, Floats, Floats]]:
-        """Return for positives and negatives their mask, their weights (R + 1, C), and tested weights (R + 1, K)."""
+        """Return a mask, weights (R + 1, C), and tested weights (R + 1, K) for each class.
+
+        The mask selects the C patients of the class. Tested weights are the sums of the weights of those patients of
+        the class whom a repeat tests.
+        """
         chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
         return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
 
     @cached_property
     def _pairs(self) -> tuple[Mask, Floats]:
-        """Return the pairs of a positive and a negative tested in each repeat, and their number in each resample."""
+        """Return a mask of the tested pairs, and the number of tested pairs in each resample.
+
+        A pair has a positive and a negative patient. The mask has one row for each repeat.
+
+        """
         together = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
         return together, self._weighted(together.sum(axis=0))
 
@@ -413,7 +440,9 @@ def sums_by(unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_
 
 @dataclass(frozen=True)
 class ProbabilitySums:
-    """Sums over the cases of each of P units, which give calibration error and Brier score for any weights of units.
+    """Sums over the cases of each of P units.
+
+    The calibration error and the Brier score follow from these sums for any weights of the units.
 
     Attributes
     ----------
@@ -444,7 +473,10 @@ class ProbabilitySums:
         return cls(sums_by(unit, bins_of(probability), n_units, BINS, probability - truth), squares, n)
 
     def calibration_error(self, weights: Floats) -> Floats:
-        """Return the mean over cases of |mean probability - share of class 1| in the case's bin, (R,)."""
+        """Return the expected calibration error, (R,).
+
+        This is the mean of |mean probability - share of class 1| over the bins, weighted by their numbers of cases.
+        """
         error: Floats = np.abs(weights @ self.excess).sum(axis=1) / (weights @ self.n)
         return error
 

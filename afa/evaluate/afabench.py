@@ -2,9 +2,9 @@
 
 The protocol is the class `AFAMethod` in `afabench/core/types.py` of the repository Linusaronsson/AFA-Benchmark, package
 version 1.0.0, commit 0dd0690e of a public copy, read in November 2026. A batch has the shape `*batch *feature_shape`.
-`act` returns 0 to stop or i to perform selection i - 1; `predict` returns one number for each class. A selection is a
-feature, counted over the flattened features, or a panel of features. This module imports nothing of the benchmark: it
-accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch batch.
+`act` returns 0 to stop or i to perform selection i - 1. `predict` returns one number for each class. A selection is one
+feature, numbered by its place among the flattened features, or a panel of features. This module imports nothing of the
+benchmark: it accepts any array that NumPy converts, and returns NumPy arrays, or torch tensors for a torch batch.
 
 The benchmark loads saved methods by the names of registered classes. To register these classes, call
 `afabench.common.registry.REGISTERED_CLASSES.update(afa.evaluate.afabench.REGISTRY)`.
@@ -38,7 +38,9 @@ REGISTRY = {name: f"afa.evaluate.afabench.{name}" for name in ("BinaryMethod", "
 METHOD_FILE, BUNDLE_FOLDER = "method.yaml", "bundle"
 MOST_PLANNERS = 128
 OPEN, PASSED = 2, 3
-"""Codes of a row beside -1, 0 and 1: a feature not yet selected, and a feature selected without a value."""
+"""Codes of a row in addition to -1, 0 and 1. `OPEN`: the feature has not been selected. `PASSED`: it was selected, but
+has no value.
+"""
 Row = NDArray[np.int8]
 """(M,) of -1, 0, 1, `OPEN` or `PASSED`: the observations that determine the state of a planner."""
 AnyPlanner = TypeVar("AnyPlanner", BinaryPlanner, TopKPlanner)
@@ -51,21 +53,23 @@ _KEPT_OUT = {
 
 
 class PlannerMethod(ABC, Generic[AnyPlanner]):
-    """Base class of both methods. A mask has no order, so options that depend on an order of observations are rejected.
+    """Base class of both methods.
+
+    A mask does not contain the order of observations. Options that depend on this order are therefore rejected.
 
     Parameters
     ----------
-    bundle : the models. Features with cut points in its `features.csv` are passed as measured numbers, all others as
-        -1, 0 or 1
+    bundle : the models. A batch has measured numbers for features with cut points in `features.csv`, and -1, 0 or 1 for
+        all other features
     features : names of the M columns of the batches, by default in the order of the bundle
-    panels : panel name -> columns that one selection reveals; by default the measurements of the bundle (`groups.csv`).
-        A panel is one selection, numbered by its first column
-    cost_param : risk at which to stop: `act` returns 0 once 1 - max(predict) is at most `cost_param`. With None, `act`
-        stops when no completion can change the planner's answer, and at full observation
-    seed : seed of random rules, the same for all rows
+    panels : panel name -> columns that one selection reveals. The default is the measurements of the bundle
+        (`groups.csv`). A panel is one selection, numbered by its first column
+    cost_param : risk at which to stop: `act` returns 0 once 1 - max(predict) is at most `cost_param`. If None, `act`
+        stops when no further value can change the planner's answer, or when everything is observed
+    seed : seed of random rules. All rows use the same seed
     options : options of the planner
-    most_planners : number of planner states cached between calls. The number of rows of a batch is enough; for 25
-        entities on 253 features each state takes 1.4 MB
+    most_planners : number of planner states cached between calls. The number of rows of a batch is enough. With 25
+        entities and 253 features, each state takes 1.4 MB
 
     """
 
@@ -125,7 +129,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         ----------
         masked_features : (*batch, *feature_shape), values where observed
         feature_mask : (*batch, *feature_shape) bool, True where observed
-        selection_mask : (*batch, S) bool, True for selections made before, which are not repeated
+        selection_mask : (*batch, S) bool, True for selections already made. These selections are not repeated
         feature_shape : the shape of the features, by default the last axis
 
         """
@@ -183,7 +187,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return cls(load_bundle(Path(path) / BUNDLE_FOLDER), **setting, **options).to(device)
 
     def to(self, device: Any) -> Self:
-        """Record the device; results are placed on the batch's device, and all calculations run on the CPU."""
+        """Set the attribute `device`. All calculations run on the CPU, and results are placed on the batch's device."""
         self._device = device
         return self
 
@@ -198,14 +202,17 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return self._cost_param
 
     def set_cost_param(self, cost_param: float) -> None:
-        """Set the risk at which to stop, in [0, 1): the probability that the most probable class is wrong."""
+        """Set the risk at which to stop, in [0, 1).
+
+        The risk is the probability that the most probable class is wrong.
+        """
         if not 0 <= cost_param < 1:
             expected = "a probability of error, from 0 to below 1"
             raise PlannerError(Fault("cost_param", f"{cost_param}", expected, "give the risk at which to stop"))
         self._cost_param = float(cost_param)
 
     def set_seed(self, seed: int | None) -> None:
-        """Set the seed of the rule `random`, the only rule with random choices; None means 0."""
+        """Set the seed of the rule `random`. No other rule makes random choices. None means 0."""
         self._seed = seed or 0
         self._empty: AnyPlanner = self._planner()
         self._held: OrderedDict[bytes, AnyPlanner] = OrderedDict()
@@ -215,8 +222,8 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     ) -> tuple[Row, tuple[int, ...]]:
         """Return the rows, (R, M), of a batch with the shape `*batch *feature_shape`, and the shape `batch`.
 
-        Raise a `PlannerError` that names an argument of the wrong shape, or the first observed value that is not -1, 0
-        or 1 and has no cut points in the bundle.
+        Raise a `PlannerError` if an argument has the wrong shape. Also raise it for an observed value other than -1, 0
+        and 1 of a feature without cut points; the message names the first such value.
         """
         names, values, mask = self.features, _as_numpy(masked_features), _as_numpy(feature_mask)
         shape: tuple[int, ...] = values.shape[-1:] if feature_shape is None else tuple(feature_shape)
@@ -250,7 +257,7 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return rows, batch
 
     def _coded(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values, (R, M), with numbers encoded by their cut points: -1 below, 1 above, 0 between."""
+        """Return values, (R, M), where numbers are encoded by their cut points: -1 below, 1 above, 0 between."""
         if self._table is None:
             return values
         cut = self._table.has_range & ~self._table.is_binary
@@ -261,9 +268,9 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         """Return the cached planner of a row; the caller must not observe anything on it.
 
         For a new row, copy the cached planner whose row needs the fewest additional observations, or an empty planner,
-        and observe the rest in the order of the columns. The answer then depends on the row and not on earlier calls,
-        up to rounding, if the planner's answers do not depend on the order of observations. When the cache is full, the
-        planner unused for longest is removed.
+        and observe the rest in the order of the columns. If the planner's answers do not depend on the order of
+        observations, the result depends only on the row, up to rounding, and not on earlier calls. When the cache is
+        full, the least recently used planner is removed.
         """
         key = row.tobytes()
         if key not in self._held:
@@ -280,7 +287,10 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
         return self._held[key]
 
     def _nearest(self, row: Row) -> tuple[Row, AnyPlanner]:
-        """Return the cached row with most observations that agrees with `row` where observed, and its planner."""
+        """Return a cached row and its planner.
+
+        Of the rows that do not contradict `row`, this row has the most observations.
+        """
         held = np.frombuffer(b"".join(self._held), dtype=np.int8).reshape(len(self._held), len(row))
         fits = np.flatnonzero(((held == OPEN) | (held == row)).all(axis=1))
         if not len(fits):
@@ -305,7 +315,8 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
     """One entity as a task with two classes: class 0 without the entity, class 1 with it.
 
     `predict` returns `BinaryPlanner.probability` and its complement. Without `cost_param`, the method stops when the
-    sign of S is certain; the other class can still have the larger probability (decisions.md S15).
+    sign of S is certain. At that point, the class that the sign does not support can still have the larger probability
+    (decisions.md S15).
 
     >>> from afa.model.bundle import load_bundle
     >>> method = BinaryMethod(load_bundle("tests/data/bundle_tiny"), entity="bleeding")
@@ -330,11 +341,11 @@ class BinaryMethod(PlannerMethod[BinaryPlanner]):
 
 
 class TopKMethod(PlannerMethod[TopKPlanner]):
-    """N entities as a task with N classes, where the planner searches for the k best.
+    """N entities as a task with N classes. The planner searches for the k best.
 
-    `predict` returns the posterior over the entities as if exactly one of them held, whatever the bundle states: the
-    softmax of log P(x_obs | v) plus prior log-odds (decisions.md S7). The ranking of `TopKPlanner.top_k` is by the
-    planner's score and can differ. Without `cost_param`, the method stops when the top k is certified.
+    `predict` always assumes that exactly one entity holds, also if the bundle states otherwise. It returns the softmax
+    of log P(x_obs | v) plus prior log-odds (decisions.md S7). `TopKPlanner.top_k` ranks by the planner's score, so that
+    its ranking can differ. Without `cost_param`, the method stops when the top k is certified.
 
     >>> from afa.model.bundle import load_bundle
     >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)
@@ -372,7 +383,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the columns, in which each feature of the bundle must occur once."""
+    """Return the names of the columns. Each feature of the bundle must occur exactly once among them."""
     columns = bundle.features if features is None else tuple(features)
     lacking = [name for name in bundle.features if name not in set(columns)]
     beyond = [name for name in columns if name not in set(bundle.features)]
@@ -384,7 +395,7 @@ def _columns(bundle: Bundle, features: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    """Return the columns of each selection, a panel or a single feature, ordered by the first column."""
+    """Return the columns of each selection, ordered by its first column. A selection is a panel or a single feature."""
     panel_of = {feature: panel for panel, features in panels.items() for feature in features}
     items: dict[str, list[int]] = {}
     for column, name in enumerate(names):
@@ -393,7 +404,7 @@ def _selections(names: Sequence[str], panels: Mapping[str, Sequence[str]]) -> tu
 
 
 def _as_numpy(given: Any) -> NDArray[Any]:
-    """Return any array as a NumPy array, also a torch tensor on another device or in a graph."""
+    """Return any array as a NumPy array. A torch tensor may be on another device or in a graph."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         given = given.detach().cpu()
@@ -401,7 +412,7 @@ def _as_numpy(given: Any) -> NDArray[Any]:
 
 
 def _alike(answer: NDArray[Any], given: Any) -> Any:
-    """Return the answer as a torch tensor on the batch's device if the batch is a torch tensor, else unchanged."""
+    """Return the answer. If the batch is a torch tensor, the answer becomes a torch tensor on the batch's device."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         return torch.from_numpy(answer).to(given.device)

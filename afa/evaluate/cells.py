@@ -1,4 +1,4 @@
-"""The cells of the allocation grid, and the columns of their duels; both `run` and `summarise` use them."""
+"""The cells of the allocation grid and the columns of their duels, as used by `run` and by `summarise`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ DUELS = ("right", "right_first", "right_prior_wrong")
 
 
 class GridCell(NamedTuple):
-    """One way to choose features: a rule's name or `module:Class`, a gain ("" where the rule uses none), a schedule."""
+    """One way to choose features: a rule, a gain and a schedule.
+
+    `allocation` is the rule's name or `module:Class`. `gain` is "" if the rule uses no gain.
+    """
 
     allocation: str
     gain: str

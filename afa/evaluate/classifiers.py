@@ -24,8 +24,9 @@ from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 
 COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
-"""Reference of the encoding -> closure of the zero-shot model to compare with: the paper's, and both changes
-together."""
+"""Reference of the encoding -> closure of the zero-shot model to compare with. The pair (`controls`, `differential`) is
+the paper's; the pair (`cohort`, `shared`) changes both.
+"""
 
 Values = NDArray[np.int8]
 Mask = NDArray[np.bool_]
@@ -40,8 +41,9 @@ BOOSTING = {"max_iter": 30, "learning_rate": 0.2, "max_leaf_nodes": 4, "min_samp
 """Settings of boosting. A leaf has at least as many rows as one patient; scikit-learn's twenty are too many for few
 patients."""
 SCREENED = 64
-"""Number of features that boosting uses, to limit its cost: those of largest mutual information in the training
-data."""
+"""Number of features that boosting uses, to limit its cost. These features have the largest mutual information with the
+class in the training data.
+"""
 SMOOTHING = 3.0
 """Pseudo-count added to each class."""
 DIGITS = 9
@@ -58,14 +60,14 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class Classifier:
-    """A fitted model with its method; `columns`, (C,), are the features that the model uses, of all F."""
+    """A fitted model and its method. `columns`, (C,), has the indices of the features that the model uses."""
 
     method: Method
     columns: NDArray[np.intp]
     model: Any
 
     def log_odds(self, values: Values, observed: Mask) -> Floats:
-        """Return log-odds of class 1 at even prior odds, (P,), from values (P, F) marked in `observed`, (P, F)."""
+        """Return the log-odds of class 1 at even prior odds, (P,). Only values (P, F) with `observed` True are used."""
         if not self.columns.size:
             return np.zeros(len(values))
         values, observed = values[:, self.columns], observed[:, self.columns]
@@ -78,23 +80,30 @@ class Classifier:
 
 
 def _inputs(method: Method, values: Values, observed: Mask) -> Floats:
-    """Return the inputs of a model: NaN for hidden values in boosting, (P, F), else zeros and a mask, (P, 2 F)."""
+    """Return the inputs of a model.
+
+    For boosting, these are the values with NaN where hidden, (P, F). For other methods, they are the values with 0
+    where hidden, and the mask, (P, 2 F).
+    """
     if method == "boosting":
         return np.where(observed, values, np.nan)
     return np.hstack([np.where(observed, values, 0.0), observed.astype(np.float64)])
 
 
 def shown_shares(n_features: int) -> Floats:
-    """Return the probability that a feature is shown in each copy, (COPIES,); the last is 1."""
+    """Return for each copy the probability that a feature is shown, (COPIES,).
+
+    In the last copy the probability is 1.
+    """
     return np.geomspace(1 / n_features, 1.0, COPIES)
 
 
 def train(method: Method, values: Values, positive: Mask, generator: np.random.Generator) -> Classifier:
     """Return the classifier trained on labelled patients of both classes.
 
-    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. Naive Bayes stores log-ratios of
-    the values -1, 0 and +1, (F, 3), from `conditionals`. The other methods skip features with the same value in all
-    patients.
+    A value other than -1, 0 and +1 counts as not measured and is hidden in every copy. For naive Bayes, the model is
+    the log-likelihood ratio of the values -1, 0 and +1, (F, 3), from `conditionals`. The other methods skip features
+    with the same value in all patients.
 
     Parameters
     ----------
@@ -126,7 +135,10 @@ def train(method: Method, values: Values, positive: Mask, generator: np.random.G
 
 
 def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.intp]:
-    """Return the features that vary, (C,); for boosting only the `SCREENED` with the largest mutual information."""
+    """Return the features that vary, (C,).
+
+    For boosting, return at most `SCREENED` of these features: those with the largest mutual information.
+    """
     varied: NDArray[np.intp] = np.flatnonzero((values != values[0]).any(axis=0))
     if method != "boosting" or len(varied) <= SCREENED:
         return varied
@@ -137,9 +149,9 @@ def _looked_at(method: Method, values: Values, positive: Mask) -> NDArray[np.int
 def conditionals(values: Values, positive: Mask) -> Floats:
     """Return the smoothed probabilities of -1, 0 and +1 for each feature in class 0 and in class 1, (2, F, 3).
 
-    Each class gets `SMOOTHING` additional cases, distributed like all labelled patients with one additional case of
-    each value. With uniform additional cases, a feature with the same value in all patients would separate a large
-    class from a small one.
+    Each class gets `SMOOTHING` additional cases. Their distribution is that of all labelled patients with one
+    additional case of each value. With uniform additional cases, even a feature with the same value in all patients
+    would separate a large class from a small one.
     """
     counts = np.array([[(values[chosen] == x).sum(axis=0) for x in (-1, 0, 1)] for chosen in (~positive, positive)])
     together = (counts.sum(axis=0) + 1.0) / (len(values) + 3)
@@ -166,13 +178,15 @@ def information(posterior: Floats, chances: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """Classifiers of labelled patients, one for each hypothesis against all others, or a single one for two hypotheses.
+    """Classifiers trained on labelled patients.
+
+    With two hypotheses there is one classifier. With more, there is one for each hypothesis against all others.
 
     Attributes
     ----------
     chances : (C, F, 3) float64, probabilities of -1, 0, +1 under each hypothesis, used to choose features. The features
         are treated as independent given the hypothesis
-    features : (F,) names, by which ties are broken
+    features : (F,) names of the features; ties are broken by name
     classifiers : the classifiers
 
     """
@@ -182,7 +196,7 @@ class Trained:
     classifiers: Sequence[Classifier]
 
     def planned(self, values: Values, counts: Sequence[int]) -> Floats:
-        """Return log-odds of each hypothesis after some numbers of greedily chosen features, (P, T, C) (eq:cmi).
+        """Return the log-odds of each hypothesis, (P, T, C), after each number of greedily chosen features (eq:cmi).
 
         Parameters
         ----------
@@ -210,7 +224,10 @@ class Trained:
 
 
 def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
-    """Return each patient's feature of largest gain, (P,), from gains (P, F); ties by name (docs/decisions.md, A8)."""
+    """Return each patient's feature of largest gain, (P,), from gains (P, F).
+
+    Ties are broken by name (docs/decisions.md, A8).
+    """
     by_name = np.argsort(np.array(features))
     best = gain.max(axis=1, keepdims=True)
     chosen: NDArray[np.intp] = by_name[(gain[:, by_name] >= best - TIE * np.abs(best)).argmax(axis=1)]
@@ -220,7 +237,11 @@ def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
 def predicted(
     task: LabelTask, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
 ) -> Iterator[pd.DataFrame]:
-    """Yield the predictions of each classifier for unlabelled patients, in a random order and in its greedy order."""
+    """Yield the predictions of each classifier for unlabelled patients.
+
+    The features are observed in a random order, and in the greedy order of the classifier.
+
+    """
     names = ("labels needed", task.entity, int(labelled.sum()), repeat, task.setting.reference)
     answers = task.positive[labelled]
     if shuffled:
@@ -234,7 +255,7 @@ def predicted(
     for method in METHODS:
         # Train on the support alone, and predict from the same features as the zero-shot score does.
         along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(known_values, seen)
-        # Train on the whole panel without knowledge of the support; the classifier chooses as many features.
+        # # Train on the whole panel without knowledge of the support. The classifier chooses equally many features.
         own = Trained(chances, task.bundle.features, [train(method, panel, answers, generator_of(*names, "panel"))])
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
@@ -246,7 +267,10 @@ def predicted(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within the context, run linear algebra on one thread, for a fixed order of sums; skip scikit-learn's checks."""
+    """Run linear algebra on one thread within the context, and skip scikit-learn's checks.
+
+    One thread gives a fixed order of sums.
+    """
     from sklearn import config_context  # noqa: PLC0415  the dependency is optional
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 

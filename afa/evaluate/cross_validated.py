@@ -1,4 +1,7 @@
-"""Cross-validated effect of an update by labelled patients: each is scored by a bundle updated with the others."""
+"""Cross-validated effect of an update by labelled patients.
+
+The patients of each fold are scored by a bundle that was updated with the patients of the other folds.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ def update_brings(
 ) -> pd.DataFrame:
     """Return how well patients are separated by the bundle alone and by the bundle updated with other patients.
 
-    Columns: `question` (an entity, or `which`), `t` (number of observed features, in the planner's order), `metric`
-    (`auroc`, or `first_place` if exactly one entity holds), `alone`, `updated`, `brought` (the difference of the two),
-    its interval over patients (`low`, `high`), and `patients`. A question has no row if one of its answers has fewer
-    than `LEAST` patients.
+    `question` is an entity, or `which`. `t` is the number of observed features, in the planner's order. `metric` is
+    `auroc`, or `first_place` for the question `which`. `alone` and `updated` are the values of the metric for the two
+    bundles. `brought` is `updated` minus `alone`, with its interval over patients from `low` to `high`. `patients` is
+    the number of patients. A question has no row if one of its answers has fewer than `LEAST` patients.
 
     Parameters
     ----------
@@ -50,7 +53,7 @@ def update_brings(
     labels : (P, N) float64
         1, 0, or NaN for an unknown label.
     entity : str
-        The entity in question; by default all questions that the labels can answer.
+        The entity in question. By default, the table has all questions that the labels can answer.
     resamples, confidence : int, float
         Number of resamples and coverage of the intervals.
 
@@ -87,7 +90,10 @@ def _brought(
 
 
 def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fold of each patient, (P,), for `answers`, (P,); each answer is spread evenly over the folds."""
+    """Return the fold of each patient, (P,).
+
+    The patients of each answer in `answers`, (P,), are spread over all folds.
+    """
     mixed = generator_of("cross-validation", name).permutation(len(answers))
     ordered = mixed[np.argsort(answers[mixed], kind="stable")]
     fold = np.empty(len(answers), dtype=np.int64)
@@ -96,12 +102,12 @@ def folds_of(name: str, answers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def brought_text(table: pd.DataFrame, bundle: Bundle, most: Sequence[int] = (1, 3, 5)) -> str:
-    """Return the table of `update_brings` as text, a row for each question and number of features; empty for no rows.
+    """Return the table of `update_brings` as text. An empty table gives an empty text.
 
     Parameters
     ----------
-    bundle : the bundle, whose display names stand for the questions about one entity
-    most : numbers of observed features with a row, in addition to the row with all features
+    bundle : the bundle; a question about one entity is shown by the entity's display name
+    most : numbers of observed features to show, in addition to all features
 
     """
     if table.empty:

@@ -1,4 +1,7 @@
-"""The tables of the allocation grid as arrays: every run complete, patients in the same order, runs summed."""
+"""The tables of the allocation grid as arrays.
+
+Every run is checked to be complete. All arrays have the patients in the same order, and sum over the runs of a cell.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +29,22 @@ SINGLE = 1e-6
 
 @dataclass(frozen=True)
 class Grid:
-    """The sums of all cells over the same P patients and rounds 0 to M; the runs of a cell are summed for each patient.
+    """The sums of all cells for P patients and rounds 0 to M. The runs of a cell are summed for each patient.
 
     Attributes
     ----------
     last_round : M
     methods : names of the scores
     runs : number of runs of each cell for one patient
-    counted : (column, method, cell) -> (P, M + 1) float64, sums of a column of `rounds` or `choices`; the method is ""
-        for `choices`, and precisions are multiplied by `UNIT`
-    totals : column -> (P,) float64, number of cases in one run and round: duels, or 1 if the patient has the target
+    counted : (column, method, cell) -> (P, M + 1) float64, sums of a column of `rounds` or `choices`. The method is ""
+        for a column of `choices`. Precisions are multiplied by `UNIT`
+    totals : column -> (P,) float64, number of cases in one run and round. The cases are duels; a column about the whole
+        patient has 1 case if the patient has a target, else 0
     winners : (P, Q) int8
     top : (P, N) int8
     labels : (P, N) float64, NaN where missing
-    k, k_clinical : sizes of the top set, for all entities and for labelled ones
+    k : size of the top set of all entities
+    k_clinical : size of the top set of the labelled entities
 
     """
 
@@ -55,7 +60,10 @@ class Grid:
     k_clinical: int
 
     def part(self, column: str, cell: GridCell, method: str = "", rounds: Sequence[int] | None = None) -> Part:
-        """Return the sums of one column and the numbers of cases, (P, T) each, at all or some rounds."""
+        """Return the sums of one column and the numbers of cases, (P, T) each.
+
+        If `rounds` is None, T covers all rounds.
+        """
         counted, total = self.counted[column, method, cell], self.totals[column] * self.runs[cell]
         chosen = counted if rounds is None else np.ascontiguousarray(counted[:, list(rounds)])
         return chosen, np.repeat(total[:, None], chosen.shape[1], axis=1)
@@ -66,11 +74,11 @@ class Grid:
 
 
 def read_grid(tables: Mapping[str, pd.DataFrame], truth: Mapping[str, pd.DataFrame]) -> Grid:
-    """Return the grid from the tables `rounds` and `choices` of the allocation stage and its tables of targets.
+    """Return the grid from the tables of the allocation stage: `rounds` and `choices`, and the tables of targets.
 
     Raises
     ------
-    ConfigError : a table lacks a row or has it twice, or a number is missing.
+    ConfigError : a table lacks a row, has a row twice, or lacks a number.
     SanityError : full observation contradicts a resolved duel, or a certificate is withdrawn.
 
     """
@@ -122,11 +130,11 @@ def _by_patient(table: pd.DataFrame, patients: Sequence[str], keys: Sequence[str
 def _by_run(
     name: str, table: pd.DataFrame, patients: Sequence[str], more: Sequence[str], last_round: int | None = None
 ) -> Complete:
-    """Return a table as arrays by run, other keys, patient and t, without its text columns, to save memory.
+    """Return a table as arrays with the axes run, other keys, patient and t. Text columns are dropped to save memory.
 
     Parameters
     ----------
-    last_round : last t; by default the largest in the table
+    last_round : last t. The default is the largest t in the table
 
     """
     rounds = [str(t) for t in range((int(table["t"].max()) if last_round is None else last_round) + 1)]
@@ -156,9 +164,10 @@ def _checked_choice(choices: Complete, column: str) -> Singles:
 
 
 def _sums(whole: Complete, column: str, cube: Singles) -> dict[tuple[str, str, GridCell], Floats]:
-    """Return the sums of a column over runs, by method and cell; missing values count as 0.
+    """Return the sums of a column over runs, by method and cell. Missing values count as 0.
 
-    Precisions are rounded to multiples of 1 / `UNIT`; duels are exact multiples of one half.
+    Precisions are rounded to multiples of 1 / `UNIT`. Counts of duels are multiples of one half, so that they need no
+    rounding.
 
     Parameters
     ----------

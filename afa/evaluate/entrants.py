@@ -1,8 +1,8 @@
 """The participants of the league: fields, variants of a bundle's model, and classifiers trained on labels.
 
-A field has the values of its patients, the questions about them, and facts about the table. A variant of the model
-("reading" in names of this module) is evaluated by the compiled engine. A value that was not measured (`MISSING`) is
-never chosen and has no effect (docs/decisions.md, F8).
+A field has the patients' values, the questions about the patients, and facts about the table. The compiled engine
+evaluates the variants of the model. Names in this module call a variant a "reading". A feature that was not measured
+(`MISSING`) is never chosen and has no effect (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class FieldTask:
     name : name of the question
     hypotheses : names of the C hypotheses
     answers : (P,) int64, index of the hypothesis that holds; -1 if unknown
-    entity : the entity of a yes-or-no question; None for the question which entity holds
-    main : True for the main question of the field, for which the variants, the null and the classifiers are also run
+    entity : the entity of a yes-or-no question, or None if the question is which entity holds
+    main : True for a main question of the field. Variants, null and classifiers are run only for main questions
 
     """
 
@@ -73,10 +73,11 @@ class Entrant:
     name : name of the field
     patients : P names
     values : (P, M) int8, -1, 0, +1 or `MISSING`
-    bundle, directions : the bundle with probabilities, and the bundle of directions alone
+    bundle : the bundle with probabilities
+    directions : the bundle that has directions only
     tasks : the questions
     confounded : features that reveal a label by the way patients were found
-    rows : (P,) int64, number of each patient's row among the distinct rows of the table
+    rows : (P,) int64, index of each patient's row among the distinct rows of the table
 
     """
 
@@ -108,7 +109,7 @@ class Entrant:
 
 
 def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entrant | str:
-    """Return a field with its table, or a sentence on why the table is missing.
+    """Return a field with its table, or a text with the reason why the table is missing.
 
     Raises
     ------
@@ -147,7 +148,10 @@ def read_entrant(folder: str | Path, mirror: str | Path | None = None) -> Entran
 
 
 def questions_of(entities: Sequence[str], labels: Floats, holds: str) -> Iterator[FieldTask]:
-    """Yield the questions: each entity, and which entity holds if patients have exactly one, or at most one, entity."""
+    """Yield one yes-or-no question for each entity that some patients have and others lack.
+
+    If a patient has at most one entity, also yield the question which entity holds.
+    """
     for column, entity in enumerate(entities):
         answers = np.where(np.isnan(labels[:, column]), -1, 1 - np.nan_to_num(labels[:, column])).astype(np.int64)
         if {0, 1} <= set(answers.tolist()):
@@ -166,7 +170,8 @@ def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, we
     """Return each metric of a question, (R, T).
 
     `balanced_accuracy` is computed at equal prior probabilities. `first_place` is the share of patients whose true
-    hypothesis has the most evidence, with ties shared; `by_class` is the mean of that share over the hypotheses.
+    hypothesis has the most evidence; a tie of n hypotheses counts 1/n. `by_class` computes this share for the patients
+    of each hypothesis, and is the mean over the hypotheses.
 
     Parameters
     ----------
@@ -196,7 +201,7 @@ def statistics(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, we
 
 
 def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights: Floats) -> Floats:
-    """Return the first metric of a question, (R, T), equal to that of `statistics` but faster."""
+    """Return the first metric of a question, (R, T). The result equals the one from `statistics` and is faster."""
     if task.entity is None:
         return statistics(task, answers, evidence, weights)[task.metrics[0]]
     odds = (evidence[:, :, 0] - evidence[:, :, 1]).round(9)
@@ -204,9 +209,9 @@ def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights:
 
 
 def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
-    """Return one row for each question: numbers of patients, of `followed` patients and of distinct rows, and more.
+    """Return a table with one row for each question, with numbers of patients, rows and features.
 
-    `missingness_auroc` is the AUROC of the number of measured values for the label, at least 1/2.
+    `missingness_auroc` tells how well the number of measured values predicts the label. It is max(AUROC, 1 - AUROC).
     """
     measured = (entrant.values != MISSING).sum(axis=1).astype(np.float64)
     rows = []
@@ -242,18 +247,21 @@ RULES = ("information", "boundary", "greedy", "priority_all")
 
 @dataclass(frozen=True, eq=False)
 class HypothesisModel:
-    """A model of C hypotheses, exactly one of which holds, in the form that the engine takes."""
+    """A model of C hypotheses for the compiled engine. Exactly one of the hypotheses holds."""
 
     models: Bundle | Models
 
     def planned(self, values: Values, rounds: Sequence[int], *, rule: str = RULES[0], fixed: bool = False) -> Floats:
-        """Return the log-evidence after `rounds`, (P, T, C) nats, in the order that a rule chooses for each patient.
+        """Return the log-evidence of the hypotheses after `rounds`, (P, T, C) nats.
+
+        The rule chooses the order of features for each patient.
 
         Parameters
         ----------
         values : (P, M) int8
         rounds : (T,) numbers of observed features
-        fixed : True if the rule scores candidates once, without observations, which gives one order for all patients
+        fixed : True if the rule scores candidates only once, before any observation. All patients then have the same
+            order
 
         """
         most, at = values.shape[1], _from_start(rounds)
@@ -276,16 +284,19 @@ class HypothesisModel:
         return self._evidence(elbo, rounds)
 
     def orders(self, values: Values, rule: str = RULES[0], *, fixed: bool = False, most: int | None = None) -> Orders:
-        """Return each patient's order under a rule, (P, M) or up to `most` features; -1 after all measured ones."""
+        """Return each patient's order of features under a rule, (P, M), or (P, `most`).
+
+        The entries after the last measured feature are -1.
+        """
         rescoring = (0,) if fixed else None
         return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
 
     def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
-        """Return the log-evidence after `rounds`, (P, T, C) nats, in given orders, (P, M)."""
+        """Return the log-evidence of the hypotheses after `rounds`, (P, T, C) nats, for given orders, (P, M)."""
         return self._evidence(follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds)).elbo, rounds)
 
     def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
-        """Return log-odds that start at the prior, (P, T, C), for any normalisers (docs/decisions.md, S7 and F3)."""
+        """Return the log-evidence, (P, T, C). At t = 0 it equals the prior (docs/decisions.md, S7 and F3)."""
         known = np.asarray(self.models.priors) + elbo - elbo[:, :1]
         shown = _from_start(rounds)
         return np.asarray(known[:, [shown.index(t) for t in rounds]])
@@ -293,15 +304,16 @@ class HypothesisModel:
 
 @dataclass(frozen=True, eq=False)
 class Discounted(HypothesisModel):
-    """A variant without couplings, whose log-odds are shrunk if observations repeat each other (F16).
+    """A variant without couplings. Its log-odds are shrunk if observations repeat each other (F16).
 
-    The last hypothesis of `models` is the reference of the log-odds. The reference is dropped from the evidence if
-    `asked` lacks that hypothesis.
+    The log-odds compare each hypothesis with the last hypothesis of `models`. If `asked` does not have that last
+    hypothesis, the evidence does not have it either.
 
     Attributes
     ----------
     asked : the variant that determines the order of features
-    repeats : for each hypothesis except the last, the features it covers and how much they repeat each other
+    repeats : a pair for each hypothesis except the last: the indices of its features, and how much these features
+        repeat each other
 
     """
 
@@ -314,7 +326,7 @@ class Discounted(HypothesisModel):
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
     def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
-        """Return the shrunk log-odds after `rounds`, (P, T, C), in given orders, (P, M)."""
+        """Return the shrunk log-odds after `rounds`, (P, T, C), for given orders, (P, M)."""
         shown = _from_start(rounds)
         evidence = super().along(values, orders, shown)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
@@ -333,7 +345,7 @@ def _from_start(rounds: Sequence[int]) -> list[int]:
 
 
 def completed(orders: Orders, n_features: int) -> Orders:
-    """Return orders, (P, M), in which each incomplete order continues with the remaining features by index."""
+    """Return complete orders, (P, M). Features that an order lacks are appended by index."""
     place = np.full((len(orders), n_features + 1), n_features, dtype=np.int64)
     np.put_along_axis(place, np.where(orders < 0, n_features, orders), np.arange(orders.shape[1])[None], axis=1)
     return place[:, :n_features].argsort(axis=1, kind="stable")
@@ -343,12 +355,16 @@ HEADLINE = "how often"
 """Name of the whole bundle, the variant that is compared with the null and the classifiers."""
 UNCOUPLED, EFFECTIVE = f"{HEADLINE}, without couplings", f"{HEADLINE}, tau: effective"
 WITH_PROBABILITIES = (HEADLINE, UNCOUPLED, EFFECTIVE)
-"""Variants with probabilities: the whole bundle; the bundle without couplings, which is naive Bayes; and the one with
-shrunk log-odds, in the same order of features."""
+"""Variants with probabilities: the whole bundle, the bundle without couplings (naive Bayes), and the bundle with shrunk
+log-odds. The last two use the same order of features.
+"""
 
 
 def readings(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Mask, Values]]:
-    """Return each variant by name, with the patients in question, (P,) bool, and all patients' values, (P, M)."""
+    """Return for each variant, by name, three items: the model, a mask of patients (P,), and the values (P, M).
+
+    The variant is evaluated for the patients in the mask. The values are those of all patients.
+    """
     bundle, entity, values, asked = entrant.bundle, task.entity, entrant.values, task.answers >= 0
     own = whole(bundle, task)
     found = {HEADLINE: (own, asked, values)}
@@ -378,18 +394,20 @@ def readings(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisMod
 
 
 def whole(bundle: Bundle, task: FieldTask) -> HypothesisModel:
-    """Return the variant with all probabilities and couplings of a bundle for a question."""
+    """Return the variant for a question that uses all probabilities and couplings of a bundle."""
     if task.entity is not None:
         return with_and_without(bundle, task.entity, "explicit")
     return which(bundle, NOBODY if NOBODY in task.hypotheses else None)
 
 
 def labels_for(bundle: Bundle, task: FieldTask, answers: Answers) -> Floats:
-    """Return the labels of patients for `afa.evaluate.update`, (n, N): 1, 0, or NaN for other entities.
+    """Return the labels of patients for `afa.evaluate.update`, (n, N).
+
+    A label is 1 or 0. It is NaN for an entity that the question does not concern.
 
     Parameters
     ----------
-    answers : (n,) int64, hypotheses of the question
+    answers : (n,) int64, index of each patient's hypothesis
 
     """
     if task.entity is None:
@@ -405,7 +423,11 @@ def with_and_without(bundle: Bundle, entity: str, closure: Closure) -> Hypothesi
 
 
 def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
-    """Return the model of the question which entity holds; `nobody` names an extra hypothesis, the background."""
+    """Return the model of the question which entity holds.
+
+    If `nobody` is given, there is one more hypothesis with this name: no entity holds, and values follow the
+    background.
+    """
     found, names = hypotheses_of(bundle), list(bundle.entities)
     chances = [bundle.how_often(entity)[0] for entity in bundle.entities]
     if nobody is not None:
@@ -426,9 +448,9 @@ def uncoupled(reading: HypothesisModel) -> HypothesisModel:
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
-    """Return a variant without couplings, where the couplings of the bundle only shrink the log-odds (F16).
+    """Return a variant without couplings. The couplings of the bundle are used only to shrink the log-odds (F16).
 
-    A member of an exclusive group counts as a separate observation that repeats no other.
+    A member of an exclusive group counts as an observation that does not repeat any other observation.
     """
     apart = bundle if bundle.rates is None else replace(bundle, rates=replace(bundle.rates, exclusive=()))
     known = sides_for(apart, "one", exactly=False, entity=entity, discounted=True)
@@ -440,8 +462,8 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
 def plainly_coupled(reading: HypothesisModel) -> HypothesisModel:
     """Return the variant with couplings about 0 instead of about the means (docs/decisions.md, F2a).
 
-    The result is computed as couplings about the means mu of `_moved`, whose probabilities have the log-weights f(s) +
-    s psi mu.
+    The engine takes only couplings about means. Couplings about 0 are equivalent to couplings about the means mu of
+    `_moved` if the probabilities have the log-weights f(s) + s psi mu.
     """
     return _with(reading, lambda model: (_moved(model), model.couplings))
 
@@ -458,7 +480,7 @@ def _moved(model: PairwiseMRF) -> Floats:
 
 
 def _with(reading: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
-    """Return the variant with other probabilities and couplings in each model."""
+    """Return the variant in which `changed` replaces the probabilities and couplings of each model."""
     if isinstance(reading.models, Bundle):
         raise TypeError("a reading of directions")
     models = [
@@ -470,7 +492,7 @@ def _with(reading: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Float
 def trained(
     method: Method, values: Values, answers: Answers, features: Sequence[str], seed: np.random.Generator
 ) -> Trained:
-    """Return the classifiers trained on patients; every hypothesis must have a patient.
+    """Return the classifiers trained on patients. Every hypothesis must have at least one patient.
 
     A missing value is hidden in every copy of a patient.
 

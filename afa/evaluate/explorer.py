@@ -1,8 +1,8 @@
 """The data and the page of the explorer: acquisition step by step, for some patients under every rule of the grid.
 
-The choices are those of the table `choices`; rankings, gains and certificates are recomputed along them. The page is
-one HTML file that includes its data, styles, scripts and a plotting library, and loads nothing. Large data are stored
-as base64 of gzip; names are stored as JSON and shown as text.
+The choices are read from the table `choices`. Rankings, gains and certificates are computed again for these choices.
+The page is one HTML file with its data, styles, scripts and a plotting library, so that it loads no other file. Large
+data are stored as base64 of gzip. Names are stored as JSON and shown as text.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ from afa.scores.belief import Background
 
 EVERY = "every"
 SHOWN_FIRST = (("priority_clusters", "cmi"), ("priority_all", "cmi"))
-"""Rule and gain that the page shows first: the paper's, else the project's, else the first of the table."""
+"""Pairs of a rule and a gain. The page first shows the first of these pairs that the table has, else the first run of
+the table.
+"""
 RANKED = SCORES[:3]
 """Scores whose rankings are shown for every run; a run with a background also has `background`."""
 OURS = Way(FRONTIER, "", BACKGROUND)
-"""The planner with a background, which is shown beside the rules of the grid."""
+"""The planner with a background. The page shows it next to the rules of the grid."""
 
 Orders = NDArray[np.int64]
 Run = tuple[Way, int]
@@ -58,15 +60,15 @@ class Walked(NamedTuple):
 
     Attributes
     ----------
-    order : (B, M) int64, features as observed; -1 after the last one
+    order : (B, M) int64, features in the order of observation, then -1
     worth : (B, M) float64, gain of each choice, nats
     fallback : (B, M) bool, True if no candidate had a positive gain
     resolved : (B, M + 1) int64, number of resolved duels
     certified : (B, M + 1) bool, True if the top k is certified
     place : (B, M + 1, S, N) int16, rank of each entity, as in `WalkResults`
-    margin : (B, M + 1) float64, the first score of the last entity inside the top k against the first outside
+    margin : (B, M + 1) float64, the first score, between the last entity inside the top k and the first entity outside
 
-    probability : (B, M + 1) float64, probability that the top k is right; None for a run without a background
+    probability : (B, M + 1) float64, probability that the top k is right, or None if the run has no background
 
     """
 
@@ -82,21 +84,23 @@ class Walked(NamedTuple):
 
 @dataclass(frozen=True)
 class Explored:
-    """The contents of the page, as types of JSON.
+    """The contents of the page, in JSON types.
 
     Attributes
     ----------
-    summary : names and settings. Entities are sorted by name, so that the index of an entity breaks ties; features are
-        in the order of the bundle; `cells` are the ways to choose features; `patients` have their labels by entity (1,
-        0 or None); `typical` is the patient shown first, whose top k settles at the median t
-    steps : one entry for each patient. `values` are the values by feature, (M,). `why` has the result of `reasons_of`
-        for the run that the page shows first. `runs` has one entry for each cell, with: `order`, the features as
-        observed; `worth`, the gain of each when chosen, to 3 digits, in nats (of `frontier` a weight without a unit);
-        `fallback`, the t chosen by decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the
-        first certified t, or None; `guide`, the index of the guiding score; `margin`, the margin of `Walked` by t, to 3
-        digits; `probability` that the top k is right, by t, or None; `settled`, for each score the t from which the top
-        k is that of full observation; and `places`, for each score the rank of each entity by t, with equal ranks for
-        ties
+    summary : names and settings. Entities are sorted by name, so that ties are broken by the index of an entity.
+        Features are in the order of the bundle. `cells` has the ways to choose features. `patients` has names and
+        labels (1, 0 or None, by entity). `typical` is the patient shown first: the one whose top k settles at the
+        median t
+    steps : one entry for each patient. `values` has the value of each feature, (M,). `why` has the result of
+        `reasons_of` for the run that the page shows first. `runs` has one entry for each cell. The keys of such an
+        entry are: `order`, the features in the order of observation; `worth`, the gain of each choice in nats, to 3
+        digits (for `frontier` a weight without a unit); `fallback`, each t at which the choice fell back to the rule of
+        decisions.md A7; `resolved`, the number of resolved duels by t; `certified`, the first t with a certified top k,
+        or None; `guide`, the index of the guiding score; `margin`, the margin of `Walked` by t, to 3 digits;
+        `probability`, the probability by t that the top k is right, or None; `settled`, the t from which each score's
+        top k no longer changes; `places`, the ranks of the entities by score and t, where tied entities have equal
+        ranks
 
     """
 
@@ -109,13 +113,13 @@ def explore(
 ) -> Explored:
     """Return the steps of at most `most` patients under each rule of the table `choices`, and under `OURS`.
 
-    Patients are evenly spaced in the order of the cohort. The schedule is `every`, or the first of the table. The
-    background of `OURS` is all other patients of the cohort, without labels.
+    Patients are evenly spaced in the order of the cohort. The schedule is `every` if the table has it, else the table's
+    first schedule. The background of `OURS` is all other patients of the cohort, without labels.
 
     Parameters
     ----------
     choices : table `choices` of the allocation stage
-    setting : k, solver and threads of that stage. Costs are not supported.
+    setting : k, solver and threads of the allocation stage. Costs are not supported.
 
     Raises
     ------
@@ -165,7 +169,7 @@ def _others(bundle: Bundle, cohort: Cohort, name: str) -> Background:
 
 
 def words_of(planners: Sequence[TopKPlanner]) -> str:
-    """Return the background of the planners in words; "" if no planner has a background."""
+    """Return the background of the planners in words. The text is empty if no planner has a background."""
     return next((planner.background.words for planner in planners if planner.background is not None), "")
 
 
@@ -177,7 +181,7 @@ def evenly(n: int, most: int) -> list[int]:
 def by_engine(
     bundle: Bundle, values: NDArray[np.int8], way: Way, orders: Orders | None, setting: SimulationSetting
 ) -> Walked:
-    """Return a run of B patients, values (B, M), under a rule, or along `orders`, (B, M), if given."""
+    """Return a run of B patients with values (B, M). The rule chooses features, unless `orders`, (B, M), are given."""
     options: dict[str, Any] = {"gain": way.gain or None, "target": TARGET.get(way.gain), "ranks": RANKED}
     options |= {"k": setting.k, "solver": setting.solver, "threads": setting.threads}
     if orders is None:
@@ -206,7 +210,10 @@ def by_engine(
 
 
 def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], scores: Sequence[str], way: Way) -> Walked:
-    """Return a run of B patients, values (B, M), by one planner each; with a background, also by `background`."""
+    """Return a run of B patients with values (B, M), one planner each.
+
+    If all planners have a background, the score `background` is added to `scores`.
+    """
     weighs = bool(way.gain) and way.gain != INFORMATION and ":" not in way.allocation
     believes = all(planner.background is not None for planner in planners)
     scores = [*scores, BACKGROUND] if believes else scores
@@ -234,12 +241,12 @@ def by_planners(planners: Sequence[TopKPlanner], values: NDArray[np.int8], score
 
 
 def boundary_of(place: NDArray[np.int16], names: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], ...]:
-    """Return the last entity inside the top k and the first outside, (...) each.
+    """Return the last entity inside the top k and the first entity outside, (...) each.
 
     Parameters
     ----------
     place : (..., N) int16, ranks of the entities
-    names : (N,) int64, position of each entity by name, which breaks ties
+    names : (N,) int64, position of each entity in the order by name, used to break ties
 
     """
     order = np.argsort(place.astype(np.int64) * len(names) + names, axis=-1)
@@ -255,12 +262,12 @@ def explored_of(
     measured: NDArray[np.int8],
     named: Mapping[str, Any],
 ) -> Explored:
-    """Return the page's contents for some patients of a cohort, by their rows, and some runs.
+    """Return the page's contents for some runs and for the patients in the given rows of a cohort.
 
     Parameters
     ----------
     planners : one planner without observations for each patient, with the options of the run that is shown first
-    measured : (B, M) int8, values of the patients, `MISSING` where not measured
+    measured : (B, M) int8, values of the patients, or `MISSING` where not measured
     named : entries of the summary about the runs
 
     """
@@ -310,7 +317,7 @@ def explored_of(
 
 
 def middle(numbers: Sequence[int]) -> int:
-    """Return the index of the (lower) median; the first index if numbers are equal.
+    """Return the index of the lower median. Equal numbers are ordered by their index.
 
     >>> middle([214, 9, 40])
     2
@@ -319,10 +326,10 @@ def middle(numbers: Sequence[int]) -> int:
 
 
 def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the reasons for a planner's first choices for one patient, as types of JSON.
+    """Return the reasons for a planner's first choices for one patient, in JSON types.
 
-    Each entry has `reason`, in words, and `others`, the next best choices of the rule. For each possible value of the
-    feature, `then` has the k best entities after this value, by their numbers on the page.
+    In each entry, `reason` is a text, and `others` has the next best choices of the rule. `then` has a pair for each
+    possible value of the feature: the value, and the k best entities after it, by their numbers on the page.
 
     Parameters
     ----------
@@ -344,7 +351,7 @@ def reasons_of(planner: TopKPlanner, values: NDArray[np.int8], by_name: Sequence
 
 
 def _steps(walked: Walked, path: int, by_name: Sequence[int], k: int, guide: int) -> dict[str, Any]:
-    """Return one patient's run up to the last observed feature, as types of JSON."""
+    """Return one patient's run up to the last observed feature, in JSON types."""
     taken = int((walked.order[path] >= 0).sum())
     places = walked.place[path, : taken + 1].swapaxes(0, 1)[:, :, list(by_name)]
     orders = np.argsort(places, axis=2, kind="stable")
@@ -368,7 +375,10 @@ def _rounded(values: Floats) -> list[float]:
 
 
 def settled_from(orders: NDArray[np.int64], k: int) -> int:
-    """Return the t from which the set of the k best stays the same; `orders`, (T, N), are entities, best first."""
+    """Return the t from which the set of the k best entities no longer changes.
+
+    `orders`, (T, N), has the entities at each t, best first.
+    """
     inside = np.sort(orders[:, :k], axis=1)
     return int(rounds_until((inside != inside[-1]).any(axis=1)[None])[0])
 
@@ -379,12 +389,12 @@ def _check(holds: bool, where: str, found: str, expected: str, step: str) -> Non
 
 
 def write_explorer(explored: Explored, path: str | Path) -> None:
-    """Write the page; an error leaves no partial file."""
+    """Write the page. If an error occurs, no partial file remains."""
     write_text(path, explorer_page(explored))
 
 
 def explorer_page(explored: Explored) -> str:
-    """Return the page as HTML; equal contents give equal bytes."""
+    """Return the page as HTML. Equal contents give equal bytes."""
     import bokeh  # noqa: PLC0415 (optional dependency, needed for the page alone)
     from bokeh.resources import Resources  # noqa: PLC0415
 

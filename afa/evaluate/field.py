@@ -1,7 +1,8 @@
-"""Fields: a table of patients with a dictionary, entities, the answers of language models, and labels.
+"""Fields. A field is a table of patients with a dictionary, entities, the answers of language models, and labels.
 
-`import_field` reads and checks a folder as collected by its authors, and writes the form that the workflow takes. The
-answers are saved as given; only the cut points are pooled, because a table needs one set of cut points.
+`import_field` reads and checks a folder in the form in which its authors collected it, and writes the form that the
+workflow reads. The answers are saved unchanged. Only the cut points are pooled, because a table needs one set of cut
+points.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ PARTS |= {f"{RECORD_FOLDER}/{name}.csv" for name in COLUMNS}
 PLACES = 6
 """Decimals of a potential."""
 TELLING = 0.6
-"""AUROC of the number of missing values above which a remark says that missingness reveals a label."""
+"""Least AUROC for a remark that missingness reveals a label. The score of this AUROC is the number of missing
+values.
+"""
 
 
 def import_field(
@@ -69,23 +72,24 @@ def import_field(
     ----------
     folder
         `elicited/` has `cuts_<voter>.csv`, `unary_<voter>.csv` and `pairs.csv` or `pairs_<voter>.csv`. The files
-        `labels.csv`, `groups.csv` and `SOURCE.md` are optional. A column `display`, `label` or `name` of the dictionary
-        and of the entities has the names shown to people. Features of the kind `categorical-as-binary` from one
-        measurement are the values of one variable: at most one of them is +1.
+        `labels.csv`, `groups.csv` and `SOURCE.md` are optional. The dictionary and the entities may have a column
+        `display`, `label` or `name` with the names shown to people. Features of the kind `categorical-as-binary` with
+        the same measurement are the values of one variable, so that at most one of them is +1.
     out
-        Folder of the new field, named like the field; an error leaves no partial folder.
+        Folder of the new field. The folder has the name of the field. If an error occurs, no partial folder remains.
     holds
-        How many entities a patient has, according to the question.
+        How many entities a patient can have, according to the question.
     address
-        Where to download the original table. If given, table and labels are not copied, and their digests are saved.
+        Address from which the original table can be downloaded. If given, table and labels are not copied, and only
+        their digests are saved.
 
     Returns
     -------
-    list of str : remarks on the values for readers, also added to the field's `SOURCE.md`
+    list of str : remarks on the values. They are also added to the field's `SOURCE.md`
 
     Raises
     ------
-    CohortError, ConfigError : the folder is invalid; the message lists all errors of a file.
+    CohortError, ConfigError : the folder is invalid. The message lists all errors of a file.
 
     """
     source, target = Path(folder), Path(out)
@@ -156,7 +160,10 @@ def import_field(
 
 
 def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """Return the answers of a field as given, by the names in `COLUMNS`, each table with a column `voter`."""
+    """Return the unchanged answers of a field, one table for each name in `COLUMNS`.
+
+    Each table has a column `voter`.
+    """
     faults: list[Fault] = []
     record = {kind: _answers(Path(folder) / RECORD_FOLDER / f"{kind}.csv", kind, faults) for kind in COLUMNS}
     CohortError.raise_for(faults)
@@ -164,12 +171,12 @@ def read_record(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool = False) -> Bundle:
-    """Write and return the bundle made from a field's answers; a potential is the mean of direction times confidence.
+    """Write and return the bundle made from a field's answers.
 
-    A potential of 0 is skipped, like a direction that no voter gave. The bundle has all features and entities of the
-    field. With `how_often` the bundle also has pooled probabilities, cut points, scopes, groups, and the number of
-    entities that hold. The members of an exclusive group are then one variable, which has no couplings
-    (docs/decisions.md, F13).
+    A potential is the mean of direction times confidence over the voters. Potentials of 0 are left out. The bundle has
+    all features and entities of the field. With `how_often` the bundle also has pooled probabilities, cut points,
+    scopes, groups, and the number of entities that hold. In that case, the members of an exclusive group are one
+    variable without couplings (docs/decisions.md, F13).
 
     Raises
     ------
@@ -231,11 +238,12 @@ def build_field_bundle(folder: str | Path, out: str | Path, *, how_often: bool =
 
 
 def _display_names(root: Path, of_features: str, entities: Sequence[str], features: Sequence[str]) -> dict[str, str]:
-    """Return the display names of entities and features, by name, from a column of `DISPLAY_COLUMNS` in each file.
+    """Return name -> display name for entities and features. Each file gives them in a column of `DISPLAY_COLUMNS`.
 
     Raises
     ------
-    CohortError : a file has two such columns, or a display name is another entity's or feature's name, or occurs twice.
+    CohortError : a file has two such columns, a display name occurs twice, or it is the name of another entity or
+        feature.
 
     """
     faults, found = list[Fault](), dict[str, str]()
@@ -259,7 +267,7 @@ def _display_names(root: Path, of_features: str, entities: Sequence[str], featur
 
 
 def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> pd.DataFrame:
-    """Return the table with a column `display` after the names if any of these names has a display name."""
+    """Return the table. If any of its names has a display name, add a column `display` after the names."""
     if not (texts := table[key].map(display_names)).notna().any():
         return table
     table = table.copy()
@@ -268,16 +276,16 @@ def _shown(table: pd.DataFrame, key: str, display_names: Mapping[str, str]) -> p
 
 
 def _groups(path: Path) -> pd.DataFrame:
-    """Return a field's groups as in a bundle, where an exclusive group is named like its measurement."""
+    """Return a field's groups in the form of a bundle. An exclusive group has the name of its measurement."""
     groups = pd.read_csv(path, dtype=str)
     return groups.assign(exclusive=groups["measurement"].where(groups["exclusive"] == "1", ""))
 
 
 def _read(source: Path) -> tuple[Features, pd.DataFrame, pd.DataFrame | None, dict[str, pd.DataFrame], Path]:
-    """Return dictionary, entities, groups, answers by the names in `COLUMNS`, and the path of the values.
+    """Return dictionary, entities, groups, answers (one table for each name in `COLUMNS`), and the path of the values.
 
-    Raise one error that lists every error of these files. Values and labels are read later, because they need the cut
-    points.
+    If these files are invalid, raise one error that lists all faults. Values and labels are read later, because reading
+    them requires the cut points.
     """
     faults: list[Fault] = []
     dictionary: Features | None = None
@@ -323,7 +331,10 @@ def _files(source: Path, kind: str, faults: list[Fault]) -> list[Path]:
 
 
 def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) -> pd.DataFrame:
-    """Return the measurement of each feature; `exclusive` is 1 if all its features are values of one variable."""
+    """Return a table with the measurement of each feature.
+
+    The column `exclusive` is 1 if all features of the measurement are values of one variable.
+    """
     table = read_table(source / GROUPS_FILE, required=("feature", "measurement"), whole_rows=True, brief=True)
     places = name_column(table, "feature", _places(features), f"of {DICTIONARY_FILE}")
     table.once(places, "each feature once", "feature")
@@ -338,11 +349,11 @@ def _given_groups(source: Path, features: Sequence[str], faults: list[Fault]) ->
 def _answers(
     path: Path, kind: str, faults: list[Fault], known: Mapping[str, tuple[Mapping[str, int], str]] = {}
 ) -> pd.DataFrame:
-    """Return the checked answers in a file, with the voter from a column or from the file name.
+    """Return the checked answers in a file. The voter comes from a column or from the file name.
 
     Parameters
     ----------
-    known : column -> (known names, the file that lists them); for a saved record any name is valid
+    known : column -> (known names, the file that lists them). For a saved record it is empty, and any name is valid
 
     """
     columns = COLUMNS[kind] if known else ("voter", *COLUMNS[kind])
@@ -374,7 +385,7 @@ def _answers(
 
 
 def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -> list[str]:
-    """Return remarks on identical rows, patients without a label, and missing values that reveal a label."""
+    """Return remarks on identical rows, on patients without a label, and on missing values that reveal a label."""
     lines = read_unpacked(path).decode("utf-8-sig").splitlines()[1:]  # UTF-8, as `read_and_encode` has checked
     rows = [line.partition(",")[2] for line in lines if line.strip()]
     remarks = []
@@ -396,7 +407,7 @@ def _remarks(path: Path, missing: pd.Series[int], labels: pd.DataFrame | None) -
 
 
 def _labels(path: Path, entities: Sequence[str], patients: Sequence[str]) -> pd.DataFrame:
-    """Return the labels of a field, (patients, entities); raise an error if an entity has no column."""
+    """Return the labels of a field, (patients, entities). Raise an error if an entity has no column."""
     columns = read_names(path)[1:]
     if sorted(columns) != sorted(entities):
         found, expected = f"the columns {', '.join(columns)}", f"the entities {', '.join(entities)}"

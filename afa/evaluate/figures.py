@@ -1,4 +1,4 @@
-"""Figures of notebooks, reports and `afa simulate`: one style, readable in grey and with colour blindness.
+"""Figures of notebooks, reports and `afa simulate`. Their common style is readable in grey and with colour blindness.
 
 Equal data give equal bytes. Figures of the allocation grid use one style for each rule.
 """
@@ -70,7 +70,7 @@ PLAIN: Mapping[str, dict[str, Any]] = {
     "random": {"color": "#000000", "linestyle": (0, (1, 1))},
     "constant": {"color": "#777777", "linestyle": (0, (6, 3))},
 }
-"""Styles of baselines that do not choose features for the patient, shown beside the coloured lines."""
+"""Styles of baselines that do not choose features for the patient. Other lines are coloured."""
 
 STYLE: Any = {
     "svg.hashsalt": "afa",
@@ -99,16 +99,16 @@ class NotebookFigure(Figure):
 
     Attributes
     ----------
-    saved : the SVG text as written; another layout would change it by hundredths of a point
+    saved : the SVG text that was written. It is kept because a second layout would change it by hundredths of a point
 
     """
 
     saved = ""
 
     def svg(self) -> str:
-        """Return the figure as SVG; equal figures give equal bytes.
+        """Return the figure as SVG. Equal figures give equal bytes.
 
-        Coordinates have two decimals, a hundredth of a point, and each path is on one line, which halves the size of a
+        Coordinates are rounded to a hundredth of a point, and each path is on one line. This halves the size of a
         notebook.
         """
         drawn = StringIO()
@@ -117,7 +117,7 @@ class NotebookFigure(Figure):
         return svg[svg.index("<svg") :]
 
     def draw(self, renderer: RendererBase) -> None:
-        """Draw the figure after replacing names of scores and rules by words."""
+        """Replace the names of scores and rules by words, then draw the figure."""
         texts = [*self.texts, *(text for legend in self.legends for text in legend.get_texts())]
         for axes in self.axes:
             if (title := in_words(axes.get_title(loc="left"))) != axes.get_title(loc="left"):
@@ -143,27 +143,27 @@ def _rounded(number: re.Match[str]) -> str:
 
 
 def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[NotebookFigure, list[Axes]]:
-    """Return a figure in the common style and its axes, row by row; sizes in inches."""
+    """Return a figure in the common style, and its axes row by row. The sizes are in inches."""
     mpl.rcParams.update(STYLE)
     figure = NotebookFigure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def cohort_words(patients: Cohort) -> str:
-    """Return the cohort's name, origin and size in words; simulated and unrecorded origins are always named."""
+    """Return the cohort's name and size in words. A simulated or unrecorded origin is also stated."""
     said = {"simulated": " (simulated)", None: " (origin not recorded)"}
     return f"cohort {patients.name}{said.get(patients.provenance.get('origin'), '')}, {len(patients.patients)} patients"
 
 
 def name_figure(figure: Figure, words: str, patients: Cohort) -> None:
-    """Set the title of a figure to `words` and the cohort, so that a figure copied from the report names its cohort."""
+    """Set the title of a figure to `words` and the cohort. A figure copied from the report then states its cohort."""
     figure.suptitle(f"{words}: {cohort_words(patients)}", x=0.01, ha="left")
 
 
 def name_panel(axes: Axes, words: str, **counts: int) -> None:
-    """Set the title of a panel, and in a second line the counts behind it: `n = 167 patients, 45,616 decisions`.
+    """Set the title of a panel. A second line has the counts: `n = 167 patients, 45,616 decisions`.
 
-    A panel of a figure with several panels also gets a letter, row by row.
+    If the figure has several panels, each panel also gets a letter, row by row.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def without_data(axes: Axes, words: str) -> None:
 def draw_accuracy(
     axes: Axes, rows: pd.DataFrame, *, label: str | None = None, style: Mapping[str, Any] | None = None
 ) -> None:
-    """Draw the values of one method against t with their intervals; `rows` are the method's lines of the summary."""
+    """Draw the values of one method against t with their intervals. `rows` are the method's rows of the summary."""
     if rows.empty:
         return
     rows = rows.sort_values("t")
@@ -197,11 +197,12 @@ def draw_accuracy(
 
 
 def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, Any], label: str | None = None) -> None:
-    """Draw the paper's printed values for one row of a table as hollow markers, if it has any.
+    """Draw the values that the paper prints for one row of a table as hollow markers, if there are any.
 
     Parameters
     ----------
-    cells : as from `afa.paper.report.paper_tables.paper_table`; the paper's full observation is drawn at ours
+    cells : rows from `afa.paper.report.paper_tables.paper_table`. The paper's value at full observation is drawn at our
+        last t
 
     """
     points = cells.dropna(subset=["paper", "t"])
@@ -213,10 +214,10 @@ def draw_paper_points(axes: Axes, cells: pd.DataFrame, *, style: Mapping[str, An
 
 
 def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure:
-    """Return the figure, for a notebook to show; if a path is given, also write it in the format of the path's suffix.
+    """Return the figure, for a notebook to show. If a path is given, also write the figure in the format of its suffix.
 
-    A path without suffix, as used by the workflow, writes both PDF and SVG. Vector formats have equal bytes for equal
-    figures.
+    For a path without suffix, as used by the workflow, write both PDF and SVG. In vector formats, equal figures give
+    equal bytes.
     """
     if path:
         written = [Path(path)] if Path(path).suffix else [Path(f"{path}.{form}") for form in ("svg", "pdf")]
@@ -236,7 +237,10 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 
 
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
-    """Return a figure of curves with intervals: one panel for each metric, and a second one by cost if costs differ."""
+    """Return a figure of curves with intervals.
+
+    Each metric has one panel by the number of features. If costs differ, it has a second panel by cost.
+    """
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]
     figure, axes = new_figure(3.6 * ((len(shown) + 1) // 2), 5.6, (len(shown) + 1) // 2, 2)
@@ -266,12 +270,15 @@ def rule_style(rule: str) -> Mapping[str, Any]:
 
 
 def rule_name(rule: str) -> str:
-    """Return the name of a rule for a figure; the paper's rule is marked, and a user-defined rule shows its class."""
+    """Return the name of a rule for a figure. The paper's rule is marked. A user-defined rule is named by its class."""
     return f"{in_words(rule)} (paper: ours)" if rule == PRIORITY else in_words(rule.rpartition(":")[2])
 
 
 def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequence[str] = (RANDOM, PRIORITY)) -> None:
-    """Draw the value of each rule against t, from t = 0; rules in `banded` also get the interval over patients."""
+    """Draw the value of each rule against t, from t = 0.
+
+    For rules in `banded`, also draw the interval over patients.
+    """
     for place, (rule, part) in enumerate(parts.items()):
         style, rows = rule_style(rule), part.sort_values("t")
         if rule in banded:
@@ -290,7 +297,7 @@ def draw_rules(axes: Axes, parts: Mapping[str, pd.DataFrame], *, banded: Sequenc
 
 
 def shared_legend(figure: Figure, *, columns: int) -> None:
-    """Draw one legend below all axes, with each label once."""
+    """Draw one legend below all axes. Each label occurs once."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -299,7 +306,7 @@ def shared_legend(figure: Figure, *, columns: int) -> None:
 
 
 def fit(axes: Axes, *numbers: pd.Series) -> None:
-    """Set limits of the vertical axis that include all numbers; without numbers, write a note into the panel."""
+    """Set limits of the vertical axis that include all numbers. If there are none, write a note into the panel."""
     every = pd.concat([pd.Series(column, dtype=float) for column in numbers]).dropna()
     if every.empty:
         without_data(axes, "no such case")

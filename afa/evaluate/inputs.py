@@ -1,4 +1,4 @@
-"""Read and check the inputs of an experiment: bundle and cohort on the same features, shards, and options."""
+"""Read and check the inputs of an experiment: a bundle and a cohort with the same features, shards, and options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ Reference = Literal["controls", "ranges", "cohort"]
 
 
 def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohort]:
-    """Return bundle and cohort; features dropped from the cohort are also dropped from the bundle (decisions.md D3).
+    """Return the bundle and the cohort.
+
+    Features that were dropped from the cohort are also dropped from the bundle (decisions.md D3).
 
     Raises
     ------
@@ -52,7 +54,7 @@ def load_inputs(bundle_folder: Path, cohort_folder: Path) -> tuple[Bundle, Cohor
 
 
 def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the paper's tables as transcribed, file name without suffix -> table.
+    """Return the transcribed tables of the paper as a mapping from file name without suffix to table.
 
     Raises
     ------
@@ -66,7 +68,7 @@ def paper_tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def check_duels(bundle: Bundle, folder: Path) -> None:
-    """Raise a `BundleError` if a bundle has only one entity, and so no duel."""
+    """Raise a `BundleError` if a bundle has only one entity. Such a bundle has no duel."""
     if len(bundle.entities) < 2:
         step = "add entities, or ask for the binary task alone: snakemake binary"
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
@@ -82,7 +84,10 @@ def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
 
 
 def explicit_references(bundle: Bundle) -> list[Reference]:
-    """Return the references for which the bundle's probabilities hold; by default all (docs/decisions.md, F10a)."""
+    """Return the references for which the bundle's probabilities hold (docs/decisions.md, F10a).
+
+    If the bundle has probabilities but states no encoding, return all references.
+    """
     if bundle.rates is None or (bundle.ternary and not bundle.has_probabilities):
         return []
     known: list[Reference] = ["controls", "ranges", "cohort"]
@@ -90,7 +95,7 @@ def explicit_references(bundle: Bundle) -> list[Reference]:
 
 
 def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closure]:
-    """Return the closures to show for binary tasks, the run's own first.
+    """Return the closures to show for binary tasks. The run's own closure comes first.
 
     If the bundle's probabilities fit the cohort's encoding, all other closures are added. The paper's closures require
     features with three values.
@@ -103,7 +108,10 @@ def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closur
 
 
 def check_possible(bundle: Bundle, cohort: Cohort, measured: NDArray[np.bool_] | None = None) -> None:
-    """Raise a `CohortError` that names the first measured value impossible for its feature (docs/decisions.md, F1)."""
+    """Raise a `CohortError` if a measured value is impossible for its feature (docs/decisions.md, F1).
+
+    The message names the first such value.
+    """
     wrong = ~np.take_along_axis(bundle.possible[None], cohort.values[:, :, None].astype(np.intp) + 1, axis=2)[:, :, 0]
     if measured is not None:
         wrong &= measured
@@ -116,13 +124,16 @@ def check_possible(bundle: Bundle, cohort: Cohort, measured: NDArray[np.bool_] |
 
 
 def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
-    """Return the labels in the order of the bundle, (P, N) float64, 0 or 1, NaN where missing."""
+    """Return the labels in the order of the bundle, (P, N) float64. A label is 0 or 1, or NaN if missing."""
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
     return labels.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
-    """Return D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, (P, Q) nats; 0 within rounding error."""
+    """Return D_ab(x) = S_a(x) - S_b(x) of every duel at full observation, (P, Q) nats.
+
+    Differences within rounding error are set to 0.
+    """
     energy, (first, second) = bundle.energies(values), np.triu_indices(len(bundle.entities), 1)
     difference: Floats = energy[:, first] - energy[:, second]
     difference[np.abs(difference) <= tie_of([bundle.mrf(entity) for entity in bundle.entities])] = 0.0
@@ -137,7 +148,7 @@ def drawn_patients(mrf: PairwiseMRF, labels: NDArray[np.int8], *names: object) -
     Parameters
     ----------
     labels : (n,) int8, class of each profile
-    names : seed of the sample
+    names : texts and numbers that determine the seed of the sample
 
     """
     values = np.empty((len(labels), mrf.n_features), dtype=np.int8)
@@ -149,7 +160,7 @@ def drawn_patients(mrf: PairwiseMRF, labels: NDArray[np.int8], *names: object) -
 
 
 def each_in_threads(make: Callable[[Item], Made], items: Iterable[Item], threads: int | None) -> list[Made]:
-    """Return `make(item)` for each item, in order, computed in at most `threads` threads; all cores if None."""
+    """Return `make(item)` for each item, in order. Use at most `threads` threads, or all cores if it is None."""
     with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(make, items))
 
@@ -160,7 +171,7 @@ def note(text: str) -> None:
 
 
 def top_k_size(bundle: Bundle, k: int) -> int:
-    """Return the size of the top set: k, or N - 1 with a note if the bundle has only N <= k entities."""
+    """Return the size of the top set. This is k, or N - 1 if the bundle has only N <= k entities; a note tells so."""
     size = min(k, len(bundle.entities) - 1)
     if size < k:
         note(f"k = {size}, since the bundle has {len(bundle.entities)} entities")
@@ -168,7 +179,10 @@ def top_k_size(bundle: Bundle, k: int) -> int:
 
 
 def shard_of(n: int, shard: str) -> range:
-    """Return the indices below n in part I of N, from a text `I/N` or `I-of-N`; part sizes differ by at most one."""
+    """Return the indices of part I, if n indices are split into N parts. `shard` is a text `I/N` or `I-of-N`.
+
+    The sizes of the parts differ by at most one.
+    """
     left, _, right = shard.replace("-of-", "/").partition("/")
     if not (left.isdecimal() and right.isdecimal() and 1 <= int(left) <= int(right)):
         raise ConfigError(Fault("--shard", repr(shard), "I/N with 1 <= I <= N", "pass for example --shard 1/4"))
@@ -177,12 +191,12 @@ def shard_of(n: int, shard: str) -> range:
 
 
 def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
-    """Return the rounds up to `n_features`, including 0 and `n_features`, in order."""
+    """Return the ascending rounds below `n_features`, and 0 and `n_features`."""
     return sorted({0, *(t for t in rounds if t < n_features), n_features})
 
 
 def amounts(option: str, text: str) -> list[float]:
-    """Return one or more distinct numbers, 0 or more each, from a comma-separated text."""
+    """Return the numbers in a comma-separated text. Raise an error unless they are distinct and not negative."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
@@ -194,7 +208,7 @@ def amounts(option: str, text: str) -> list[float]:
 
 
 def words(option: str, text: str, known: Sequence[str]) -> list[str]:
-    """Return one or more distinct words, all in `known`, from a comma-separated text."""
+    """Return the words in a comma-separated text. Raise an error unless they are distinct and all in `known`."""
     parts = [part.strip() for part in text.split(",")]
     if not set(parts) <= set(known) or len(set(parts)) < len(parts):
         raise ConfigError(
@@ -205,20 +219,20 @@ def words(option: str, text: str, known: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def shuffled_genes(n_features: int, permutation: int, kinds: tuple[int, ...] = ()) -> NDArray[np.int64]:
-    """Return the gene whose values each gene gets in a permutation, (M,) int64, the same for every task and setting.
+    """Return a permutation of the genes, (M,) int64. Gene j gets the values of gene `result[j]`.
 
-    The array is cached and must not be changed.
+    Every task and setting gets the same permutation. The array is cached and must not be changed.
 
     Parameters
     ----------
-    kinds : (M,) from `Bundle.kinds`, if features differ in their possible values; genes are permuted within each kind
+    kinds : (M,) from `Bundle.kinds` if features differ in their possible values. Genes are permuted within each kind
 
     """
     return shuffled_alike(np.array(kinds or (0,) * n_features), generator_of("labels", "shuffled genes", permutation))
 
 
 def shuffled_alike(kinds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Permute features within each kind: return (M,) int64 for kinds (M,)."""
+    """Return a permutation of the features, (M,) int64, that maps each feature to one of the same kind."""
     places = np.arange(len(kinds))
     for kind in np.unique(kinds):
         alike = np.flatnonzero(kinds == kind)

@@ -1,6 +1,6 @@
 """Labels as binary tasks, for several encodings of one cohort and several closures, and the patients' scores.
 
-t counts observed features of the entity's support, in per cent. Only metrics read the labels.
+t is the observed share of the entity's support, in per cent. Only the metrics use the labels.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ RANDOM = "random"
 HIDDEN = 2
 """Code of a value that has not been observed."""
 DIGITS = 9
-"""Decimals to which scores, in nats, must agree to be equal; smaller differences come from the order of sums."""
+"""Scores in nats count as equal if they agree to this number of decimals. Smaller differences come from the order of
+sums.
+"""
 
 
 @dataclass(frozen=True)
 class LabelSetting:
-    """One encoding of a cohort with one closure; `variant` is empty for the settings that were fixed in advance."""
+    """One encoding of a cohort and one closure. `variant` is empty for the settings that were fixed in advance."""
 
     reference: Reference
     coupling: Closure
@@ -57,7 +59,7 @@ class LabelSetting:
         return {"coupling": self.coupling, "strength": self.strength}
 
     def at_full_observation(self, bundle: Bundle, cohort: Cohort) -> pd.DataFrame:
-        """Return S of every entity and patient at full observation, nats."""
+        """Return the table of S, in nats, of every entity and patient at full observation."""
         table, scores = (
             rows_of(entity=bundle.entities, patient=cohort.patients),
             bundle.energies(cohort.values, self.coupling),
@@ -73,9 +75,9 @@ def settings_of(
     *,
     closed: bool = True,
 ) -> list[LabelSetting]:
-    """Return the combinations of reference and coupling: first those fixed in advance, then the grid around these.
+    """Return the combinations of the settings. The combinations fixed in advance come first, then all others.
 
-    The first element of each list was fixed in advance.
+    Of `thresholds` and `strengths`, the first element was fixed in advance.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def settings_of(
 
 @dataclass(frozen=True)
 class LabelTask:
-    """One label under one setting, with the patients' values, (P, M), and labels, (P,) bool."""
+    """One label under one setting. It has the patients' values, (P, M), and labels, (P,) bool."""
 
     setting: LabelSetting
     bundle: Bundle
@@ -112,7 +114,7 @@ class LabelTask:
 
     @classmethod
     def of_controls(cls, setting: LabelSetting, bundle: Bundle, cohort: Cohort) -> list[LabelTask]:
-        """Return one task for each entity on the healthy controls, who have no label."""
+        """Return one task for each entity, with the healthy controls as patients. The controls have no label."""
         names, values = tuple(map(str, cohort.controls.index)), cohort.controls.to_numpy(dtype=np.int8)
         ill = np.zeros(len(names), dtype=bool)
         return [cls(setting, bundle, entity, names, values, ill) for entity in bundle.entities if names]
@@ -144,7 +146,7 @@ class LabelTask:
         return [-(-percent * len(self.support) // 100) for percent in percents]
 
     def seen(self, percents: Sequence[int], seed: int) -> NDArray[np.bool_]:
-        """Return the features of the support that a random order has observed at each share, (P, T, S) bool."""
+        """Return a mask, (P, T, S), of the features of the support that a random order has observed at each share."""
         rank = places(self.bundle.features, self.patients, seed)[:, self.support]
         place = rank.argsort(axis=1).argsort(axis=1)
         return np.asarray(place[:, None, :] < np.array(self.counts(percents))[:, None])
@@ -153,11 +155,13 @@ class LabelTask:
 def tasks_of(
     bundle: Bundle, cohorts: Mapping[float | None, Cohort], settings: Sequence[LabelSetting]
 ) -> tuple[list[LabelTask], list[str]]:
-    """Return the tasks of all settings, grouped by label, and the labels excluded because a class has no patient.
+    """Return the tasks of all settings, grouped by label, and the excluded labels.
+
+    A label is excluded if one of its classes has no patient.
 
     Parameters
     ----------
-    cohorts : threshold -> cohort; None -> the run's own cohort, encoded against controls or by ranges
+    cohorts : threshold -> cohort. The key None has the run's own cohort, encoded against controls or by ranges
 
     """
     tasks, left_out = [], []
@@ -180,8 +184,8 @@ def by_model(
 ) -> list[pd.DataFrame]:
     """Return a table for each task, in order.
 
-    Tasks with one label and one closure under several encodings have the same model and are followed together, because
-    they share many states.
+    Tasks that differ only in the encoding have the same model and share many states. They are therefore followed
+    together.
     """
     models: dict[tuple[Any, ...], list[int]] = {}
     for i, task in enumerate(tasks):
@@ -200,9 +204,10 @@ def by_model(
 def in_random_order(
     task: LabelTask, values: Values, percents: Sequence[int], seed: int, solver: Solver | None
 ) -> tuple[Floats, float]:
-    """Return F_1 - F_0 at 0, `percents` and 100 % of a random order of the support, (V P, T + 2), and its shift.
+    """Return F_1 - F_0 along a random order of the support, (V P, T + 2), and its value without observations (shift).
 
-    A state shared by several patients is solved once.
+    The columns belong to 0 %, to each of `percents`, and to 100 % of the support. A state shared by several patients is
+    solved once.
 
     Parameters
     ----------
@@ -226,17 +231,17 @@ def in_random_order(
 
 @lru_cache(maxsize=64)
 def places(features: tuple[str, ...], patients: tuple[str, ...], seed: int) -> NDArray[np.int64]:
-    """Return the position of each feature in each patient's random order, (P, M); the array must not be changed."""
+    """Return the position of each feature in each patient's random order, (P, M). The array must not be changed."""
     return np.argsort(random_orders(features, patients, [seed])[:, 0], axis=1)
 
 
 def as_greedy_chooses(
     task: LabelTask, values: Values, percents: Sequence[int], solver: Solver | None, *, to_the_end: bool = True
 ) -> tuple[Floats, float]:
-    """Return the scores of `in_random_order` if `greedy` chooses each patient's features by mutual information.
+    """Return the result of `in_random_order` for another order: `greedy` chooses features by mutual information.
 
-    Patients with equal values so far are followed together. Without `to_the_end`, patients are followed only as far as
-    `percents` require, and the last column is NaN.
+    Patients with equal observed values are followed together. If `to_the_end` is False, patients are followed only as
+    far as `percents` require, and the last column is NaN.
 
     Parameters
     ----------
@@ -255,7 +260,7 @@ def as_greedy_chooses(
 def followed(
     tasks: Sequence[LabelTask], percents: Sequence[int], seeds: Sequence[int], solver: Solver | None
 ) -> list[pd.DataFrame]:
-    """Return the rows of tasks with one model, one table for each task."""
+    """Return one table for each task. All tasks must have the same model."""
     fixed = [i for i, task in enumerate(tasks) if not task.setting.variant]
     runs = [(RANDOM, seed, fixed if later else range(len(tasks))) for later, seed in enumerate(seeds)]
     tables: list[list[pd.DataFrame]] = [[] for _ in tasks]
@@ -283,7 +288,7 @@ def followed(
 
 
 def settled(scores: Floats) -> Floats:
-    """Return scores rounded so that sums of the same numbers in another order are equal."""
+    """Return rounded scores. Two sums of the same numbers in different orders are equal after rounding."""
     return np.round(scores, DIGITS) + 0.0
 
 
@@ -303,20 +308,21 @@ def label_null(
     solver: Solver | None,
     threads: int | None,
 ) -> list[pd.DataFrame]:
-    """Return metrics of shuffled bundles by reference, coupling, entity, allocation, t and permutation, for each task.
+    """Return metrics of shuffled bundles, one table for each task.
 
-    A shuffled bundle has every potential of the original, with its sign and its place in the graph, on another gene of
-    the same panel. Any list of the same size and signs reaches the accuracy of shuffled bundles, so that an elicited
-    bundle must exceed this accuracy. The code exchanges the values of genes, not the potentials, which is equivalent.
+    A shuffled bundle has all potentials of the original, with their signs and their places in the graph, but each
+    potential belongs to a random gene of the same panel. Such a bundle has no knowledge about genes, so that an
+    elicited bundle must exceed its accuracy. Instead of the potentials, the code exchanges the values of the genes,
+    which is equivalent.
 
-    At each of the percents there are `permutations` bundles, followed in the random order of the first seed and in the
-    order of greedy CMI. At full observation, where order does not matter, there are `whole_permutations`.
-    `balanced_accuracy` is the accuracy of the raw score; `balanced_accuracy_calibrated` is the accuracy of the score
-    less its value without observations.
+    At each of `percents` there are `permutations` bundles. They are followed in the random order of the first seed and
+    in the order of greedy CMI. At full observation, where the order does not matter, there are `whole_permutations`
+    bundles. `balanced_accuracy` uses the sign of the raw score. `balanced_accuracy_calibrated` uses the sign of the raw
+    score minus its value without observations.
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
-        # Shuffled bundles are followed together: they share many states, and shuffling keeps the initial state.
+        # # Shuffled bundles are followed together, because they share many states, among them the initial state.
         shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]
@@ -337,7 +343,7 @@ def label_null(
 
 
 def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
-    """Return the metrics at full observation, where the score is an energy of the shuffled values."""
+    """Return the metrics at full observation. There the score is an energy of the shuffled values."""
     support, score = task.support, _score_of(task)
     values = (task.values[:, _shuffled(task, permutation)[support]] for permutation in range(permutations))
     scores = np.stack([score(x.astype(np.float64)) for x in values], axis=1)[..., None]
@@ -346,7 +352,7 @@ def _whole(task: LabelTask, permutations: int, shift: float) -> pd.DataFrame:
 
 
 def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
-    """Return the function from values of the support, (P, n), to S, (P,)."""
+    """Return a function that maps values of the support, (P, n), to S, (P,)."""
     support = task.support
     if task.setting.coupling == "explicit":
         bundle, entity = task.bundle, task.entity
@@ -358,7 +364,7 @@ def _score_of(task: LabelTask) -> Callable[[Floats], Floats]:
 
 
 def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
-    """Return one row for each permutation and t of `scores`, (P, permutations, T)."""
+    """Return a table of metrics with one row for each permutation and t. `scores` are (P, permutations, T)."""
     flat = scores.reshape(len(scores), -1)
     table = {
         "reference": task.setting.reference,
@@ -373,7 +379,7 @@ def _metrics(task: LabelTask, scores: Floats, shift: float) -> pd.DataFrame:
 
 
 def _balanced(scores: Floats, positive: NDArray[np.bool_]) -> Floats:
-    """Return the mean over classes of the share of right signs of scores, (P, T) -> (T,); 0 is half right."""
+    """Return the balanced accuracy of the signs of scores (P, T), shape (T,). A score of 0 is half right."""
     signs = np.sign(scores)
     share: Floats = 0.5 + 0.25 * (signs[positive].mean(axis=0) - signs[~positive].mean(axis=0))
     return share

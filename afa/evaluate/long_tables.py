@@ -1,7 +1,8 @@
 """Long tables: create rows from axes, read rows as arrays, and write folders of Parquet files with checksums.
 
-A complete table has exactly one row for every place of an array; an error names the first place without. The steps of
-binary tasks, which are stored where the score changes, are expanded to every t. Equal tables give equal bytes.
+A complete table has exactly one row for every place of an array. If a place has no row, an error names the first such
+place. Binary tasks are stored as steps, one for each change of the score; `Cube` expands the steps to every t. Equal
+tables give equal bytes.
 """
 
 from __future__ import annotations
@@ -22,20 +23,23 @@ from afa.io.files import atomic_folder
 
 T = TypeVar("T")
 MANY = 20_000
-"""Number of distinct values above which a column is stored without a dictionary if they are a third of all values."""
+"""A column is stored without a dictionary if it has more distinct values than this and than a third of its rows."""
 
 
 def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] | None = None) -> pd.DataFrame:
-    """Return one table of the parts with rows; with `columns`, it has these columns in order, even without rows."""
+    """Return the concatenated parts. Parts without rows are ignored.
+
+    If `columns` is given, the result has exactly these columns, even if it has no rows.
+    """
     filled = [part for part in parts if len(part)]
     whole = pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
     return whole if columns is None else whole.reindex(columns=list(columns))
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: str | Path, others: Sequence[str] = ()) -> None:
-    """Write each table as `<name>.parquet` in a folder; an error leaves no partial folder.
+    """Write each table as `<name>.parquet` in a folder. If an error occurs, no partial folder remains.
 
-    An existing folder is replaced only if it has no other files than these and `others`.
+    An existing folder is replaced only if all its files are among the new files and `others`.
     """
     with atomic_folder(folder, [*_files(tables), *others]) as temporary:
         for name, table in tables.items():
@@ -72,7 +76,7 @@ def _hardly_repeats(column: pa.ChunkedArray) -> bool:
 
 
 def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
-    """Return one table of a stage's folder; `part` are the arguments `columns` and `filters` of pandas.
+    """Return one table of a stage's folder. `part` has the arguments `columns` and `filters` of `pandas.read_parquet`.
 
     Single-precision numbers are converted to double precision. Raise a `ConfigError` if the file is damaged or missing.
     """
@@ -81,7 +85,7 @@ def read_table(folder: str | Path, name: str, **part: Any) -> pd.DataFrame:
 
 
 class StageTables(Mapping[str, pd.DataFrame]):
-    """The tables of a stage's folder by name, read at access."""
+    """The tables of a stage's folder, by name. A table is read when it is accessed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -97,10 +101,10 @@ class StageTables(Mapping[str, pd.DataFrame]):
 
 
 def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
-    """Join the same-named tables of all shards, in the given order; the result is independent of their number.
+    """Concatenate the tables with the same name from all shards. The result does not depend on the number of shards.
 
-    Shards are consecutive parts of the patients or of the entities; a table with patients is sorted by patient. Raise a
-    `ConfigError` if a shard lacks a table that another has, or if no shard has a table.
+    Shards are consecutive parts of the patients or of the entities, in the given order. A table with patients is sorted
+    by patient. Raise a `ConfigError` if only some shards have a table, or if no shard has any table.
     """
     names = sorted({path.stem for shard in shards for path in shard.glob("*.parquet")})
     if not names:
@@ -116,7 +120,7 @@ def gather_tables(shards: Sequence[Path], folder: str | Path) -> None:
 
 
 def _read_coded(path: Path, **options: Any) -> tuple[pa.Table, pa.Schema]:
-    """Return a table with dictionary-encoded texts, which many rows share, and its schema as stored."""
+    """Return a table with dictionary-encoded texts, and the schema of the file. Many rows have the same texts."""
     schema = pq.read_schema(path)
     words = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
     return pq.read_table(path, read_dictionary=words, **options), schema
@@ -135,7 +139,7 @@ def _read(folder: Path, name: str, read: Callable[..., T], **part: Any) -> T:
 
 
 def _by_patient(table: pa.Table) -> pa.Table:
-    """Return the rows sorted by patient; the order is otherwise unchanged."""
+    """Return the rows sorted by patient. The rows of a patient keep their order."""
     if "patient" not in table.column_names:
         return table
     patients = table["patient"].combine_chunks().dictionary_encode()
@@ -148,7 +152,7 @@ AGAIN = "run the stage again"
 
 
 def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
-    """Return a table with one row for every combination of values on these axes, the last varying fastest.
+    """Return a table with one row for every combination of values on these axes. The last axis varies fastest.
 
     >>> rows_of(patient=["p", "q"], t=[0, 5]).to_numpy().tolist()
     [['p', 0], ['p', 5], ['q', 0], ['q', 5]]
@@ -159,7 +163,10 @@ def rows_of(**axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
-    """Return the table of `rows_of` with every pair of entities, in bundle order, as `entity_a` and `entity_b`."""
+    """Return the table of `rows_of` with one more axis: the pairs of entities, in bundle order.
+
+    A pair is in the columns `entity_a` and `entity_b`.
+    """
     names, (a, b) = np.array(entities, dtype=object), np.triu_indices(len(entities), 1)
     table = rows_of(**axes, pair=range(len(a)))
     pair = table.pop("pair").to_numpy()
@@ -167,13 +174,13 @@ def duel_rows(entities: Sequence[str], **axes: Iterable[Any]) -> pd.DataFrame:
 
 
 def by_patient(parts: Iterable[pd.DataFrame], patients: Sequence[str]) -> pd.DataFrame:
-    """Return the joined parts in the order of `patients`, so that parts of the patients give the whole table."""
+    """Return the concatenated parts, sorted in the order of `patients`."""
     whole = pd.concat(parts, ignore_index=True)
     return whole.iloc[np.argsort(axis_among(whole["patient"], patients).codes, kind="stable")].reset_index(drop=True)
 
 
 class Axis(NamedTuple):
-    """The place of each row of a table along one key, -1 for none, and the labels of the places."""
+    """The place of each row of a table along one key, or -1 if the row has no place, and the labels of the places."""
 
     codes: NDArray[np.int64]
     labels: Sequence[Any]
@@ -181,7 +188,10 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class Complete:
-    """A table whose rows fill an array with these axes, one row for each place; `place`, (rows,), has the positions."""
+    """A table that fills an array with these axes: each place of the array has one row.
+
+    `place`, (rows,), has the position of each row.
+    """
 
     name: str
     table: pd.DataFrame
@@ -190,7 +200,11 @@ class Complete:
 
     @classmethod
     def of(cls, name: str, table: pd.DataFrame, axes: Mapping[str, Axis]) -> Complete:
-        """Return the table; raise a `ConfigError` that names the first row without a place or place without one row."""
+        """Return the complete table.
+
+        Raise a `ConfigError` if a row has no place, or if a place has not exactly one row. The message names the
+        first.
+        """
         for key, axis in axes.items():
             if (axis.codes < 0).any():
                 where = f"{name}, row {int(np.flatnonzero(axis.codes < 0)[0])}"
@@ -207,7 +221,10 @@ class Complete:
         return tuple(len(axis.labels) for axis in self.axes.values())
 
     def column(self, name: str, *, may_miss: bool = False) -> Singles:
-        """Return a column by place, in single precision; raise an error for a missing value, or NaN with `may_miss`."""
+        """Return a column as an array in single precision.
+
+        Raise an error for a missing value. If `may_miss`, a missing value becomes NaN instead.
+        """
         values = np.empty(len(self.place), dtype=np.float32)
         values[self.place] = self.table[name].to_numpy(dtype=np.float32, na_value=np.nan)
         values = values.reshape(self.shape)
@@ -218,7 +235,7 @@ class Complete:
     def refuse(
         self, broken: NDArray[np.bool_], found: str, expected: str, step: str, error: type[AfaError] = ConfigError
     ) -> None:
-        """Raise an error that names the first place where the mask `broken` is True, if any."""
+        """Raise an error if the mask `broken` is True anywhere. The message names the first such place."""
         if broken.any():
             codes = np.unravel_index(int(broken.argmax()), self.shape)
             labels = (axis.labels[int(code)] for axis, code in zip(self.axes.values(), codes, strict=True))
@@ -228,21 +245,23 @@ class Complete:
 
 
 def axis_among(column: pd.Series, labels: Sequence[str]) -> Axis:
-    """Return the places of a column's values, compared as texts, among `labels`."""
+    """Return the index in `labels` of each value of a column. Values are compared as texts."""
     each, names = pd.factorize(column)
     places = pd.Index(labels).get_indexer(names.astype(str))
     return Axis(np.array([*places, -1], dtype=np.int64)[each], labels)
 
 
 def axis_of(table: pd.DataFrame, columns: Sequence[str]) -> Axis:
-    """Return the places of combinations of some columns, in order of first appearance; labels are tuples."""
+    """Return the places of the combinations of some columns. The labels are tuples, in order of first appearance."""
     place = table.groupby(list(columns), sort=False, observed=True).ngroup().fillna(-1)
     labels = table[list(columns)].dropna().drop_duplicates()
     return Axis(np.asarray(place, dtype=np.int64), list(labels.itertuples(index=False, name=None)))
 
 
 def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Yield each combination of some columns with its rows, by first appearance; missing values count as values.
+    """Yield each combination of values of some columns, and its rows. A missing value counts as a value.
+
+    The order is that of first appearance.
 
     >>> table = pd.DataFrame({"name": ["b", "a", "b"], "seed": [1, None, 1]})
     >>> [(key, len(rows)) for key, rows in groups(table, "name", "seed")]
@@ -255,15 +274,15 @@ def groups(table: pd.DataFrame, *columns: str, sort: bool = False) -> Iterator[t
 
 @dataclass(frozen=True)
 class Cube:
-    """The steps of one kind of order, for P patients, E entities and R runs, which methods expand to all rounds.
+    """The steps of one kind of order, for P patients, E entities and R runs. Its methods expand steps to all rounds.
 
     Attributes
     ----------
     shape : (P, E, R)
-    t : rounds of the steps, one series (patient, entity, run) after the other
+    t : rounds of the steps. A series has the steps of one patient, entity and run; the series follow each other
     first : index of the first step of each series
     last_round : M
-    columns : the other columns of the table, in the same order of rows
+    columns : the other columns of the table, with rows in the order of `t`
 
     """
 
@@ -275,7 +294,10 @@ class Cube:
 
     @classmethod
     def of(cls, steps: pd.DataFrame, patients: list[str], entities: list[str], last_round: int) -> Cube:
-        """Return the cube of `steps` of one kind of order; each patient needs each entity with equally many runs."""
+        """Return the cube of `steps` of one kind of order.
+
+        All patients and entities must have the same number of runs.
+        """
         patient, entity = axis_among(steps["patient"], patients).codes, axis_among(steps["entity"], entities).codes
         seed = steps["seed"].fillna(-1).to_numpy(np.int64)
         ordered = steps.iloc[np.lexsort((steps["step"], seed, entity, patient))]
@@ -290,15 +312,16 @@ class Cube:
         )
 
     def by_round(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values after t observations, (P, E, R, M + 1), from values by step."""
+        """Expand values by step to values by round, (P, E, R, M + 1)."""
         following = np.append(self.t[1:], 0)
         following[np.append(self.first[1:], len(self.t)) - 1] = self.last_round + 1
         return np.repeat(values, following - self.t).reshape(*self.shape, self.last_round + 1)
 
     def by_step(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values after each number of observed support features, (P, E, R, s + 1), s the largest support.
+        """Return the values by number of observed support features, (P, E, R, s + 1).
 
-        The values of an entity with a smaller support stay constant after its last feature.
+        s is the size of the largest support. If an entity has a smaller support, its values stay constant after its
+        last feature.
         """
         ends = np.append(self.first[1:], len(self.t))
         most = int((ends - self.first).max())

@@ -1,4 +1,4 @@
-"""Names of scores, gains, rules and brackets in figures and captions; tables use the names of the code."""
+"""Names of scores, gains, rules and brackets in figures and captions. Tables use the names of the code instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 PRIORITY, RANDOM = "priority_clusters", "random"
-"""The paper's own rule, and the one that it is compared with."""
+"""The paper's rule, and the rule with which the paper compares it."""
 NAMES: Mapping[str, str] = {
     "wald": "Wald",
     "kl": "KL",

@@ -25,12 +25,18 @@ def page(name: str, **values: Any) -> str:
 
 
 def packed(content: bytes) -> str:
-    """Return base64 of gzip, the same text for the same bytes; the page decompresses it when needed."""
+    """Return the content, compressed by gzip, as base64. Equal contents give equal texts.
+
+    The page decompresses the text when it needs the content.
+    """
     return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")
 
 
 def document(path: Path) -> str:
-    """Return a page of `docs` as HTML without its title and links; its items (`E7`, `M1`) have anchors."""
+    """Return a page of `docs` as HTML without its title and links.
+
+    Numbered items such as `E7` and `M1` have anchors.
+    """
     title, _, text = path.read_text(encoding="utf-8").partition("\n")
     if not title.startswith("# "):
         text = f"{title}\n{text}"
@@ -42,7 +48,7 @@ TENTH = 0.1
 
 
 def linked(text: str, known: frozenset[str]) -> Markup:
-    """Return the escaped text with a link at every item in `known`; `t = 50` and `5 %` stay on one line.
+    """Return the escaped text with a link at every item in `known`. Texts such as `t = 50` and `5 %` stay on one line.
 
     >>> linked("a < b (E1, E99)", frozenset({"E1"}))
     Markup('a &lt; b (<a href="#E1">E1</a>, E99)')
@@ -60,12 +66,12 @@ def items(html: str) -> frozenset[str]:
 
 
 def hundredth(value: float) -> str:
-    """Return a number with two decimals; empty for a missing number."""
+    """Return a number with two decimals. The text is empty for a missing number."""
     return "" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
 
 
 def tenths(value: float) -> str:
-    """Return a number of points with one decimal; a number that would be rounded to 0 keeps its first digit.
+    """Return a number with one decimal. A number that would be rounded to 0 keeps its first significant digit.
 
     >>> tenths(13.602), tenths(-0.0496), tenths(0.0), tenths(-14.0)
     ('13.6', '-0.05', '0', '-14')
@@ -74,7 +80,9 @@ def tenths(value: float) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Return a number with three digits, or as a whole number from 100; empty for a missing number. Zero has no sign.
+    """Return a number as text. Numbers below 100 have three digits, and larger numbers are rounded to whole numbers.
+
+    The text is empty for a missing number. Zero has no sign.
 
     >>> digits(0.86412), digits(1234.0), digits(-0.0)
     ('0.864', '1234', '0')

@@ -1,4 +1,4 @@
-"""Figures of a planner and of a simulation; they need matplotlib, from the extra `notebooks`."""
+"""Figures of a planner and of a simulation. They need matplotlib, which the extra `notebooks` installs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOUR = "#0072B2"
 
 
 def posterior(planner: Planner, *, most: int = 12) -> Figure:
-    """Return a figure of the current posterior, one bar for each entity, the most probable first.
+    """Return a figure of the current posterior. Each entity has one bar; the most probable entity comes first.
 
     >>> from afa.planner import TopKPlanner
     >>> figure = posterior(TopKPlanner("tests/data/bundle_tiny"))
@@ -39,7 +39,9 @@ def posterior(planner: Planner, *, most: int = 12) -> Figure:
 
 
 def order(planner: Planner, *, most: int = 6) -> Figure:
-    """Return a figure of the posterior over time, one line for each entity, one step for each value as observed.
+    """Return a figure of the posterior over time.
+
+    Each entity has one line. The values on the horizontal axis are in the order of observation.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
 
 
 def curves(simulated: Simulated) -> Figure:
-    """Return a figure of the curves of `afa.simulate`, one panel for each metric and one line for each rule.
+    """Return a figure of the curves of `afa.simulate`. Each metric has one panel, and each rule has one line.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Probabilities of the entities for a whole table of patients, by the compiled engine: `predict_proba`."""
+"""`predict_proba`: probabilities of the entities for a whole table of patients, computed by the compiled engine."""
 
 from __future__ import annotations
 
@@ -51,21 +51,22 @@ def predict_proba(
     Parameters
     ----------
     bundle : the entities and their models, or the folder of a bundle.
-    X : (P, columns) the codes -1, 0, +1, as returned by `afa.encode`; missing where not measured. The index names the
-        patients. Columns that are not features are ignored; a feature without a column counts as missing.
+    X : (P, columns) the codes -1, 0, +1, as returned by `afa.encode`. A value that was not measured is missing. The
+        index has the names of the patients. Columns that are not features are ignored. A feature without a column
+        counts as missing.
     coupling, holds : as in `TopKPlanner`. For a bundle of directions alone, exactly one entity holds.
-    inference : `mean_field`, which is inaccurate for coupled features; or `exact`, which is slow, patient by patient,
-        and raises an error for dense models.
+    inference : `mean_field` or `exact`. `mean_field` is inaccurate for coupled features. `exact` is slow, because it
+        runs patient by patient, and it raises an error for dense models.
     solver : settings of the mean-field iteration.
     threads : number of threads; the results do not depend on it.
 
     Returns
     -------
-    DataFrame : (P, N), one column for each entity, in the order of the table and of the bundle
+    DataFrame : (P, N). The rows are in the order of the table, and the columns in the order of the bundle's entities
 
     Raises
     ------
-    CohortError : no feature has a value, a name occurs twice, or a value is no code or cannot occur.
+    CohortError : no feature has a column, a name occurs twice, or a value is no code or is impossible for its feature.
 
     Examples
     --------
@@ -107,7 +108,7 @@ def predict_proba(
 
 
 def _by_planner(bundle: Bundle, values: NDArray[np.int8], *, holds: Holds | None, **options: Any) -> Floats:
-    """Return the posteriors of `values`, (P, M), patient by patient, (P, N)."""
+    """Return the posteriors (P, N) of patients with `values` (P, M), computed patient by patient."""
     if len(bundle.entities) == 1:
         one = [informed(BinaryPlanner(bundle, entity=bundle.entities[0], **options), row) for row in values]
         return np.array([[planner.probability()] for planner in one])
@@ -124,7 +125,7 @@ def _compiled(
     solver: Solver | None,
     threads: int | None,
 ) -> Floats:
-    """Return the posteriors of `values`, (P, M), for all patients at once, (P, N)."""
+    """Return the posteriors (P, N) of patients with `values` (P, M), computed for all patients at once."""
     _planner_takes(bundle, coupling, holds, solver)
     gauge, holds = gauge_of(bundle, coupling), holds or bundle.holds
 
@@ -154,7 +155,10 @@ def _planner_takes(bundle: Bundle, coupling: Closure | None, holds: Holds | None
 
 
 def write_probabilities(found: pd.DataFrame, path: Path) -> None:
-    """Write the result of `predict_proba` as CSV, TSV or Parquet; an existing file with other columns is an error."""
+    """Write the result of `predict_proba` as CSV, TSV or Parquet. The suffix of the path determines the format.
+
+    An existing CSV or TSV file must have the same columns.
+    """
     table = found.rename_axis(PATIENT).reset_index()
     if path.suffix == ".parquet":
         with atomic_file(path) as temporary:

@@ -1,4 +1,4 @@
-"""Bootstrap intervals over patients, the sampling unit of a cohort, for shares, rounds and correlations."""
+"""Bootstrap intervals over patients for shares, rounds and correlations."""
 
 from __future__ import annotations
 
@@ -15,20 +15,28 @@ from afa.model.orders import generator_of
 
 
 def interval(statistics: Floats, *, confidence: float) -> tuple[Floats, Floats]:
-    """Return low and high percentiles of resampled statistics, (R, C) -> (C,) each; NaN if all resamples are NaN."""
+    """Return the ends of the percentile interval of resampled statistics (R, C), two arrays (C,).
+
+    The ends are NaN if all resamples are NaN.
+    """
     tail = 100 * (1 - confidence) / 2
     low, high = percentiles(statistics, [tail, 100 - tail])
     return low, high
 
 
 def with_interval(every: Floats, *, confidence: float) -> pd.DataFrame:
-    """Return `value`, `low`, `high` of statistics, (1 + R, C): the values in the first row, then their resamples."""
+    """Return a table with `value`, `low` and `high` of statistics, (1 + R, C).
+
+    The first row has the values, and the other rows are their resamples.
+    """
     low, high = interval(every[1:], confidence=confidence)
     return pd.DataFrame({"value": every[0], "low": low, "high": high})
 
 
 def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, confidence: float) -> pd.DataFrame:
-    """Return a row for the mean over entities, with `entity` missing, then a row for each entity; `n` counts cases.
+    """Return a table with one row for the mean over entities, followed by one row for each entity.
+
+    The first row has no `entity`. The column `n` has the number of cases.
 
     Parameters
     ----------
@@ -42,10 +50,10 @@ def mean_and_each(values: Mapping[str, Floats], cases: Mapping[str, int], *, con
 
 
 def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
-    """Return percentiles of each column without NaN, (R, C) -> (L, C); NaN for a column of NaN.
+    """Return percentiles of each column of statistics (R, C), ignoring NaN. The result is (L, C).
 
-    The interpolation is the same as in `np.percentile`, which takes three times as long, and longer with missing
-    values.
+    A column that has only NaN gives NaN. The interpolation is that of `np.percentile`. That function takes at least
+    three times as long.
     """
     ranked = np.array(statistics.T, order="C")
     ranked.sort(axis=1)  # puts NaN last
@@ -59,7 +67,10 @@ def percentiles(statistics: Floats, levels: Sequence[float]) -> Floats:
 
 
 def patient_weights(n_patients: int, *, resamples: int, purpose: str) -> Floats:
-    """Return how often each resample contains each patient, (R, P) float64; whole numbers make weighted sums exact."""
+    """Return how often each resample contains each patient, (R, P) float64.
+
+    The entries are whole numbers, so that weighted sums are exact.
+    """
     drawn = generator_of("bootstrap", purpose)
     return drawn.multinomial(n_patients, np.full(n_patients, 1 / n_patients), size=resamples).astype(np.float64)
 
@@ -68,14 +79,15 @@ QUARTILES: dict[str | None, float] = {"q25": 0.25, None: 0.5, "q75": 0.75}
 
 
 def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, confidence: float) -> pd.DataFrame:
-    """Return the rounds by which each share in `QUARTILES` of the cases is reached, with `quantity` and `n`.
+    """Return the quartiles of the round at which a case is reached, in the columns of `table_of_rounds`.
 
-    The other columns are the columns of `table_of_rounds`.
+    `quantity` names the quartile, and `n` is the number of cases.
 
     Parameters
     ----------
-    reached, among : (P, M + 1) float64, each patient's cases reached by a round, and all cases
-    weights : (1 + R, P) float64, the first row all ones
+    reached, among : (P, M + 1) float64, by patient and round. `reached` counts the cases reached so far, `among` counts
+        all cases
+    weights : (1 + R, P) float64. The first row has ones
 
     """
     by_then, cases = weights @ reached, weights @ among
@@ -85,9 +97,10 @@ def quartiles_of_rounds(reached: Floats, among: Floats, weights: Floats, *, conf
 
 
 def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -> pd.DataFrame:
-    """Return `value`, `low`, `high` of rounds, (1 + R, C), unweighted in the first row; missing beyond the last round.
+    """Return a table with `value`, `low` and `high` of rounds, (1 + R, C). Rounds after the last are missing values.
 
-    The ends of the interval are rounded outwards to whole rounds, the only possible values.
+    The first row of `statistics` has the values, and the other rows are their resamples. Only whole rounds are
+    possible, so that the ends of the interval are rounded outwards to whole rounds.
     """
     plain, drawn = statistics[0], statistics[1:]
     low, high = np.full(plain.shape, np.nan), np.full(plain.shape, np.nan)
@@ -101,7 +114,7 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
 
 
 def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floats]:
-    """Return low and high ends of Wilson's interval of the shares right / n; counts need not be whole numbers.
+    """Return the low and the high end of Wilson's interval of the shares right / n. Counts need not be whole numbers.
 
     >>> low, high = wilson(np.array([10.0]), np.array([10.0]), confidence=0.95)
     >>> low.round(4).tolist(), high.tolist()
@@ -115,18 +128,21 @@ def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floa
 
 
 def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the first column where each row is True, (R,); the number of columns if there is none."""
+    """Return for each row the first column that is True, (R,). A row without True gives the number of columns."""
     first: NDArray[np.int64] = np.where(holds.any(axis=1), holds.argmax(axis=1), holds.shape[1])
     return first
 
 
 NO_SPREAD = 1e-12
-"""A sum of squares below this share of the sum about the origin counts as 0: the data do not vary."""
+"""Data count as constant if their sum of squares about the mean is below this share of the sum about the origin."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums of two scalars x and y over a patient's runs, relative to a fixed origin: (P, C) each, for C cells."""
+    """Sums of two scalars x and y over the runs of each patient, (P, C) each for C cells.
+
+    The scalars are measured from a fixed origin.
+    """
 
     n: Floats
     x: Floats
@@ -137,14 +153,17 @@ class Moments:
 
     @classmethod
     def of(cls, x: Floats, y: Floats) -> Moments:
-        """Return the sums for scalars, (P, runs, C); with the first run as origin, constant data give exactly 0."""
+        """Return the sums for scalars, (P, runs, C).
+
+        The origin is the first run, so that constant data give sums of exactly 0.
+        """
         x, y = x - x[0, 0], y - y[0, 0]
         n = np.full((len(x), x.shape[2]), float(x.shape[1]))
         return cls(n, x.sum(axis=1), y.sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1))
 
     def correlation(self, weights: Floats) -> Floats:
-        """Return Pearson's r, (R, C), under weights of the patients, (R, P); NaN if x or y does not vary."""
-        # einsum is used because sums of a matrix product depend on the number of threads
+        """Return Pearson's r, (R, C), with weights of the patients (R, P). It is NaN if x or y does not vary."""
+        # # einsum is used because the sums of a matrix product depend on the number of threads.
         n, x, y, xx, yy, xy = (
             np.einsum("rp,pc->rc", weights, part) for part in (self.n, self.x, self.y, self.xx, self.yy, self.xy)
         )

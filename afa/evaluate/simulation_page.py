@@ -1,6 +1,6 @@
-"""`afa.simulate` for a table in memory, and the output of the command of the same name.
+"""The function `afa.simulate` for a table in memory, and the output of the command `afa simulate`.
 
-The command writes tables, a figure, an explorer page and a card, and prints a short table.
+The command writes tables, a figure, an explorer page and a card. It also prints a short table.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def explore_simulation(
     most: int,
     measured: NDArray[np.bool_],
 ) -> Explored:
-    """Return steps of at most `most` patients, evenly spaced by name, along every run, for the explorer page.
+    """Return the contents of the explorer page: the steps of some patients in every run.
+
+    The page has at most `most` patients, evenly spaced in the order of the cohort.
 
     Parameters
     ----------
@@ -107,9 +109,10 @@ def write_simulation(
     explored: Callable[[], Explored] | None = None,
     brought: pd.DataFrame | None = None,
 ) -> None:
-    """Write the tables, the card, a figure and the page made from `explored()`; an error leaves no partial folder.
+    """Write the tables, the card, a figure and the page made from `explored()`.
 
-    The figure or the page is skipped, and `say` is called with a message, if its package is missing.
+    If an error occurs, no partial folder remains. If a package is missing, figure and page are left out, and `say` is
+    called with a message.
 
     Parameters
     ----------
@@ -145,7 +148,7 @@ def write_simulation(
 
 
 def needed_text(needed: pd.DataFrame) -> str:
-    """Return `features_needed` as text, sorted by criterion."""
+    """Return the table `features_needed` as text, sorted by criterion."""
     shown = pd.concat([rows for _, rows in needed.groupby(["criterion", "counted"], sort=False)])
     until: pd.Series[str] = shown["criterion"].map(CRITERIA) + np.where(shown["counted"] == "cost", ", cost", "")
     never = shown["never"].map("{:.0%}".format, na_action="ignore")
@@ -156,7 +159,7 @@ def needed_text(needed: pd.DataFrame) -> str:
 
 
 def labels_text(curves: pd.DataFrame) -> str:
-    """Return the metrics by label after some numbers of features as text; empty without labels."""
+    """Return the label metric after some numbers of features as text. The text is empty if there are no labels."""
     found = [name for name in LABELLED if (curves["metric"] == name).any()]
     if not found:
         return ""
@@ -192,12 +195,12 @@ class Simulated:
 
     Attributes
     ----------
-    curves : share of right patients by number of observed features and rule, with intervals. If costs differ, also by
-        cost: the column `counted` is `features` or `cost`, and `t` is the number or the cost
+    curves : metrics by rule and number of observed features, with intervals. If costs differ, the table also has rows
+        by cost. The column `counted` is `features` or `cost`, and `t` is the number of features or the cost
     features_needed : quantiles of the number of needed features, by rule and criterion
     patients : names of the patients
-    left_out : names of the patients without any measured value
-    gaps : share of values that were not measured. Unmeasured values are never chosen, and the right answer is that of
+    left_out : names of the patients without any measured value, who are not followed
+    gaps : share of values that were not measured. Such values are never chosen. The right answer is the answer after
         all measured values
     title : the question in words
 
@@ -220,7 +223,7 @@ class Simulated:
         return self.features_needed.to_html(index=False)
 
     def plot(self) -> figure.Figure:
-        """Return the curves as a figure, one panel for each metric; needs the extra `notebooks`."""
+        """Return the curves as a figure with one panel for each metric. This needs the extra `notebooks`."""
         from afa.evaluate.figures import curves_figure  # noqa: PLC0415 (matplotlib is an optional dependency)
 
         return curves_figure(self.curves, self.title)
@@ -252,12 +255,13 @@ def simulate(
     Parameters
     ----------
     bundle : the entities and their models, or the folder of a bundle.
-    X : patients as rows and features as columns, -1, 0, +1 or missing, as integers or floats. Unknown columns are
-        ignored, features without any value are dropped from the bundle, and patients without any value are skipped and
-        listed. Missing values are never chosen.
-    y : labels, patients as rows and entities as columns, 1, 0 or missing; scores are also compared with them.
-    rules : names of allocation rules, or `module:Class`; by default four rules.
-    k, entity : the size of the top set, or the entity of a binary question.
+    X : values -1, 0, +1 or missing, as integers or floats. Rows are patients, and columns are features. Unknown columns
+        are ignored. Features without any value are dropped from the bundle. Patients without any value are skipped and
+        listed in `left_out`. Missing values are never chosen.
+    y : labels 1, 0 or missing. Rows are patients, and columns are entities. If given, answers are also compared with
+        the labels.
+    rules : names of allocation rules, or `module:Class`. By default, four rules are compared.
+    k, entity : size of the top set. If `entity` is given, the question is instead whether this entity holds.
     coupling, holds, tau : as in the planners.
     gain, score, costs : as in `afa simulate`.
     seeds : seeds of random orders.
@@ -266,7 +270,7 @@ def simulate(
 
     Raises
     ------
-    CohortError : no patient has a value, a name occurs twice, or values are not ternary; the message names the cells.
+    CohortError : no patient has a value, a name occurs twice, or values are not ternary. The message names the cells.
 
     Examples
     --------

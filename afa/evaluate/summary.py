@@ -1,4 +1,7 @@
-"""The numbers of a run, one for each line: all are in `curves/<stage>.parquet`, a selection in `summary.csv`."""
+"""The numbers of a run, with one number in each row.
+
+All numbers are in `curves/<stage>.parquet`. A selection is in `summary.csv`.
+"""
 
 from __future__ import annotations
 
@@ -33,27 +36,29 @@ METRICS = [
     *("contraction", "iterations", "nats", "cost", "rank", "p_value"),
 ]
 Labelled = tuple[pd.DataFrame, Mapping[str, object]]
-"""Rows of a summary, and the columns with the same value in all of them."""
+"""Rows of a summary, and the columns that have the same value in all these rows."""
 KEYS = COLUMNS[: COLUMNS.index("value")]
 DETAILS = ["quantity", "stratum", "variant", "level"]
-"""Columns that distinguish a row from the main row of its cell, where they are empty."""
+"""Columns that are empty in the main row of a cell, and distinguish the other rows from it."""
 ROUNDS = (0, 2, 5, 10, 20, 25, 30, 50, 100, 150)
-"""Numbers of observed features printed in the paper; `summary.csv` has curves there and at full observation."""
+"""Numbers of observed features that the paper prints. `summary.csv` has the curves at these rounds and at full
+observation.
+"""
 GRID = ("allocation_sign", "allocation_p_at_k", "certified_round", "acquisition_saved", "bracket_rate")
 RULES_COMPARED = 150
-"""The round at which the paper compares one allocation rule with another (tab:m2_alloc)."""
+"""The round at which the paper compares allocation rules with each other (tab:m2_alloc)."""
 
 
 def in_order(tables: Iterable[str]) -> list[str]:
-    """Return names of tables in the order of `summary.csv`: those in `TABLES` first, then others by name."""
+    """Return names of tables in the order of `summary.csv`. Tables in `TABLES` come first, then others by name."""
     return sorted(tables, key=lambda name: (TABLES.index(name) if name in TABLES else len(TABLES), name))
 
 
 def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
-    """Return one table of the rows of all parts, with the labels of each part on all of its rows.
+    """Concatenate the rows of all parts, and add the labels of a part as columns of its rows.
 
-    A column can come from the tables or from the labels. All rows are labelled at once, because labelling part by part
-    took most of the time of a summary.
+    The same column can come from the rows of one part and from the labels of another. All rows are labelled at once,
+    because labelling part by part took most of the time of a summary.
     """
     tables, labels = zip(*parts, strict=True)
     whole: pd.DataFrame = pd.concat(tables, ignore_index=True)
@@ -65,18 +70,18 @@ def labelled(parts: Iterable[Labelled]) -> pd.DataFrame:
 
 
 def count_rows(counts: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
-    """Return a row with the metric `count` for each quantity: the count as `value` and the total as `n`."""
+    """Return one row with the metric `count` for each quantity. `value` has the count, and `n` has the total."""
     rows = [{"quantity": name, "value": float(count), "n": int(n)} for name, (count, n) in counts.items()]
     return pd.DataFrame(rows).assign(metric="count")
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without a quantity, stratum, variant and level."""
+    """Return the rows that have no quantity, no stratum, no variant and no level."""
     return rows[rows[DETAILS].isna().all(axis=1)]
 
 
 def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same: str) -> pd.DataFrame:
-    """Return rows of one table in the form of the summary, where columns that do not apply are empty.
+    """Return rows of one table in the form of the summary. Columns that do not apply are empty.
 
     Parameters
     ----------
@@ -85,8 +90,8 @@ def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same
 
     Raises
     ------
-    ValueError : an unknown metric or column, a cell of more than one word, or two rows with the same key; all are
-        errors of the calling code.
+    ValueError : the calling code gives an unknown metric or column, a text of more than one word, or two rows with the
+        same key.
 
     """
     rows = (rows if isinstance(rows, pd.DataFrame) else pd.concat(rows, ignore_index=True)).assign(**same)
@@ -104,7 +109,7 @@ def summary_rows(table: str, rows: pd.DataFrame | Sequence[pd.DataFrame], **same
 
 
 def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
-    """Write all rows, sorted by table in the fixed order: as Parquet if the path has that suffix, else as CSV.
+    """Write all rows, in the order of `in_order`. The format is Parquet if the path has this suffix, else CSV.
 
     Numbers in CSV have 10 significant digits.
     """
@@ -119,11 +124,11 @@ def write_summary(tables: Sequence[pd.DataFrame], path: str | Path) -> None:
 
 
 def read_summary(path: str | Path) -> pd.DataFrame:
-    """Return rows that `write_summary` wrote; empty cells of any column are missing values.
+    """Return rows that `write_summary` wrote. Empty cells are missing values.
 
     Raises
     ------
-    ConfigError : the file is missing or damaged, or has other columns than a summary.
+    ConfigError : the file is missing, is damaged, or does not have the columns of a summary.
 
     """
     path = Path(path)
@@ -140,7 +145,7 @@ def read_summary(path: str | Path) -> pd.DataFrame:
 
 
 def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
-    """Write the rows of several summaries that the report's tables show (`shown`) as one file.
+    """Select the rows of several summaries with `shown`, and write them as one file.
 
     Raises
     ------
@@ -152,12 +157,13 @@ def join_summaries(parts: Sequence[str | Path], path: str | Path) -> None:
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of all stages that `summary.csv` has; the other rows are in the curves of their stage.
+    """Return the rows that are written to `summary.csv`. The other rows are only in the curves of their stage.
 
-    Rows without t are included, and rows over all entities at the rounds of `ROUNDS` and at full observation. From the
-    allocation grid, `summary.csv` has the paper's schedule, read out by the guiding score, and constant answers.
-    Differences between two rules, except from random, are included only at `RULES_COMPARED`; differences between
-    chaotic and other patients at all included rounds.
+    Rows without t are included. Of the rows with t, those over all entities are included at `ROUNDS` and at full
+    observation. From the allocation grid, `summary.csv` has only rows of the paper's schedule whose method is the
+    guiding score, and constant answers. Differences from the rule `random` are included at all these rounds.
+    Differences between two other rules are included only at `RULES_COMPARED`. Differences between chaotic and other
+    patients are included at all these rounds.
     """
     known = rows["t"].dropna()
     rounds = {*ROUNDS, *(() if known.empty else (known.max(),))}

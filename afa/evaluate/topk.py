@@ -1,4 +1,7 @@
-"""Definitions of a right top k: the k best at full observation, and the entities with a label (decisions.md S10)."""
+"""Two definitions of a right top k (decisions.md S10).
+
+One consists of the k best entities at full observation, the other of the entities with a positive label.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,10 @@ class Targets:
 
     Attributes
     ----------
-    k, k_clinical : sizes of the top set, for all entities and for labelled ones
-    sure, tied : (P, N) bool, entities certainly among the k best at full observation, and entities tied for the last
-        places
+    k : size of the top set of all entities
+    k_clinical : size of the top set of the labelled entities
+    sure : (P, N) bool, True for entities certainly among the k best at full observation
+    tied : (P, N) bool, True for entities tied for the last of the k places
     slots : (P,) int64, number of places for the tied entities
     labels : (P, N) float64, 0, 1 or NaN
 
@@ -40,7 +44,7 @@ class Targets:
         return cls(k, k_clinical, sure, tied, k - sure.sum(axis=1), labels)
 
     def precisions(self, place: NDArray[np.int16], threads: int | None) -> dict[str, NDArray[np.float64]]:
-        """Return the three precisions of rankings, (P, R, N), by name, (P, R) each."""
+        """Return three precisions by name, (P, R) each, of rankings (P, R, N)."""
         n = len(place)
         positive, labelled = self.labels == 1, ~np.isnan(self.labels)
         n_positive = positive.sum(axis=1)
@@ -53,9 +57,9 @@ class Targets:
 
 
 def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[str, tuple[float, int]]:
-    """Return counts on the labels behind a clinical target, each with its total; labels are (P, N), NaN where missing.
+    """Return counts about the labels (P, N) of a clinical target, as pairs of a count and its total.
 
-    With fewer than 2k labelled entities, results are not comparable with the paper.
+    A missing label is NaN. With fewer than 2k labelled entities, results are not comparable with the paper.
     """
     patients, entities = labels.shape
     labelled = int((~np.isnan(labels)).any(axis=0).sum())
@@ -68,5 +72,5 @@ def label_counts(labels: NDArray[np.float64], k: int, k_clinical: int) -> dict[s
 
 
 def clinical_k(labels: NDArray[np.float64], k: int) -> int:
-    """Return the size k' = min(k, floor(L / 2)) of the top set if `labels`, (P, N), cover L entities (S10)."""
+    """Return the size k' = min(k, floor(L / 2)) of the top set of the L entities with labels (S10)."""
     return min(k, int((~np.isnan(labels)).any(axis=0).sum()) // 2)

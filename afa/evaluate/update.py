@@ -1,28 +1,31 @@
 r"""Update a bundle with labelled patients: the elicited probabilities are the prior, the patients are the data.
 
 For every entity and feature, a bundle has two distributions of the feature's values: with the entity and without it. An
-elicited distribution p with strength s is a Dirichlet prior that counts as s cases, s p_x of them with value x. With
-n_x labelled patients who have value x, N in total, its posterior mean and marginal likelihood are
+elicited distribution p with strength s is a Dirichlet prior with parameters s p_x, so that it counts as much as s
+cases. Let n_x labelled patients have the value x, and let N be the sum of the n_x. Posterior mean and marginal
+likelihood are then
 
 \[ \frac{s\,p_x + n_x}{s + N}, \qquad P(n \mid s) = \frac{\Gamma(s)}{\Gamma(s + N)}
    \prod_x \frac{\Gamma(s\,p_x + n_x)}{\Gamma(s\,p_x)}. \]
 
-Each distribution has its own strength, from the grid `STRENGTHS`. The probability of each strength, `weights`, is one
-distribution for the whole bundle, which EM fits to the marginal likelihood of all labelled patients. The posterior mean
-of a distribution is then averaged over its strength, given its patients. Held-out labels are not used.
+Each distribution has its own strength, from the grid `STRENGTHS`. All distributions of the bundle share the prior
+probabilities of the strengths, `weights`. EM fits these probabilities by maximal marginal likelihood of all labelled
+patients. The posterior mean of a distribution is averaged over the posterior of its strength. Held-out labels are not
+used.
 
-If several entities may hold, an entity is distinguished from its absence by the ratio of p with to p without, and the
-update has two steps. The first step learns the error that both distributions share, the level of a feature in these
-patients, from all patients, with and without the entity. Both distributions are multiplied by the ratio of posterior to
-prior of their mixture and normalised, which preserves the odds ratio of any two values. The second step updates each
-distribution with its own patients. In a single step the larger class would reach the true level first, and the odds
-ratios would be wrong until the other class followed. If only one class has labelled patients with a value of a feature,
-the level of that feature stays as elicited. If exactly one entity holds, only p with distinguishes entities from each
-other (docs/decisions.md, F6), and the update has one step.
+If several entities may hold, the evidence for an entity is the likelihood ratio of its two distributions, and the
+update has two steps. The first step corrects an error that both distributions share: the level of the feature in these
+patients. It updates the mixture of the two distributions with all patients, with and without the entity. Both
+distributions are then multiplied by posterior / prior of the mixture and normalised, which preserves the odds ratio of
+any two values. The second step updates each distribution with the patients of its class. In a single step, the
+distribution of the larger class would reach the true level first, and the odds ratios would be wrong until the smaller
+class followed. If only one class has labelled patients with a value of a feature, the level of this feature is not
+changed. If exactly one entity holds, the update has one step, because only the distributions with an entity distinguish
+the entities (docs/decisions.md, F6).
 
-The features of an exclusive group are one variable, with a state for each member at +1 and one for no member. In a
-bundle with `one or none`, patients whose labels are all 0 are patients without any entity and update the background in
-the same way. Couplings, priors and potentials stay the same. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit
+The features of an exclusive group are one variable. It has one state for each member that is +1, and one state for no
+member. In a bundle with `one or none`, patients whose labels are all 0 have no entity. They update the background in
+the same way. Couplings, priors and potentials are not changed. Capstick et al. (AutoElicit, arXiv:2411.17284) elicit
 priors of linear models in a similar way.
 """
 
@@ -51,27 +54,27 @@ from afa.planner.options import bundle_given
 STRENGTHS: Floats = np.exp2(np.arange(11.0))
 """Possible strengths of an elicited distribution, in cases: 1, 2, 4, ..., 1024."""
 WITHIN = 0.01
-"""EM stops when the marginal log-likelihood is at most this far below its maximum, in nats."""
+"""EM stops when the marginal log-likelihood is at most this many nats below its maximum."""
 MOST_ROUNDS = 100_000
 NO_ENTITY = "none of them"
-"""Name of the class of patients without any entity, for a bundle with `one or none`."""
+"""Name of the class of patients without any entity. Only a bundle with `one or none` has this class."""
 SIDES = ("with", "without")
 LISTED = 10
-"""Number of most changed probabilities listed in the bundle's provenance."""
+"""The bundle's provenance lists this number of most changed probabilities."""
 DECIMALS = 4
 LEAST_SHARE = 0.01
-"""Smallest probability of a strength that is named in words."""
+"""The text of an update names only strengths that have at least this probability."""
 
 
 def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -> Floats:
-    """Return the log-probability of the labelled patients of each distribution, (..., G) in nats, by strength.
+    """Return the log marginal likelihood of each distribution and strength, (..., G) nats.
 
     Parameters
     ----------
     prior : (..., S) float64
-        Elicited probabilities of S states; 0 for a state that cannot occur.
+        Elicited probabilities of S states. An impossible state has probability 0.
     counts : (..., S) float64
-        Labelled patients in each state; 0 for a state that cannot occur.
+        Numbers of labelled patients in each state. An impossible state has no patients.
     strengths : (G,) float64
         Strengths of the elicited distribution, in cases.
 
@@ -84,16 +87,16 @@ def log_marginal(prior: Floats, counts: Floats, strengths: Floats = STRENGTHS) -
 
 
 def fitted_weights(log_likelihood: Floats) -> Floats:
-    """Return the probability of each strength, (G,), of maximal marginal likelihood over all distributions, by EM.
+    """Return the probabilities of the strengths, (G,), that maximise the marginal likelihood of all distributions.
 
-    EM starts from equal weights and stops within `WITHIN` nats of the maximum. Let d be the mean over distributions of
-    the likelihood of a strength relative to that of the mixture; no weights improve the log-likelihood by more than R
-    (max d - 1).
+    EM starts from equal weights w and stops within `WITHIN` nats of the maximum. Let L_rg be the likelihood of
+    distribution r under strength g, and let d_g be the mean of L_rg / sum_h w_h L_rh over the R distributions. No
+    weights have a log-likelihood larger by more than R (max_g d_g - 1).
 
     Parameters
     ----------
     log_likelihood : (R, G) float64
-        `log_marginal` of the distributions with at least one labelled patient; equal weights where R is 0.
+        `log_marginal` of the distributions with at least one labelled patient. If R is 0, the result has equal weights.
 
     """
     n, grid = log_likelihood.shape
@@ -117,7 +120,7 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
     prior, counts : (..., S) float64
         As in `log_marginal`.
     of_strength : (..., G) float64
-        Probability of each strength, given the patients of the distribution.
+        Posterior probability of each strength of the distribution.
     strengths : (G,) float64
         Strengths of the elicited distribution, in cases.
 
@@ -132,18 +135,20 @@ def posterior_means(prior: Floats, counts: Floats, of_strength: Floats, strength
 class Update:
     """The distributions of a bundle before and after an update by labelled patients.
 
-    The C classes are: each entity with, then each entity without, then, for a bundle with `one or none`, no entity.
+    With N entities, the first N classes are the patients with each entity. The next N classes are the patients without
+    each entity. A bundle with `one or none` has one more class, the patients without any entity.
 
     Parameters
     ----------
     elicited, updated : (C, M, 3) float64
-        Probabilities of -1, 0, +1 before and after.
+        Probabilities of -1, 0, +1 before and after the update.
     counts : (C, M, 3) int64
-        Labelled patients of the class by value; for a member of an exclusive group, those with all members measured.
+        Numbers of labelled patients of the class by value. For a member of an exclusive group, only patients with all
+        members measured are counted.
     strength : (C, M) float64
-        Geometric mean of the strength of each elicited distribution, given its patients; NaN without patients.
+        Posterior geometric mean of the strength of each elicited distribution, or NaN if it has no patients.
     weights, level_weights : (G,) float64
-        Probability of each of `STRENGTHS`, for the distributions and for the levels.
+        Probabilities of `STRENGTHS`. `weights` is used for the distributions, and `level_weights` for the levels.
 
     """
 
@@ -168,9 +173,9 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
     bundle : Bundle
         The elicited bundle; it must have probabilities.
     values : (P, M) array_like
-        -1, 0 or +1 of each patient; NaN, or another number, where a feature was not measured.
+        Values -1, 0 or +1. NaN, or any other number, means that the feature was not measured.
     labels : (P, N) array_like
-        1 or 0 for each patient and entity; NaN where unknown.
+        Labels 1 or 0 of each patient and entity, or NaN if unknown.
     strengths : (G,) float64
         The grid of strengths.
 
@@ -205,11 +210,11 @@ def update_of(bundle: Bundle, values: npt.ArrayLike, labels: npt.ArrayLike, stre
 
 
 def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[Floats, list[Floats]]:
-    """Return the probability of each strength, (G,), and for each part its probability given the patients, (..., G).
+    """Return the prior probabilities of the strengths, (G,), and for each part the posterior probabilities, (..., G).
 
     Parameters
     ----------
-    parts : pairs of priors and counts, (..., S) each; all parts share the probabilities of strengths
+    parts : pairs of elicited probabilities and counts, (..., S) each. All parts share the prior of the strengths
 
     """
     marginals = [log_marginal(prior, counts, strengths) for prior, counts in parts]
@@ -221,7 +226,7 @@ def _fitted(parts: Sequence[tuple[Floats, Floats]], strengths: Floats) -> tuple[
 
 
 def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Floats) -> tuple[list[_Variables], Floats]:
-    """Return the variables with the level learned from patients with and without an entity, and the weights (G,)."""
+    """Return the variables after the first step of the update, which corrects levels, and the level weights (G,)."""
     one, zero = slice(n_entities), slice(n_entities, 2 * n_entities)
     parts = []
     for each in variables:
@@ -245,12 +250,13 @@ def _levelled(variables: Sequence[_Variables], n_entities: int, strengths: Float
 
 @dataclass(frozen=True, eq=False)
 class _Variables:
-    """Variables with S states each, for C classes: single features, or one exclusive group.
+    """Variables with S states each, for C classes. The variables are single features, or one exclusive group.
 
     Attributes
     ----------
     features : (F,) int64, indices
-    prior, counts : (C, K, S) float64. For single features K is F. For a group K is 1, and the last state is no member
+    prior, counts : (C, K, S) float64. For single features, K is F. For a group, K is 1, and the last state means that
+        no member is +1
 
     """
 
@@ -268,14 +274,14 @@ class _Variables:
 
 
 def _alone(bundle: Bundle, elicited: Floats, counts: Floats) -> _Variables:
-    """Return the features outside exclusive groups; `elicited` and `counts` are (C, M, 3)."""
+    """Return the features outside exclusive groups. `elicited` and `counts` are (C, M, 3)."""
     grouped = [j for _, members in bundle.exclusive for j in members]
     at = np.setdiff1d(np.arange(len(bundle.features)), grouped).astype(np.int64)
     return _Variables(at, elicited[:, at], counts[:, at])
 
 
 def _groups(bundle: Bundle, elicited: Floats, of_class: Floats, values: Floats) -> Iterator[_Variables]:
-    """Yield each exclusive group, counted over the patients with all its members measured.
+    """Yield each exclusive group. The counts are over patients for whom all members of the group were measured.
 
     Parameters
     ----------
@@ -304,11 +310,11 @@ def check_probabilities(bundle: Bundle) -> None:
 
 
 def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any] | None = None) -> Bundle:
-    """Return the bundle with the updated distributions and the number of labelled patients behind each.
+    """Return the bundle with the updated distributions, and with the number of labelled patients behind each.
 
-    Couplings, priors and potentials stay the same; the direction of a row without a potential follows from its
-    probabilities. An entity and feature without a row gets one, with potential 0, if a labelled patient has a value. If
-    the update changes a background that other entities use, each of these entities gets rows with the previous
+    Couplings, priors and potentials are not changed. The direction of a row without a potential follows from its
+    probabilities. If a pair of an entity and a feature has labelled patients but no row, a row with potential 0 is
+    added. If the update changes a background that other entities use, these entities get rows with the previous
     background.
 
     Parameters
@@ -318,7 +324,7 @@ def updated_bundle(bundle: Bundle, update: Update, provenance: Mapping[str, Any]
     update : Update
         Result of `update_of`.
     provenance : mapping
-        Entry about the update for the new bundle's provenance, appended to its `updates`.
+        Entry about the update. It is appended to `updates` in the new bundle's provenance.
 
     """
     n, m = len(bundle.entities), len(bundle.features)
@@ -357,19 +363,20 @@ def _rows(
 
     Parameters
     ----------
-    written, directed : (N, M) bool, True for entries with a row, and with a potential
+    written : (N, M) bool, True if there is a row
+    directed : (N, M) bool, True if the row has a potential
     shares : (N, M, 2, 3) float64, probabilities with and without the entity
     counts : (N, M, 2) int64, labelled patients
 
     """
     entity, feature = np.nonzero(written)
     low, high = shares[written][..., 0], shares[written][..., 2]
-    each = np.maximum(three_values(low, high), 0.0)  # as unary.csv would be read
+    each = np.maximum(three_values(low, high), 0.0)  # the same numbers as after reading unary.csv
     return ProbabilityRows(entity, feature, each[:, 0], each[:, 1], directed[written], counts[written])
 
 
 def _background(bundle: Bundle, update: Update) -> Features | None:
-    """Return the bundle's features with the background updated by patients without any entity, if there are any."""
+    """Return the bundle's features. Patients without any entity, if there are any, update the background."""
     table = None if bundle.rates is None else bundle.rates.table
     n = len(bundle.entities)
     if len(update.updated) == 2 * n or not (seen := update.patients[-1] > 0).any():
@@ -382,11 +389,12 @@ def _background(bundle: Bundle, update: Update) -> Features | None:
 
 
 def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
-    """Return the probabilities of low and high values before and after an update, the largest change first.
+    """Return the probabilities of low and high values before and after an update. The largest change comes first.
 
-    Columns: entity, `class` (with or without), feature, value (low or high), elicited, updated, count (labelled
-    patients with the value) and patients (labelled patients behind the probability). Rows without a patient are
-    skipped. The probability of a usual value is the remainder to 1.
+    `class` is `with` or `without`, and `value` is `low` or `high`. `elicited` is the probability before the update, and
+    `updated` the probability after it. `count` is the number of labelled patients with the value, and `patients` is the
+    number of labelled patients behind the probability. Probabilities without a patient are left out. The probability of
+    a usual value is 1 minus the other two.
     """
     names = [(entity, side) for side in SIDES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))
@@ -437,7 +445,7 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
 
 
 def _common(weights: Floats) -> dict[str, float]:
-    """Return strength -> probability for strengths that are not rare."""
+    """Return strength -> probability for strengths whose rounded probability is above 0."""
     found = {f"{s:g}": round(float(w), DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
     return {strength: weight for strength, weight in found.items() if weight > 0}
 
@@ -451,7 +459,7 @@ def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> s
 
     Parameters
     ----------
-    shown : function that returns the display name of a name, such as `Bundle.shown`
+    shown : function from a name to its display name, such as `Bundle.shown`
 
     Examples
     --------
@@ -477,29 +485,31 @@ def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> s
 
 
 def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
-    """Return the bundle updated with labelled patients: its probabilities are the prior, the patients are the data.
+    """Return the bundle updated with labelled patients. Its probabilities are the prior, and the patients are the data.
 
     Parameters
     ----------
     bundle : Bundle or path
         A bundle with probabilities, or its folder.
     X : (P, features) DataFrame
-        Patients as rows and features as columns, -1, 0, +1 or missing. Unknown columns are ignored; features without a
-        column or without a measured value keep their elicited probabilities.
+        Values -1, 0, +1 or missing. Rows are patients, and columns are features. Unknown columns are ignored. Features
+        without a column or without a measured value keep their elicited probabilities.
     y : (P, entities) DataFrame
-        Labels, patients as rows and entities as columns, 1, 0 or missing. An entity without a column keeps its
-        probabilities. Patients are matched by the index; a patient in only one of the tables is skipped.
+        Labels 1, 0 or missing. Rows are patients, and columns are entities. An entity without a column keeps its
+        probabilities. Patients are matched by the index. A patient who is in only one of the tables is skipped.
     couplings : bool
-        True to keep the elicited couplings, which patients do not update; docs/few_labels.md has their effect.
+        True to keep the elicited couplings. Patients do not update couplings. docs/few_labels.md shows the effect of
+        couplings.
 
     Returns
     -------
-    Bundle : with `n_with` and `n_without` behind each probability, and the largest changes in its provenance
+    Bundle : the updated bundle. Each probability has the numbers of patients `n_with` and `n_without`. The provenance
+        lists the largest changes
 
     Raises
     ------
     BundleError : the bundle has directions alone.
-    CohortError : values are not ternary or cannot occur, labels are not 0 or 1, or no patient is labelled.
+    CohortError : values are not ternary or are impossible, labels are not 0 or 1, or no patient is labelled.
 
     Examples
     --------
@@ -527,7 +537,7 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, cou
 
 
 def _numbers(table: pd.DataFrame, where: str, columns: Sequence[str], only: Sequence[float], step: str) -> pd.DataFrame:
-    """Return the numbers in the known columns of a table; errors name the cells."""
+    """Return the numbers in the known columns of a table. An error names the wrong cells."""
     cells = cells_of_frame(table, where, rows=[f"patient {name}" for name in table.index])
     known = [name for name in columns if name in cells.columns]
     if not known:
@@ -539,7 +549,7 @@ def _numbers(table: pd.DataFrame, where: str, columns: Sequence[str], only: Sequ
 
 
 def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:
-    """Return the bundle updated with two checked tables of numbers, and a record of the update in its provenance.
+    """Return the bundle updated with two checked tables of numbers. Its provenance records the update.
 
     Parameters
     ----------
@@ -562,7 +572,7 @@ def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bo
 
 
 def _check_values(bundle: Bundle, patients: Sequence[str], values: Floats) -> None:
-    """Raise an error for impossible values, and for patients with two members of an exclusive group at +1; (P, M)."""
+    """Raise an error for impossible values, and for patients in whom two members of an exclusive group are +1."""
     faults = list[Fault]()
     for place, value in enumerate((-1, 0, 1)):
         for j in np.flatnonzero(((values == value) & ~bundle.possible[:, place]).any(axis=0)):
@@ -586,7 +596,10 @@ def without_couplings(bundle: Bundle) -> Bundle:
 
 
 def without_knowledge(bundle: Bundle) -> Bundle:
-    """Return the same model without elicited knowledge: all possible values equally probable, and no couplings."""
+    """Return the bundle without elicited knowledge.
+
+    All possible values are equally probable, and there are no couplings.
+    """
     n, m = len(bundle.entities), len(bundle.features)
     rates = bundle.rates or Rates(m)
     share = np.zeros((m, 3))

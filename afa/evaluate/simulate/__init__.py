@@ -1,6 +1,6 @@
 """Simulated acquisition on measured patients: how many features each way of choosing features would have needed.
 
-Patients are followed in blocks, so that memory grows with their number only by their values and the resamples.
+Patients are followed in blocks, which limits memory. Only their values and the resamples are kept for all patients.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from afa.planner.options import INFORMATION, gauge_of
 
 
 class Simulation(NamedTuple):
-    """The tables of a simulation; `curves` and `features_needed` of this module describe their columns."""
+    """The tables of a simulation. The functions `curves` and `features_needed` describe the columns."""
 
     curves: pd.DataFrame
     features_needed: pd.DataFrame
 
 
 def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[str]) -> list[Way]:
-    """Return every rule with every gain and score; a rule without gains once for each score.
+    """Return all combinations of a rule, a gain and a score. A rule that uses no gain occurs once for each score.
 
-    The gain `information` is over entities instead of duels; only the rule `information` uses this gain, and the rule
-    uses no other gain.
+    The gain `information` is about entities, not duels. The rule `information` uses only this gain, and no other rule
+    uses this gain.
     """
     duels = tuple(gain for gain in gains if gain != INFORMATION)
     by_entity = [INFORMATION] if INFORMATION in gains and INFORMATION not in allocations else []
@@ -65,19 +65,22 @@ def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[s
 
 
 def usual_rules(rules: str, gains: Sequence[str]) -> list[str]:
-    """Return the rules in a comma-separated text that fit any of these gains."""
+    """Return the rules in a comma-separated text that can be used with these gains."""
     if list(gains) != [INFORMATION]:
         return rules.split(",")
     return [INFORMATION, *(rule for rule in rules.split(",") if rule in CHOOSES_WITHOUT_GAIN)]
 
 
 def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
-    """Return the runs: each way once, and ways with a random order once for each seed."""
+    """Return pairs of a way and a seed.
+
+    A way with random orders has one run for each seed, any other way has one run.
+    """
     return [(way, seed) for way in dict.fromkeys(ways) for seed in (seeds if way.allocation in DRAWN else seeds[:1])]
 
 
 def some_patients(cohort: Cohort, n: int | None, seed: int) -> Cohort:
-    """Return the cohort, or n of its patients, sampled by their names alone."""
+    """Return the cohort, or a sample of n of its patients. The sample depends only on the names and the seed."""
     if n is None or n >= len(cohort.patients):
         return cohort
     drawn = sorted(random_order(cohort.patients, patient="", seed=seed, experiment="simulate")[:n].tolist())
@@ -94,20 +97,20 @@ def simulate(
     measured: NDArray[np.bool_] | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Simulation:
-    """Follow the patients of a cohort through every way; the result is the same for any number of threads.
+    """Follow the patients of a cohort through every way. The result does not depend on the number of threads.
 
-    The question is the top k, or binary if the setting has an entity.
+    The question is the top k. If the setting has an entity, the question is whether this entity holds.
 
     Parameters
     ----------
-    measured : (P, M) bool, True where a value of the cohort was measured; all by default
-    tick : function called with the number of finished walks (one patient through one way)
+    measured : (P, M) bool, True where a value was measured. By default, all values count as measured
+    tick : function that is called with the number of newly finished walks. A walk is one patient followed under one way
 
     Raises
     ------
-    BundleError : fewer than two entities for the top k, or an unknown entity.
-    PlannerError : k, a score, a gain or a rule that no planner accepts.
-    ConfigError : a way that the binary setting does not support.
+    BundleError : the bundle has fewer than two entities for the top k, or lacks the entity.
+    PlannerError : no planner accepts k, the score, the gain or the rule.
+    ConfigError : the binary question does not support the way.
     CohortError : the probabilities of the bundle belong to another encoding.
 
     """
@@ -152,14 +155,14 @@ CONSTANT = Way("constant", "", "")
 
 @dataclass
 class Sums:
-    """Sums over blocks of patients for one way, with all its seeds.
+    """Sums over blocks of patients for one way and all its seeds.
 
-    T is M + 1 if features are counted, and C if cost is counted.
+    T is M + 1 if `counted` is `features`, and C if `counted` is `cost`.
 
     Attributes
     ----------
-    budgets : (C,) float64, costs at which to read the curves; None if costs do not differ
-    right : (counted, metric) -> (R + 1, T) float64, weighted sums over patients, the first row unweighted
+    budgets : (C,) float64, costs at which to read the curves, or None if all costs are equal
+    right : (counted, metric) -> (R + 1, T) float64, weighted sums over patients. The first row is unweighted
     total : (counted, metric) -> (R + 1, T) or (R + 1, 1) float64, weighted numbers of decisions
     needed : (criterion, counted) -> one array for each block and seed
     scores : (counted, seed) -> one array (B, T) for each block
@@ -173,11 +176,17 @@ class Sums:
     scores: dict[tuple[str, int], list[Floats]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, walk: Walk, weights: Floats, seed: int = 0) -> None:
-        """Add a block of B patients; weights, (R + 1, B), are whole numbers, so that sums are exact in any order."""
+        """Add a block of B patients with weights (R + 1, B).
+
+        The weights are whole numbers, so that sums are exact in any order.
+        """
         last = None if self.budgets is None or walk.spent is None else within(self.budgets, walk.spent)
 
         def by(counted: str, numbers: Floats) -> Floats:
-            """Return numbers, (B, M + 1), by the counted quantity; numbers of shape (B, 1) are the same at all t."""
+            """Convert numbers by number of features, (B, M + 1), to numbers by the counted quantity, (B, T).
+
+            Numbers of shape (B, 1) are the same at all t and stay unchanged.
+            """
             if counted == FEATURES or last is None or numbers.shape[1] == 1:
                 return numbers
             return np.take_along_axis(numbers, last, axis=1)
@@ -195,7 +204,7 @@ class Sums:
 def curves(
     sums: Mapping[Way, Sums], weights: Floats, labels: Floats, axes: Mapping[str, NDArray[Any]], confidence: float
 ) -> pd.DataFrame:
-    """Return the table `CURVES` by the number of features, and, if costs differ, also by the cost.
+    """Return a table with the columns `CURVES`, by the number of features. If costs differ, it also has rows by cost.
 
     Parameters
     ----------
@@ -225,11 +234,12 @@ def curves(
 
 
 def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
-    """Return the table `NEEDED`: quantiles, over patients and seeds, of the amount after which a criterion holds.
+    """Return a table with the columns `NEEDED`: quantiles of the amount after which a criterion holds.
 
-    The column `counted` is `features`, or, if costs differ, also `cost`. A quantile is one of the observed numbers; it
-    is missing if too many patients never reach the criterion. `never` is the share of `n` that does not reach the
-    criterion; `left_out` counts the patients for whom the criterion is undefined.
+    The quantiles are over patients and seeds. The amount is a number of features (`counted` is `features`) or, if costs
+    differ, also a cost (`counted` is `cost`). A quantile is always an observed amount. It is missing if too many
+    patients never reach the criterion. `n` is the number of cases, and `never` is the share of these cases that never
+    reach the criterion. `left_out` counts the cases for which the criterion is undefined.
     """
     rows = []
     for way, of_way in sums.items():
@@ -246,9 +256,9 @@ def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
 
 
 def areas_of(scores: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
-    """Return the area under the ROC curve of scores (P, T), (R, T), with weights (R, P); ties count one half.
+    """Return the area under the ROC curve, (R, T), of scores (P, T) with weights (R, P).
 
-    Scores that differ by rounding error are ties. The result is NaN if only one class has weight.
+    Ties count one half. Scores that differ by rounding error are ties. The result is NaN if only one class has weight.
     """
     weights = np.asfortranarray(weights)
     return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)

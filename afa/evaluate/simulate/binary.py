@@ -1,9 +1,10 @@
 """Patients followed under one way of choosing features for the binary question whether one entity holds.
 
-The results are those of a `BinaryPlanner` followed until everything has been measured. The compiled engine computes
-these results; the planner is used for costs, measurements of several features, exclusive groups or a tau. Random orders
-ignore costs. Unmeasured values of a patient are never chosen (docs/decisions.md, F8). The decision on a patient is the
-sign of the calibrated log-odds, as in `BinaryPlanner.decision`; the target is the decision after all measured values.
+The results are those of a `BinaryPlanner` that observes all measured values of a patient. The compiled engine computes
+the same results faster. It does not support costs, measurements of several features, exclusive groups or a tau; for
+these, the planner is used. Random orders ignore costs. Features that were not measured in a patient are never chosen
+(docs/decisions.md, F8). The decision on a patient is the sign of the calibrated log-odds, as in
+`BinaryPlanner.decision`. The target is the decision after all measured values.
 """
 
 from __future__ import annotations
@@ -43,13 +44,16 @@ from afa.planner import BinaryPlanner
 from afa.planner.options import INFORMATION
 
 DECIDES = "two_elbo"
-"""The score whose calibrated sign is the decision; other scores are used only by the gain `f_target`."""
+"""The decision is the calibrated sign of this score. Other scores are used only by the gain `f_target`."""
 
 CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
 class PatientBlock(NamedTuple):
-    """A block of B patients, and for each metric the right answer, (B, 1): a sign, or 0 if there is none."""
+    """A block of B patients.
+
+    `targets` has for each metric the right signs, (B, 1), or 0 if there is no right answer.
+    """
 
     names: Sequence[str]
     values: NDArray[np.int8]
@@ -57,7 +61,7 @@ class PatientBlock(NamedTuple):
 
 
 Paths = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
-"""Orders (B, M), as planned or as intended if random; scores and certificates (B, M + 1)."""
+"""Orders (B, M), scores (B, M + 1) and certificates (B, M + 1)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,7 +75,7 @@ class BinaryTask(Asked):
 
     @cached_property
     def task(self) -> ClassTask | None:
-        """Return the task for the compiled engine; None if only the planner can follow it."""
+        """Return the task for the compiled engine, or None if only the planner supports it."""
         coupling, tau = self.setting.coupling or "differential", self.setting.tau
         if self.setting.explicit and (bool(self.bundle.exclusive) or tau not in (None, 1.0)):
             return None
@@ -84,7 +88,11 @@ class BinaryTask(Asked):
 
     @cached_property
     def targets(self) -> Mapping[str, NDArray[np.int8]]:
-        """Return right signs by metric, (P,): signs after all measured values, and signs of labels; 0 if unknown."""
+        """Return the right signs by metric, (P,) each. A sign is 0 if it is unknown.
+
+        For `sign_accuracy`, these are the signs after all measured values. For `label_accuracy`, they come from the
+        labels.
+        """
         label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 
@@ -94,7 +102,10 @@ class BinaryTask(Asked):
         return PatientBlock(self.patients[rows], self.values[rows], targets)
 
     def _winners(self) -> NDArray[np.int8]:
-        """Return the signs after all measured values, (P,); with directions alone, an unmeasured value counts as 0."""
+        """Return the signs after all measured values, (P,).
+
+        For a bundle of directions alone, a value that was not measured counts as 0.
+        """
         values, setting = self.values, self.setting
         if self.task is None:
             way = Way("random", "", "two_elbo")
@@ -109,7 +120,7 @@ class BinaryTask(Asked):
         return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
 
     def constant(self, seen: PatientBlock) -> Walk:
-        """Return the accuracy of the more frequent answer."""
+        """Return the accuracy of always giving the more frequent answer."""
         parts = {}
         for metric, target in seen.targets.items():
             usual = np.int8(1 if self.targets[metric].sum(dtype=int) >= 0 else -1)
@@ -117,7 +128,7 @@ class BinaryTask(Asked):
         return Walk(parts, {})
 
     def walk(self, seen: PatientBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Follow a block of patients to the end; call `tick` with the number of finished patients."""
+        """Follow a block of patients to the end. Call `tick` with the number of newly finished patients."""
         if self.task is None or way.gain == INFORMATION or weighs_items(self.bundle, way, self.setting):
             order, scores, certified = self._planned(seen, way, seed, tick)
         else:
@@ -164,7 +175,7 @@ class BinaryTask(Asked):
         return order[:, 1:], scores, certified
 
     def _planner(self, way: Way) -> BinaryPlanner:
-        """Return a planner for this way or for a random order; raise a `PlannerError` if the options are invalid."""
+        """Return a planner for this way or for a random order. Raise a `PlannerError` if the options are invalid."""
         return BinaryPlanner(
             self.bundle,
             entity=self.entity,
@@ -177,7 +188,7 @@ class BinaryTask(Asked):
         )
 
     def check(self, way: Way) -> None:
-        """Raise a `ConfigError`, or the planner's `PlannerError`, if the binary setting does not support the way."""
+        """Raise a `ConfigError` or a `PlannerError` if the binary question does not support the way."""
         explicit = self.setting.explicit
         if way.allocation not in (*COMPARED_BINARY.split(","), INFORMATION):
             expected, step = f"with --entity one of {COMPARED_BINARY}", "greedy stands for the others"
@@ -195,7 +206,10 @@ class BinaryTask(Asked):
             self._planner(way)
 
     def _orders(self, seen: PatientBlock, way: Way, seed: int) -> NDArray[np.int64]:
-        """Return random orders, (B, M); with `random_own` the features of the entity come first, in the same order."""
+        """Return random orders, (B, M).
+
+        With `random_own`, the entity's features come first, in the same random order.
+        """
         features = self.bundle.features
         orders = random_orders(features, seen.names, [seed])[:, 0]
         if way.allocation == "random_own":

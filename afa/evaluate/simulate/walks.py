@@ -1,9 +1,9 @@
 """Patients followed under one way of choosing features for the top k: accuracy by round, and features needed.
 
-The results are those of a `TopKPlanner` followed until everything has been measured. The compiled engine computes ways
-guided by `linearity`. Other scores, custom rules, rules with costs, and bundles with probabilities use the planner,
-which takes more than ten times as long. Random orders ignore costs. Unmeasured values of a patient are never chosen
-(docs/decisions.md, F8).
+The results are those of a `TopKPlanner` that observes all measured values of a patient. The compiled engine computes
+ways whose score is `linearity`. For other scores, custom rules, rules with costs, and bundles with probabilities, the
+planner is used. The planner takes more than ten times as long. Random orders ignore costs. Features that were not
+measured in a patient are never chosen (docs/decisions.md, F8).
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ IN_UNITS = ("p_at_k", "label_p_at_k", "label_r_precision")
 """Metrics summed as multiples of 1 / `UNIT`, so that sums are exact in any order."""
 
 MOST_BUDGETS = 100
-"""Largest number of budgets of curves by cost, beside 0 and the total cost."""
+"""Largest number of budgets of curves by cost, in addition to 0 and the total cost."""
 BLOCK = 128
 """Number of patients followed at a time."""
 NEARLY = (19, 20)
-"""Share of the final accuracy that counts as nearly as accurate: 95 %, as a fraction of integers."""
+"""Share of the final accuracy that counts as nearly as accurate: 95 %, as numerator and denominator."""
 
 
 class Way(NamedTuple):
-    """One way to choose features: a rule, its gain ("" if the rule uses none), and the guiding score."""
+    """One way to choose features: a rule, a gain and the guiding score. The gain is "" if the rule uses no gain."""
 
     allocation: str
     gain: str
@@ -65,11 +65,11 @@ class SimulationSetting:
 
     Attributes
     ----------
-    k, entity : the size of the top set, or the entity of a binary question
+    k, entity : size of the top set. If `entity` is given, the question is instead whether this entity holds
     coupling, holds, tau : as in the planners
     background : function from a patient's name to the planner's option `background`; None for the planner's default
-    costs : `own`, the costs of the bundle, which rules divide gains by, or `equal`
-    seeds : seeds of random orders; a patient is followed once for each seed
+    costs : `own` or `equal`. With `own`, rules divide gains by the costs of the bundle
+    seeds : seeds of random orders. A patient is followed once for each seed
     resamples, confidence : number of resamples and coverage of the intervals
     solver : settings of the mean-field iteration
     threads : number of threads; the results do not depend on it
@@ -91,7 +91,7 @@ class SimulationSetting:
 
     @property
     def explicit(self) -> bool:
-        """Return True if the coupling is set to `explicit`, so that the bundle's probabilities give the classes."""
+        """Return True if the coupling is set to `explicit`. The classes then have the bundle's probabilities."""
         return self.coupling == "explicit"
 
 
@@ -101,10 +101,10 @@ class Walk(NamedTuple):
     Attributes
     ----------
     parts : metric -> (amount right, total), each (B, M + 1), or (B, 1) if independent of t
-    needed : (criterion, counted) -> (B,) float64, the number of features, or the cost, after which the criterion holds
-        for good; inf if never, NaN if undefined
-    scores : (B, M + 1) float64, the score if a patient has a single one, else None
-    spent : (B, M + 1) float64, cost of the first t features; None if costs do not differ
+    needed : (criterion, counted) -> (B,) float64, the number of features, or the cost, from which on the criterion
+        always holds. The value is inf if this never happens, and NaN if the criterion is undefined
+    scores : (B, M + 1) float64, the score of a patient, or None if a patient has several scores
+    spent : (B, M + 1) float64, cost of the first t features, or None if all costs are equal
 
     """
 
@@ -115,8 +115,9 @@ class Walk(NamedTuple):
 
 
 Paths = tuple[NDArray[np.int64], Floats, NDArray[np.int64], NDArray[np.bool_]]
-"""For B patients: the chosen orders (B, M), and by t from 0 to M the number of duels called right (B, M + 1), the rank
-of each entity (B, M + 1, N), and whether the top k is certified (B, M + 1)."""
+"""Four arrays for B patients: the chosen orders (B, M), the number of rightly decided duels by t (B, M + 1), the rank
+of each entity by t (B, M + 1, N), and by t whether the top k is certified (B, M + 1).
+"""
 
 
 class Seen(NamedTuple):
@@ -131,7 +132,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Asked:
-    """A question about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN; base class of both tasks."""
+    """Base class of both tasks: a question about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN."""
 
     bundle: Bundle
     patients: Sequence[str]
@@ -147,7 +148,10 @@ class Asked:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopKTask(Asked):
-    """The task to find the k most supported entities of P patients, labels (P, N); constant answers are baselines."""
+    """The task to find the k most supported entities of P patients with labels (P, N).
+
+    Constant answers are baselines.
+    """
 
     @cached_property
     def k_labels(self) -> int:
@@ -156,7 +160,7 @@ class TopKTask(Asked):
 
     @cached_property
     def usual(self) -> tuple[NDArray[np.int8], list[int]]:
-        """Return the most frequent winner of each duel, (Q,), and the entities most often among the k best."""
+        """Return the most frequent winner of each duel, (Q,), and the k entities most often among the k best."""
         counts = [
             (seen.truth.winner.sum(axis=0, dtype=np.int64), (2 * seen.targets.sure + seen.targets.tied).sum(axis=0))
             for seen in map(self.look, self.blocks)
@@ -167,7 +171,10 @@ class TopKTask(Asked):
         return np.where(wins >= 0, 1, -1).astype(np.int8), top
 
     def look(self, rows: slice) -> Seen:
-        """Return a block of patients; for a bundle without probabilities, a missing value counts as 0."""
+        """Return a block of patients.
+
+        For a bundle without probabilities, the right answers count a missing value as 0.
+        """
         values = self.values[rows]
         if self.setting.explicit:
             truth = planned_truth(values, [self._planner(Way("random", "", "two_elbo")) for _ in values])
@@ -177,7 +184,10 @@ class TopKTask(Asked):
         return Seen(self.patients[rows], values, rows, truth, targets)
 
     def constant(self, seen: Seen) -> Walk:
-        """Return the accuracy of constant answers: usual winners of duels, usual top k, order by prevalence."""
+        """Return the accuracy of three constant answers.
+
+        These are the most frequent winners of the duels, the most frequent top k, and the order by prevalence.
+        """
         (majority, usual), known = self.usual, seen.truth.winner != 0
         right = ((seen.truth.winner == majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
         top = (2 * seen.targets.sure + seen.targets.tied).astype(np.int8)
@@ -188,7 +198,7 @@ class TopKTask(Asked):
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
     def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
-        """Follow a block of patients to the end; call `tick` with the number of finished patients."""
+        """Follow a block of patients to the end. Call `tick` with the number of newly finished patients."""
         compiled = is_compiled(self.bundle, way, self.setting)
         paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
         order, right, place, certified = paths
@@ -248,13 +258,13 @@ class TopKTask(Asked):
 
 
 def is_compiled(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
-    """Return True if the compiled engine can follow this way, instead of the planner."""
+    """Return True if the compiled engine supports this way. Otherwise, the planner is used."""
     known = way.score == "linearity" and way.allocation in COMPILED
     return known and not weighs_items(bundle, way, setting) and not setting.explicit
 
 
 def weighs_items(bundle: Bundle, way: Way, setting: SimulationSetting) -> bool:
-    """Return True if the rule uses costs, or measurements with several features."""
+    """Return True if the rule uses costs, or if a measurement has several features."""
     return way.allocation not in DRAWN and (prices_of(bundle, setting) is not None or bool(measurements_of(bundle)))
 
 
@@ -266,11 +276,14 @@ def informed(planner: AnyPlanner, values: NDArray[np.int8]) -> AnyPlanner:
 
 
 def steps(planner: Planner, values: NDArray[np.int8], order: NDArray[np.int64] | None = None) -> Iterator[int]:
-    """Follow a planner for a patient, values (M,), to the end; yield the last observed feature M + 1 times, first -1.
+    """Let a planner observe a patient with values (M,) to the end. Yield after each of the rounds 0 to M.
+
+    The yielded value is the feature observed in the round, or -1 if no feature was observed.
 
     Parameters
     ----------
-    order : (M,) int64, features to observe, where available, instead of the suggested ones
+    order : (M,) int64, features to observe instead of those that the planner suggests. Features that were not measured
+        are skipped
 
     """
     features = planner.bundle.features
@@ -295,14 +308,14 @@ def planned(
     orders: NDArray[np.int64] | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> list[NDArray[Any]]:
-    """Follow B patients, values (B, M), with one planner each, and return arrays (B, M + 1, ...) by t from 0 to M.
+    """Follow B patients with values (B, M), one planner each. Return arrays (B, M + 1, ...) by t from 0 to M.
 
-    The first array is the feature observed last, -1 for none; the others are the results of `read`.
+    The first array has the feature observed in each round, or -1. Each further array has one of the results of `read`.
 
     Parameters
     ----------
     read : function of a planner and the index of its patient
-    orders : (B, M) int64, features to observe; by default the planners choose
+    orders : (B, M) int64, features to observe. By default, the planners choose
     tick : as in `simulate`
 
     """
@@ -315,14 +328,17 @@ def planned(
 
 
 def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDArray[np.int64]]:
-    """Return a score, (N, N), by default the guiding one, and how many entities rank above each, (N,)."""
+    """Return a score, (N, N), and the number of entities that rank above each entity, (N,).
+
+    The default is the planner's guiding score.
+    """
     scores, entities = planner.scores_by(score or planner.guide), planner.bundle.entities
     ranks = ranks_of(scores, np.arange(len(entities)), name_places(entities), planner._state.packed.tie)
     return scores, ranks.place
 
 
 def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Outcomes:
-    """Return the answers of planners, one for each patient, after all measured values of P patients, (P, M)."""
+    """Return the answers of the planners after all measured values (P, M). Each of the P patients has one planner."""
     answers = [ranked(informed(planner, row)) for planner, row in zip(planners, values, strict=True)]
     scores, places = (np.array(part) for part in zip(*answers, strict=True))
     a, b = all_pairs(places.shape[1]).T
@@ -331,7 +347,10 @@ def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> 
 
 
 def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Return orders, (B, M), with the features not measured in a patient (by `values`, (B, M)) moved to the end."""
+    """Return orders, (B, M), where features that were not measured are moved to the end.
+
+    `values`, (B, M), shows which features were measured in each patient.
+    """
     missing = np.take_along_axis(values == MISSING, orders, axis=1)
     return np.take_along_axis(orders, np.argsort(missing, axis=1, kind="stable"), axis=1)
 
@@ -339,7 +358,10 @@ def measured_first(orders: NDArray[np.int64], values: NDArray[np.int8]) -> NDArr
 def planner_of(
     bundle: Bundle, way: Way, setting: SimulationSetting, *, patient: str = "", seed: int = 0
 ) -> TopKPlanner:
-    """Return a planner for this way; raise the `PlannerError`, or the `ConfigError` of a custom rule, if invalid."""
+    """Return a planner for this way.
+
+    If the way is invalid, raise a `PlannerError`. If a custom rule is invalid, raise a `ConfigError`.
+    """
     believes = setting.background is not None and (way.score == BACKGROUND or way.allocation == FRONTIER)
     return TopKPlanner(
         bundle,
@@ -359,14 +381,17 @@ def planner_of(
 
 
 def prices_of(bundle: Bundle, setting: SimulationSetting) -> Floats | None:
-    """Return the costs of the features, (M,); None if costs are ignored or all equal."""
+    """Return the costs of the features, (M,), or None if costs are ignored or all equal."""
     if setting.costs == "equal" or bundle.costs is None or bool((bundle.costs == bundle.costs[0]).all()):
         return None
     return bundle.costs
 
 
 def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | None:
-    """Return the cost of the first t features of orders (B, M), (B, M + 1); -1 costs nothing. None without prices."""
+    """Return the cost of the first t features, (B, M + 1), for orders (B, M). An entry of -1 costs nothing.
+
+    If `prices` is None, return None.
+    """
     if prices is None:
         return None
     paid = np.where(order == NONE, 0.0, prices[order])
@@ -374,7 +399,7 @@ def spent_along(order: NDArray[np.int64], prices: Floats | None) -> Floats | Non
 
 
 def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple[str, str], Floats]:
-    """Return the rounds needed by each criterion, (B,), and, if `spent` (B, M + 1) is given, also their cost."""
+    """Return the rounds that each criterion needs, (B,). If `spent`, (B, M + 1), is given, also return their cost."""
     every = {(criterion, "features"): rounds for criterion, rounds in needed.items()}
     if spent is None:
         return every
@@ -388,7 +413,7 @@ def with_costs(needed: Mapping[str, Floats], spent: Floats | None) -> dict[tuple
 def budgets_of(prices: Floats) -> Floats:
     """Return the budgets of curves by cost, (C,): 0, multiples of the smallest price, and the price of all features.
 
-    If there were more than `MOST_BUDGETS` budgets, only every second, third or later multiple is used.
+    If there would be more than `MOST_BUDGETS` budgets, the step is a larger multiple of the smallest price.
     """
     total, smallest = float(prices.sum()), float(prices[prices > 0].min())
     step = smallest * np.ceil(total / (smallest * MOST_BUDGETS))
@@ -399,19 +424,25 @@ def budgets_of(prices: Floats) -> Floats:
 
 
 def within(budgets: Floats, spent: Floats) -> NDArray[np.int64]:
-    """Return the last t at which the cost, (B, M + 1), is within each budget, (C,); the result is (B, C)."""
-    slack = 1e-9 * budgets[-1]  # for sums in different orders
+    """Return for each patient and budget the last t at which the cost is within the budget, (B, C).
+
+    `budgets` are (C,), and the costs `spent` are (B, M + 1).
+    """
+    slack = 1e-9 * budgets[-1]  # sums of the same prices in different orders differ by rounding error
     return np.stack([(spent <= budget + slack).sum(axis=1) - 1 for budget in budgets], axis=1)
 
 
 def ends(
     away: NDArray[np.bool_], certified: NDArray[np.bool_]
 ) -> tuple[dict[str, tuple[Floats, Floats]], dict[str, Floats]]:
-    """Return parts and needs of a `Walk` for two criteria: the answer is the final one, and the answer is certain.
+    """Return `parts` and `needed` of a `Walk` for two criteria: `settled` and `certified`.
+
+    `settled` means that the answer no longer changes, and `certified` that the answer is certain.
 
     Parameters
     ----------
-    away, certified : (B, M + 1) bool, True where the answer differs from the final one, and where it is certain
+    away : (B, M + 1) bool, True where the answer differs from the final answer
+    certified : (B, M + 1) bool, True where the answer is certain
 
     """
     each = np.ones((len(away), 1))
@@ -421,14 +452,20 @@ def ends(
 
 
 def rounds_until(missing: NDArray[np.bool_]) -> Floats:
-    """Return the first t from which no entry of `missing`, (B, M + 1), is True, (B,); inf if the last one is True."""
+    """Return for each row of `missing`, (B, M + 1), the first t from which on all entries are False, (B,).
+
+    The result is inf if the last entry of the row is True.
+    """
     until: Floats = (missing.shape[1] - first_where(missing[:, ::-1])).astype(np.float64)
     until[missing[:, -1]] = np.inf
     return until
 
 
 def _share_part(share: Floats) -> tuple[Floats, Floats]:
-    """Return shares (B, T) in units of 1 / `UNIT`, and 1 for patients that count; a NaN share does not count."""
+    """Return shares (B, T) as multiples of 1 / `UNIT`, and weights (B, 1).
+
+    The weight of a patient is 0 if the patient's share is NaN, else 1.
+    """
     units: Floats = np.rint(np.nan_to_num(share) * UNIT)
     counts: Floats = 1.0 - np.isnan(share[:, :1])
     return units, counts
