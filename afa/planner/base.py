@@ -353,7 +353,7 @@ class Planner(ABC):
         return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Mark a feature, or all unobserved features of a panel, as not measurable. It is never suggested again.
+        """Mark `name`, a feature or the unobserved features of a panel, as not measurable. It is never suggested again.
 
         The answer treats skipped features as unobserved. A certain answer therefore holds for every value that they
         could have.
