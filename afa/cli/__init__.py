@@ -39,7 +39,7 @@ for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, simulate.sc
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")
 
-# The help lists the other commands in one line. They build fields, or run for the rules of the workflow.
+# The help lists the other commands in one line. The other commands build fields, or run for the rules of the workflow.
 OTHERS = {
     "field": cohort.fields,
     "cohort": cohort.app,

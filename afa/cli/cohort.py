@@ -1,7 +1,7 @@
 """Commands on patients and fields.
 
-They encode a series or a table to -1, 0, +1 or empty. A field is a table with labels. The commands are `afa cohort`,
-`afa encode`, `afa field` and `afa league`.
+The commands encode a series or a table to -1, 0, +1 or empty. A field is a table with labels. The commands are `afa
+cohort`, `afa encode`, `afa field` and `afa league`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def cohort_extract(
 ) -> None:
     """Write an extract of a series.
 
-    It contains the genes of a bundle, and the sample characteristics that the cohort reads.
+    The extract contains the genes of a bundle, and the sample characteristics that the cohort reads.
     """
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
@@ -252,7 +252,7 @@ def cohort_new(
     ] = None,
     controls: ControlRows = None,
 ) -> None:
-    """Write a cohort's configuration. It is a template for a series, or a complete file for a table."""
+    """Write a cohort's configuration. The configuration is a template for a series, or a complete file for a table."""
     from afa.cohort.config import write_template
     from afa.cohort.encode_table import control_rows
     from afa.cohort.table_cohort import write_table_cohort

@@ -49,7 +49,7 @@ def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
 
 
 def _mistyped(error: Any, words: Sequence[str]) -> Fault:
-    """Return the fault of a mistyped command line. It is made from Typer's error."""
+    """Return the fault of a mistyped command line. The fault is made from Typer's error."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     said, _, other = error.format_message().rstrip(".?").partition(". Did you mean ")
     if context is None:  # the parser of options found the fault
@@ -155,7 +155,10 @@ def installing(error: ModuleNotFoundError) -> str | None:
 
 
 def _extras() -> dict[str, frozenset[str]]:
-    """Return the packages of each extra. They include the packages of other extras that it includes."""
+    """Return the packages of each extra.
+
+    The packages of an extra include the packages of other extras that it includes.
+    """
     from importlib import metadata
 
     try:

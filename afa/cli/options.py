@@ -164,7 +164,10 @@ class Solves:
 
 @dataclass(frozen=True)
 class Asks:
-    """Options for answers that the record lacks. They say whether to ask a model, and cap calls, tokens and money."""
+    """Options for answers that the record lacks.
+
+    The options say whether to ask a model, and cap calls, tokens and money.
+    """
 
     live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks (AFA_LLM_MODEL)")] = False
     calls: Annotated[
@@ -247,7 +250,7 @@ def _called(name: str, option: Any) -> str:
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:
     """Return one JSON object on one line.
 
-    It has the key `rows`, a list with one object for each row, and the items of `more`.
+    The object has the key `rows`, a list with one object for each row, and the items of `more`.
     """
     rows = table if isinstance(table, list) else loads(table.to_json(orient="records"))
     return dumps(more | {"rows": rows}, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """`afa plan`, `afa serve` and `afa demo` suggest the next measurement for one patient.
 
-They use a terminal, a page or JSON lines.
+The commands use a terminal, a page or JSON lines.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def serve(
 ) -> None:
     """Plan on a page in the browser (docs/plan.md).
 
-    It is the same conversation as `afa plan`, with buttons and bars.
+    The page is the same conversation as `afa plan`, with buttons and bars.
     """
     with _opened(bundle, question, session, replay) as (planner, keeper):
         _serve(planner, keeper, host, port, show)

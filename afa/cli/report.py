@@ -178,7 +178,7 @@ def report_page(
     ] = None,
     measured: Annotated[Path | None, typer.Option(help="folder of `afa league field` for the cohort's field")] = None,
 ) -> None:
-    """Write the report of a finished run. It is one page that contains everything and works offline."""
+    """Write the report of a finished run. The report is one page that contains everything and works offline."""
     from afa.paper.report import page
 
     parts, why = options.pairs("--part", part), options.pairs("--left-out", left_out or [])

@@ -1,4 +1,7 @@
-"""`afa simulate` shows how many measurements each way of choosing features needs. It uses measured patients."""
+"""`afa simulate` shows how many measurements each way of choosing features needs.
+
+The command uses measured patients.
+"""
 
 from __future__ import annotations
 

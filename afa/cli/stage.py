@@ -51,7 +51,7 @@ def stage(
 ) -> None:
     """Run one stage of the workflow.
 
-    It writes a folder of tables, and the rows of summary.csv made from these tables.
+    The command writes a folder of tables, and the rows of summary.csv made from these tables.
     """
     from afa.evaluate.inputs import check_duels, load_inputs, shard_of
     from afa.evaluate.long_tables import StageTables, write_tables
@@ -110,7 +110,7 @@ def gather(name: Name, shards: Parts, out: options.Out) -> None:
 
 @app.command("join", hidden=True)
 def join(parts: Parts, out: options.Rows) -> None:
-    """Write summary.csv. It contains the numbers of a run, one on each line."""
+    """Write summary.csv. The file contains the numbers of a run, one on each line."""
     from afa.evaluate.summary import join_summaries
 
     join_summaries(parts, out)
@@ -130,7 +130,10 @@ def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: A
 
 
 def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """Return a document of settings without some sections. These are the sections in `but` that are not in `keys`."""
+    """Return a document of settings without some sections.
+
+    The removed sections are the sections in `but` that are not in `keys`.
+    """
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
 

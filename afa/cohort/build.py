@@ -53,7 +53,7 @@ def build_cohort(
     aliases: Names | None = None,
     ensembl: Names | None = None,
 ) -> Cohort:
-    """Return the cohort of a series on the bundle's features. It is read from the files of `source`.
+    """Return the cohort of a series on the bundle's features. The series is read from the files of `source`.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
 
 
 def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
-    """Return the next step for genes without a row. It depends on the first row ids of the file."""
+    """Return the next step for genes without a row. The step depends on the first row ids of the file."""
     kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):
         return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"

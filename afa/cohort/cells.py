@@ -96,8 +96,8 @@ def _gct(path: Path) -> CohortError:
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
     """Return the cells of a table, in file order.
 
-    They are those of the first column and of columns in `known` or `others`. The first column of a Parquet file is the
-    index that pandas recorded in it, if there is one.
+    The cells are those of the first column and of columns in `known` or `others`. The first column of a Parquet file is
+    the index that pandas recorded in it, if there is one.
 
     Parameters
     ----------
@@ -364,9 +364,9 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
     """Return the patients of a table or of a cohort folder, on the features of a bundle.
 
     The first column of a table names the patients. Each other column that is a feature of the bundle contains -1, 0, 1,
-    or nothing if it was not measured. The remaining columns are ignored. A feature that the table lacks is an error. It
-    is allowed if `drop_missing` is set, or if the cohort folder records that the feature was dropped. Then it is
-    removed from the bundle too (decisions.md D3).
+    or nothing if it was not measured. The remaining columns are ignored. A feature that the table lacks is an error. A
+    missing feature is allowed if `drop_missing` is set, or if the cohort folder records that the feature was dropped.
+    Then it is removed from the bundle too (decisions.md D3).
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Numbers that mean *not measured* in a table, such as -9 and 999.
 
-They are declared as codes, or they look like codes.
+Such numbers are declared as codes, or they look like codes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Apart(NamedTuple):
 
 
 def without_codes(cells: Cells, features: Features) -> Cells:
-    """Return the cells without numbers that the dictionary declares as *not measured*. These cells become empty."""
+    """Return the cells without numbers that the dictionary declares as *not measured*.
+
+    Cells with such numbers become empty.
+    """
     columns = dict(cells.columns)
     for name, codes in zip(features.names, features.missing_codes, strict=True):
         if codes and name in columns:
@@ -100,10 +103,10 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
     """Return the groups of numbers that may be codes for *not measured*.
 
-    They are at the low or the high end of a column. A group is reported if its members look like codes and are the only
-    numbers below 0. It is also reported if the gap to the other numbers is as wide as their whole range. For numbers
-    that look like codes, half of this width is enough. Zeros of counts and detection limits have no such gap. An end of
-    `span` is never reported.
+    The groups are at the low or the high end of a column. A group is reported if its members look like codes and are
+    the only numbers below 0. A group is also reported if the gap to the other numbers is as wide as their whole range.
+    For numbers that look like codes, half of this width is enough. Zeros of counts and detection limits have no such
+    gap. An end of `span` is never reported.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def label_counts(label: pd.Series[int]) -> dict[str, int]:
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
     """Write a cohort's folder in one step.
 
-    It contains `cohort.yaml` and Parquet files that are reproducible byte by byte.
+    The folder contains `cohort.yaml` and Parquet files that are reproducible byte by byte.
     """
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
     write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder, controls=cohort.controls)
@@ -131,9 +131,10 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 
 
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
-    """Return the cohort with its values at another threshold. They are read from a table that `write_codes` wrote.
+    """Return the cohort with its values at another threshold.
 
-    A table with other patients or features raises a `CohortError`.
+    The values are read from a table that `write_codes` wrote. A table with other patients or features raises a
+    `CohortError`.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)

@@ -94,7 +94,7 @@ class Derived(Strict):
 class OnePer(Strict):
     """Keep one sample for each value of `key`.
 
-    It is the first in `prefer`, and then the one with the least number in `then`.
+    The sample is the first in `prefer`, and then the one with the least number in `then`.
     """
 
     key: str

@@ -102,8 +102,8 @@ def is_transcript(row_id: str) -> bool:
 def without_version(row_id: str) -> str:
     """Return an Ensembl id without its version. For example, `ENSG00000169429.11` becomes `ENSG00000169429`.
 
-    The id `ENSG00000182378.13_PAR_Y` is the second copy of a gene, on the Y chromosome. It is unchanged and remains a
-    separate row.
+    The id `ENSG00000182378.13_PAR_Y` is the second copy of a gene, on the Y chromosome. This id is unchanged and
+    remains a separate row.
     """
     found = _VERSIONED.fullmatch(row_id)
     return found[1] if found else row_id

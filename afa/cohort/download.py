@@ -1,9 +1,9 @@
 """Download one file over HTTP. The target is then either complete and correct, or unchanged.
 
 GEO could not be reached when this was written. The module was tested with local servers that fail in the ways of public
-servers, not with GEO. The library pooch transfers the file. It does not resume a broken transfer, so each attempt
-starts at the first byte. Every failure of an attempt becomes one `ReplyError`. This error says whether another attempt
-may succeed.
+servers, not with GEO. The library pooch transfers the file. The library pooch does not resume a broken transfer, so
+each attempt starts at the first byte. Every failure of an attempt becomes one `ReplyError`. This error says whether
+another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def download(
     Lost connections, truncated replies and the statuses 408, 425, 429 and 5xx are retried up to `retries` times. The
     first wait is `backoff` seconds, and each wait is twice as long as the one before. A Retry-After of the server
     replaces this time. No wait is longer than `LONGEST_WAIT`, and each wait is logged as a warning. Several processes
-    may share a folder. Each process writes its own temporary file and renames it. It also removes the temporary files
-    of processes that were killed.
+    may share a folder. Each process writes its own temporary file and renames it. Each process also removes the
+    temporary files of processes that were killed.
 
     Parameters
     ----------

@@ -338,7 +338,7 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 def robust_reach(values: Floats, threshold: float) -> Floats:
     """Return the largest distance from the median that has code 0, (n_genes, 1) float64.
 
-    It is infinite for a gene without spread.
+    The distance is infinite for a gene without spread.
     """
     far = threshold * robust_scale(values)[:, None] + _slack(values)
     return np.where(without_robust_spread(values)[:, None], np.inf, far)

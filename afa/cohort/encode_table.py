@@ -320,8 +320,8 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
     """Write the code as CSV, TSV or Parquet, and the cut points as another file. Return the path of the cut points.
 
     The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both files are written, or neither. An existing
-    table without a `.cuts.csv` file is not a result of this function. It is not replaced, and a `ConfigError` is
-    raised.
+    table without a `.cuts.csv` file is not a result of this function. Such a table is not replaced, and a `ConfigError`
+    is raised.
     """
     path = Path(path)
     cuts = path.with_name(f"{path.stem}.cuts.csv")

@@ -1,10 +1,10 @@
-"""Expression values of a series. They are in one genes x samples table, or in a tar with one file for each sample.
+"""Expression values of a series.
 
-A table is read in blocks. Memory therefore holds only one block and the wanted rows. The fields of a table may be
-separated by tabs, commas, semicolons or single spaces. The header may lack the name of the first column, as in files of
-R's `write.table`. Members of GEO's `<series>_RAW.tar` are read from the stream, one at a time. Nothing is extracted, so
-that no member name can become a path on disk. The module `afa.cohort.counters` describes the formats of counting
-programs.
+The values are in one genes x samples table, or in a tar with one file for each sample. A table is read in blocks.
+Memory therefore holds only one block and the wanted rows. The fields of a table may be separated by tabs, commas,
+semicolons or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members
+of GEO's `<series>_RAW.tar` are read from the stream, one at a time. Nothing is extracted, so that no member name can
+become a path on disk. The module `afa.cohort.counters` describes the formats of counting programs.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ _FILE_ENDING = re.compile(
 def _names_within(column: str) -> set[str]:
     """Return possible sample names in a column name, which may be a file name.
 
-    They are the name without endings, and an accession.
+    The possible names are the name without endings, and an accession.
     """
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
@@ -667,7 +667,7 @@ def _members(
 class _Rows(NamedTuple):
     """The row ids of a sample's file, the gene of each row, and whether the rows are transcripts.
 
-    They are equal in most files of a series.
+    The rows are equal in most files of a series.
     """
 
     row_ids: list[str]

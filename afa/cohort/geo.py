@@ -1,8 +1,8 @@
-"""The two files of a GEO series: sample descriptions and expression. They come from GEO, a mirror or a bundled extract.
+"""The two files of a GEO series: sample descriptions and expression.
 
-GEO could not be reached when this was written. The module was tested with local servers, with files generated in GEO's
-layout, and with a mirror that holds parts of two series in GEO's format. A cache has the same folders as GEO, so it can
-serve as a mirror.
+The files come from GEO, a mirror or a bundled extract. GEO could not be reached when this was written. The module was
+tested with local servers, with files generated in GEO's layout, and with a mirror that holds parts of two series in
+GEO's format. A cache has the same folders as GEO, so it can serve as a mirror.
 
 Files are downloaded over HTTPS by `afa.cohort.download`, never by GEOparse. GEOparse uses FTP without a time limit, can
 leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse only reads the family SOFT
@@ -10,10 +10,11 @@ file. This file lists the samples and the supplementary files. One of the supple
 values.
 
 Extracts are bundled with the project. An extract contains the genes of a bundle and the characteristics that a cohort
-reads, in three files. The file `samples.tsv` has one row for each sample. It includes the library size over *all* rows
-of the series. The file `expression.tsv.gz` has the rows of these genes, in the series' order. The file `extract.yaml`
-contains the accession, the citation, and the digests of these files and of their originals. It also lists the row ids
-that the series lacks. A cohort built from an extract has the same numbers as one built from the series.
+reads, in three files. The file `samples.tsv` has one row for each sample. This file includes the library size over
+*all* rows of the series. The file `expression.tsv.gz` has the rows of these genes, in the series' order. The file
+`extract.yaml` contains the accession, the citation, and the digests of these files and of their originals. The file
+`extract.yaml` also lists the row ids that the series lacks. A cohort built from an extract has the same numbers as one
+built from the series.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def fetch(
     extract: Path | None = None,
     base_url: str = GEO_URL,
 ) -> Source:
-    """Return the files of the series. They come from a bundled `extract`, from `mirror`, or from GEO.
+    """Return the files of the series. The files come from a bundled `extract`, from `mirror`, or from GEO.
 
     A mirror's copies of GEO's files have precedence over tables that the mirror joined. Files from GEO are stored in
     `cache`, in GEO's folders. If a file there is incomplete, it is fetched again. A family SOFT file is read first. If
@@ -333,7 +334,7 @@ def write_extract(
 ) -> None:
     """Write the extract of a series that a cohort needs.
 
-    It is written completely or not at all, and equal input gives equal bytes.
+    An extract is written completely or not at all, and equal input gives equal bytes.
 
     Parameters
     ----------

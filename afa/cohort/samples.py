@@ -280,7 +280,10 @@ def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def normal_key(key: str) -> str:
-    """Return a characteristic's name as a column name. It is in lower case and has underscores for spaces."""
+    """Return a characteristic's name as a column name.
+
+    The column name is in lower case and has underscores for spaces.
+    """
     return "_".join(key.lower().split())
 
 
@@ -419,7 +422,10 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
 
 
 def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) -> pd.DataFrame:
-    """Add each derived characteristic. It is the group of its pattern, or empty if the pattern does not match."""
+    """Add each derived characteristic.
+
+    A derived characteristic is the group of its pattern, or empty if the pattern does not match.
+    """
     samples = samples.copy()
     for name, rule in derive.items():
         place = f"{where}, key select.derive.{name}"
@@ -438,7 +444,7 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
 def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
     """Return one sample for each value of `rule.key`.
 
-    It is the best in `prefer`, then the smallest in `then`, then the first by name.
+    The sample is the best in `prefer`, then the smallest in `then`, then the first by name.
     """
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)

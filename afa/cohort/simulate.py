@@ -1,4 +1,4 @@
-"""The demo cohort: RNA-seq counts of simulated biopsies. They are sampled from a bundle that is wrong in part.
+"""The demo cohort: RNA-seq counts of simulated biopsies. The counts are sampled from a bundle that is wrong in part.
 
 Phenotypes follow a Gaussian copula with factors; the factor `inflammation` also changes expression. A gene's log2
 abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. The
@@ -41,7 +41,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class SimulatedCohort:
-    """A simulated cohort. It contains the content of its two files, and the true parameters."""
+    """A simulated cohort. A `SimulatedCohort` contains the content of its two files, and the true parameters."""
 
     config: SimulationConfig
     counts: pd.DataFrame  # (n_genes, n_people) int64; columns are sample names, not in accession order
@@ -89,7 +89,10 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
 
 
 def _stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
-    """Return the random stream of one purpose. It is a child of the seed and depends only on the purpose's name."""
+    """Return the random stream of one purpose.
+
+    The stream is a child of the seed and depends only on the purpose's name.
+    """
     key = int.from_bytes(hashlib.sha256("/".join(purpose).encode()).digest()[:8])
     return np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(key,)))
 
@@ -120,8 +123,8 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
 def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
     """Return the true log2 effect of every non-zero potential of the bundle.
 
-    It agrees with the potential, is flipped, or is zero. The shares of the three kinds are exact, up to rounding. If n
-    entities name a gene, the effects of the gene are divided by sqrt(n).
+    The effect agrees with the potential, is flipped, or is zero. The shares of the three kinds are exact, up to
+    rounding. If n entities name a gene, the effects of the gene are divided by sqrt(n).
     """
     entity, feature = np.nonzero(bundle.unary)
     n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))
@@ -271,7 +274,10 @@ def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
 
 
 def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a GEO series matrix. It has the same content as the family SOFT file, and an empty table."""
+    """Yield the lines of a GEO series matrix.
+
+    The series matrix has the same content as the family SOFT file, and an empty table.
+    """
     for key, values in _of_series(samples, config):
         yield _line(f"!Series_{key}", ["".join(f"{value} " for value in values) if len(values) > 1 else values[0]])
     yield "\n"
@@ -319,7 +325,7 @@ def _line(key: str, values: Iterable[str]) -> str:
 def _count_matrix(counts: pd.DataFrame) -> Iterator[str]:
     """Yield lines in the form of R's `write.table`.
 
-    It uses single spaces, quoted names, and no name above the row names.
+    The table uses single spaces, quoted names, and no name above the row names.
     """
     yield " ".join(f'"{name}"' for name in counts.columns) + "\n"
     for gene, row in zip(counts.index, counts.to_numpy().tolist(), strict=True):

@@ -103,7 +103,7 @@ def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
 def field_cohort(folder: str | Path) -> TableCohort:
     """Return the cohort of a field.
 
-    It contains the field's table, cut by the field's ranges, and labels if there are any.
+    The cohort contains the field's table, cut by the field's ranges, and labels if there are any.
     """
     root = Path(folder)
     study, table = load_field(root)

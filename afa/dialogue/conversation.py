@@ -249,7 +249,7 @@ class Conversation:
     def _present(self) -> dict[str, Any]:
         """Return the fields of every answer.
 
-        They are the suggestion or the reason to stop, the answer so far, and the cost.
+        These fields are the suggestion or the reason to stop, the answer so far, and the cost.
         """
         planner = self.planner
         item = planner.suggest()

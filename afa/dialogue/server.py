@@ -1,7 +1,7 @@
 """A local web server for one conversation with a planner. Any number of browser tabs can show its page.
 
-The page sends the requests of `afa.dialogue.conversation` and shows their answers. It computes nothing itself. Requests
-without the secret token are refused. The token is part of the printed address.
+The page sends the requests of `afa.dialogue.conversation` and shows their answers. The page computes nothing itself.
+Requests without the secret token are refused. The token is part of the printed address.
 """
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Continue with another patient. It is a new patient, or the patient of a session that a tab has opened.
+        """Continue with another patient.
 
-        The session file of the previous patient is not changed any more. The new patient is saved as the page says.
+        The other patient is a new patient, or the patient of a session that a tab has opened. The session file of the
+        previous patient is not changed any more. The new patient is saved as the page says.
         """
         planner, keeper = self.conversation.planner, Keeper()
         try:

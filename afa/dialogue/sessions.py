@@ -34,7 +34,7 @@ class _Panel(Strict):
 
 @dataclass(frozen=True)
 class Panels:
-    """The content of a file of panels. It maps panels to features, and some panels to costs."""
+    """The content of a file of panels. The file maps panels to features, and some panels to costs."""
 
     features: Mapping[str, tuple[str, ...]]
     costs: Mapping[str, float]

@@ -1,4 +1,7 @@
-"""The planner in a terminal. It suggests a measurement with the reason, and reads a value or another command."""
+"""The planner in a terminal.
+
+The terminal suggests a measurement with the reason, and reads a value or another command.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +200,7 @@ class Terminal:
             self._say(f"  {escape(entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
 
     def _hear(self, line: str, item: Suggestion | None) -> None:
-        """Carry out one line. It is a command that shows something, a step, or values."""
+        """Carry out one line. A line is a command that shows something, a step, or values."""
         words = _words(line)
         match [words[0].lower(), *words[1:]] if words else []:
             case []:
@@ -262,7 +265,7 @@ class Terminal:
         self._say(escape(", ".join(map(self._beside, open_))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
-        """Enter values without names. They belong to the suggested features, in the order shown."""
+        """Enter values without names. The values belong to the suggested features, in the order shown."""
         only = item.features[0] if item and len(item.features) == 1 else ""
         if only and " ".join(words).casefold() in (meanings_of(self.planner.asked_of, only) or ()):
             words = [" ".join(words)]
@@ -447,7 +450,10 @@ def _words(line: str) -> list[str]:
 
 
 def _is_value(word: str) -> bool:
-    """Return True if a word can be a value or the beginning of a value. It is then a code, or the start of a number."""
+    """Return True if a word can be a value or the beginning of a value.
+
+    Such a word is a code, or the start of a number.
+    """
     return word.casefold() in CODES or re.match(r"[-+]?[.,]?\d", word) is not None
 
 

@@ -127,7 +127,7 @@ def ending_of(planner: Planner) -> str:
 
 
 def answer_of(planner: Planner) -> dict[str, Any]:
-    """Return the answer so far. It contains `top_k`, or `entity` and `decision`, and the entries below.
+    """Return the answer so far. The answer contains `top_k`, or `entity` and `decision`, and the entries below.
 
     `ordered_by` is the quantity that orders entities, `probability` or `score`. `probability` is the posterior of the
     answer, `Planner.answer_probability`. If entities are ordered by score, another set can be more probable. In that
@@ -155,7 +155,10 @@ def answer_of(planner: Planner) -> dict[str, Any]:
 
 
 class RankedEntity(NamedTuple):
-    """One row of the ranking on a screen. It contains the entity, its number, and the length of its bar as a share."""
+    """One row of the ranking on a screen.
+
+    A row contains the entity, its number, and the length of its bar as a share.
+    """
 
     entity: str
     number: float

@@ -89,7 +89,7 @@ class Abstract:
 
     @property
     def cited_as(self) -> str:
-        """Return the citation that a prompt shows. It consists of identifier, journal and year."""
+        """Return the citation that a prompt shows. The citation consists of identifier, journal and year."""
         name = "PMID" if self.source == "pubmed" else "DOI" if self.id == self.doi else "Europe PMC"
         journal = self.journal if self.source == "pubmed" else f"{self.journal} preprint".strip()
         return ", ".join(filter(None, (f"{name} {self.id}", journal, str(self.year or ""))))
@@ -165,7 +165,8 @@ def _is_in(name: str, text: str, known: str) -> bool:
     if name.isalpha() and name.isupper():
         return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text) is not None
     parts = words(name)
-    # For a hyphenated name, only the whole word is sought. It is the last of its words, as in `words` of the text.
+    # For a hyphenated name, only the whole word is sought. The whole word is the last of its words, as in `words` of
+    # the text.
     sought = parts[-1:] if "-" in name and " " not in name else parts
     return bool(sought) and f" {' '.join(sought)} " in known
 
@@ -184,7 +185,9 @@ def _shortened(text: str, longest: int) -> str:
 
 @dataclass(frozen=True)
 class Search:
-    """One search of a source, with its result. It asked for at most `most` records, on the day `retrieved` (ISO).
+    """One search of a source, with its result.
+
+    The search asked for at most `most` records, on the day `retrieved` (ISO).
 
     Parameters
     ----------

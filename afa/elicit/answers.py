@@ -81,7 +81,10 @@ def cut_questions(study: Study) -> list[Question]:
 
 
 def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
-    """Return one question for each voter and entity on all features. It contains the voter's own cut points."""
+    """Return one question for each voter and entity on all features.
+
+    The question contains the voter's own cut points.
+    """
     return [
         Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
         for voter in study.settings.voters
@@ -107,7 +110,7 @@ class Answer(BaseModel):
 
 
 class RecordedGene(Answer):
-    """A gene of a record made elsewhere. It has neither a snippet nor references."""
+    """A gene of a record made elsewhere. Such a gene has neither a snippet nor references."""
 
     gene_symbol: str
     category: str
@@ -155,7 +158,7 @@ class UnaryAnswer(Answer):
 
 
 class RecordedPair(Answer):
-    """A pair in a record made elsewhere. It has no references."""
+    """A pair in a record made elsewhere. Such a pair has no references."""
 
     lit_direction: Literal["same", "opposite", "unclear"]
     lit_prob: Probability
@@ -250,7 +253,10 @@ class RatesAnswer(Answer):
 
 
 class BinaryTurn(Answer):
-    """One turn of a plan for one condition. It says what to measure next, and how probable the condition is now."""
+    """One turn of a plan for one condition.
+
+    The turn says what to measure next, and how probable the condition is now.
+    """
 
     patient_id: str
     next_gene_to_measure: str | None
@@ -262,7 +268,7 @@ class BinaryTurn(Answer):
 class MulticlassTurn(Answer):
     """One turn of a plan over all phenotypes.
 
-    It says what to measure next, and ranks the phenotypes, the most likely first.
+    The turn says what to measure next, and ranks the phenotypes, the most likely first.
     """
 
     patient_id: str
@@ -298,8 +304,8 @@ def read_answer(schema: type[A], text: str) -> A:
 def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     """Return the answer in a model's text, and notes on the text that was ignored.
 
-    The parser ignores thoughts, words around the only object, and a code fence around it. It also ignores keys outside
-    the schema, and characters beyond the largest length of a text. Nothing else is changed or guessed.
+    The parser ignores thoughts, words around the only object, and a code fence around it. The parser also ignores keys
+    outside the schema, and characters beyond the largest length of a text. Nothing else is changed or guessed.
 
     Raises
     ------
@@ -455,6 +461,6 @@ def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] |
 def _words(name: str) -> str:
     """Return a name without the parts that models change.
 
-    These are capitals, blanks, signs, and a definition in brackets.
+    The parts left out are capitals, blanks, signs, and a definition in brackets.
     """
     return "".join(filter(str.isalnum, name.partition("(")[0].casefold()))

@@ -1,9 +1,9 @@
 """The cost of asking. Caps on calls, tokens and money apply to a record as a whole, over all processes and runs.
 
 Each call is a line in a `.tries` file of the record. The line is written before the call and states its largest
-possible use. A second line is written after the reply. It has the tokens that the endpoint counted. A process holds the
-record's lock while it reads these lines and writes the next one. A call without a second line counts with its largest
-possible use. An example is a call of a process that was killed.
+possible use. A second line is written after the reply. The second line has the tokens that the endpoint counted. A
+process holds the record's lock while it reads these lines and writes the next one. A call without a second line counts
+with its largest possible use. An example is a call of a process that was killed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Used:
-    """The use of calls. It is either the actual use or the largest possible use."""
+    """The use of calls. The use is either the actual use or the largest possible use."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -129,8 +129,8 @@ class Budget:
         """Record a call before it is made, and return the call's name. `end` takes this name.
 
         If open calls may still use less than their largest use, the function waits for room under the caps. The result
-        is None if another process has added an attempt at this request. It is also None if another process has an open
-        call for it.
+        is None if another process has added an attempt at this request. The result is also None if another process has
+        an open call for it.
 
         Parameters
         ----------
@@ -259,9 +259,9 @@ class Budget:
 def account_table(record: Record, prices: Prices) -> pd.DataFrame:
     """Return the use of a record, with the columns `ACCOUNT_COLUMNS`.
 
-    There is one row for each prompt, run, model and outcome. The last row, `tries`, is the use that caps count. It
-    includes all calls, also failed ones. Calls without a token count have their largest use. The column `uncounted` is
-    the number of attempts for which the endpoint gave no token count.
+    There is one row for each prompt, run, model and outcome. The last row, `tries`, is the use that caps count. This
+    row includes all calls, also failed ones. Calls without a token count have their largest use. The column `uncounted`
+    is the number of attempts for which the endpoint gave no token count.
     """
     rows = []
     for entry in record.entries():

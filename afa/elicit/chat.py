@@ -105,7 +105,7 @@ class Chat:
 
 
 class _Bounded(openai.DefaultHttpxClient):
-    """A client that sends only our own headers. It reads a reply only up to the bounds."""
+    """A client that sends only our own headers. The client reads a reply only up to the bounds."""
 
     def __init__(self, key: str, bounds: Bounds) -> None:
         super().__init__(follow_redirects=False)

@@ -150,7 +150,7 @@ def citation_table(answers: Iterable[Checked]) -> pd.DataFrame:
 def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
     """Return one row for each answer or gene, with the columns `COUNT_COLUMNS`.
 
-    Those without citations are included.
+    Answers and genes without citations are included.
     """
     rows = []
     for each in answers:
@@ -191,7 +191,7 @@ def _judged(
 def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> tuple[Kind, str, bool]:
     """Return a reference as a citation.
 
-    It counts as retrieved if one abstract matches its title and any given PMID and DOI.
+    A reference counts as retrieved if one abstract matches its title and any given PMID and DOI.
     """
     pmid, doi = (reference.pmid or "").strip(), _without_end((reference.doi or "").strip()).lower()
     named: list[tuple[Kind, str]] = [("pmid", pmid), ("doi", doi), ("title", plain(reference.title)[:500])]

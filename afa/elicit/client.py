@@ -314,6 +314,6 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
 def _back_off(turn: int) -> float:
     """Return the seconds before the next call.
 
-    They double each time, and are random so that clients do not synchronise.
+    The waits double each time, and are random so that clients do not synchronise.
     """
     return float(2**turn * random.uniform(0.5, 1.0))  # noqa: S311 (not used for secrets)

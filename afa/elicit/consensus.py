@@ -342,7 +342,7 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
 def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: NDArray[np.bool_]) -> pd.DataFrame:
     """Return the `SHARES` of pairs of entity and feature, pooled over voters (F7).
 
-    They are NaN for pairs without an answer.
+    The `SHARES` are NaN for pairs without an answer.
 
     Parameters
     ----------

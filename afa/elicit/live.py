@@ -65,7 +65,7 @@ class Terms:
 
 
 class Live:
-    """The models of a study's voters as a source of answers. They share one record and one budget.
+    """The models of a study's voters as a source of answers. The models share one record and one budget.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def shown(used: Used, prices: Prices) -> str:
 
 
 def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
-    """Yield a line for each kind of failure. It contains the number of such failures and an example.
+    """Yield a line for each kind of failure. The line contains the number of such failures and an example.
 
     Failures are of one kind if their reasons differ only in numbers. The most frequent kind comes first.
 

@@ -52,7 +52,10 @@ def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
 
 
 def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]) -> list[dict[str, str]]:
-    """Return the text on each feature that a prompt asks about. It includes a voter's cut points if there are any."""
+    """Return the text on each feature that a prompt asks about.
+
+    The text includes a voter's cut points if there are any.
+    """
     if study.features is None:
         return []
     table = study.features.to_frame().set_index("feature").loc[list(ends)]
@@ -119,7 +122,7 @@ def prompt_digest(name: str) -> str:
 
 
 def key_of(request: Request, model: str, manner: Manner) -> str:
-    """Return the key of a request in a record. It depends on the model and on the settings of asking."""
+    """Return the key of a request in a record. The key depends on the model and on the settings of asking."""
     digest = prompt_digest(request.question.prompt)
     return request_key(request.question, model, manner.parameters, digest, request.messages.digest)
 

@@ -126,7 +126,7 @@ ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 class Question:
     """A question without its wording.
 
-    It consists of the name of the prompt, the identifying values, and the run (the voter).
+    A question consists of the name of the prompt, the identifying values, and the run (the voter).
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ class Entry:
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of request and answer. It does not depend on time, attempt and endpoint."""
+        """Return the SHA-256 of request and answer. This digest does not depend on time, attempt and endpoint."""
         passing = {"attempt", "time", "tokens", "served_model", "endpoint"}
         lasting = {name: value for name, value in self.document.items() if name not in passing}
         return _sha256(json.dumps(lasting, sort_keys=True, ensure_ascii=False))

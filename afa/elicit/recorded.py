@@ -86,7 +86,7 @@ class _Gene(RecordedGene):
 
 
 class _Unary(RecordedUnary):
-    """The answer in a file. It must name at least one gene, and each gene once."""
+    """The answer in a file. An answer must name at least one gene, and each gene once."""
 
     genes: Annotated[list[_Gene], Field(min_length=1)]  # type: ignore[assignment]
 

@@ -58,9 +58,9 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Literature:
-    """Retrieval of `most` abstracts for a question. They are chosen from up to `candidates` abstracts of each source.
+    """Retrieval of `most` abstracts for a question.
 
-    Results are cached in memory.
+    The abstracts are chosen from up to `candidates` abstracts of each source. Results are cached in memory.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Literature:
     _known: dict[tuple[tuple[str, str], ...], Retrieved] = field(default_factory=dict, repr=False, compare=False)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """Return the abstracts for a question. They are the same for every voter.
+        """Return the abstracts for a question. The abstracts are the same for every voter.
 
         Raises
         ------
@@ -175,7 +175,9 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
 
 
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
-    """Return the literature of a study. It uses `keywords.csv` if there is one, and the cache in the record's folder.
+    """Return the literature of a study.
+
+    The search uses `keywords.csv` if there is one, and the cache in the record's folder.
 
     Parameters
     ----------
@@ -212,7 +214,7 @@ def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> 
 def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float]:
     """Return the BM25 score of each document for the words `asked`.
 
-    It has Lucene's form and is rounded to `DECIMALS`.
+    The score has Lucene's form and is rounded to `DECIMALS`.
     """
     known = set().union(*documents)
     asked = [word for word in asked if word in known]

@@ -255,11 +255,11 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
-    """Return a study and its stages with the answers of one voter only. They have the form that `bundle_stage` takes.
+    """Return a study and its stages with the answers of one voter only.
 
-    All genes that the voter names stay in the bundle. Pairs were asked only for genes that all voters agree on.
-    Therefore a gene that the other voters do not name has no coupling. A coupling is kept if the voter names both
-    genes.
+    The two results have the form that `bundle_stage` takes. All genes that the voter names stay in the bundle. Pairs
+    were asked only for genes that all voters agree on. Therefore a gene that the other voters do not name has no
+    coupling. A coupling is kept if the voter names both genes.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def _cited(
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
     """Return a text for each kept gene.
 
-    It contains the number of runs that named the gene, and the mechanism in the first run.
+    The text contains the number of runs that named the gene, and the mechanism in the first run.
     """
     first = named.drop_duplicates(["phenotype", "gene"])
     merged = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")

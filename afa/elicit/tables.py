@@ -1,7 +1,7 @@
 """Answers as tables: outcomes of questions, named genes and judged pairs.
 
-The tables are also written and read as CSV files. Fixed rules decide which named genes count. They do not depend on the
-results:
+The tables are also written and read as CSV files. Fixed rules decide which named genes count. The rules do not depend
+on the results:
 (1) A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter (`C9orf72` keeps
   its lower-case letters). Surrounding blanks are removed. Nothing else is changed, and aliases are not looked up.
 (2) In each answer, only the first genes count, up to the requested number.
@@ -73,7 +73,7 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"
 def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> pd.DataFrame:
     """Return the outcome of every question, one row each. The columns are `OUTCOME_COLUMNS`.
 
-    The column `answer` is `Entry.digest`. It is empty if the question was not asked.
+    The column `answer` is `Entry.digest`. The column `answer` is empty if the question was not asked.
     """
     rows = []
     for question, entry in zip(questions, entries, strict=True):
@@ -87,7 +87,10 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
 
 
 def check_answered(table: pd.DataFrame, place: str) -> None:
-    """Raise an `ElicitationError` that counts and names the unanswered questions. They get no default value."""
+    """Raise an `ElicitationError` that counts and names the unanswered questions.
+
+    Unanswered questions get no default value.
+    """
     lacking = table[table["outcome"] != "answered"]
     if lacking.empty:
         return
@@ -121,9 +124,9 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return one row for each pair with an answer, for every way of asking. The columns are `PAIR_COLUMNS`.
 
-    The column `sign` is +1 (same), -1 (opposite) or 0. It is the sign of `coupling`. For conditional probabilities,
-    `coupling` is ln(p_with / p_without), where both are kept at least `RAREST` away from 0 and 1. Otherwise it equals
-    `sign`.
+    The column `sign` is +1 (same), -1 (opposite) or 0. The column `sign` is the sign of `coupling`. For conditional
+    probabilities, `coupling` is ln(p_with / p_without), where both are kept at least `RAREST` away from 0 and 1.
+    Otherwise it equals `sign`.
     """
     rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_COLUMNS)

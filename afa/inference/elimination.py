@@ -273,7 +273,7 @@ class Eliminated:
     def _separator_probabilities(self) -> list[Floats]:
         """Return the joint probabilities of each feature's separator.
 
-        They are computed from the last clique to the first.
+        The probabilities are computed from the last clique to the first.
         """
         component = self.component
         found: list[Floats] = [np.ones(())] * component.n
@@ -303,7 +303,7 @@ def best_values(component: Component) -> NDArray[np.int8]:
 def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Floats:
     """Return the log-weights of the clique of `v`.
 
-    They add up its terms, its couplings to the separator, and the incoming messages.
+    The log-weights add up its terms, its couplings to the separator, and the incoming messages.
     """
     clique, separator = component.clique(v), component.separators[v]
     table = np.zeros((3,) * len(clique))

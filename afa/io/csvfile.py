@@ -75,7 +75,7 @@ class RowFaults:
             self._shown.setdefault((column, expected), []).append((line, found, next_step))
 
     def place(self, line: int) -> str:
-        """Return the name of the row at a line. It is the given name, or else `line N`."""
+        """Return the name of the row at a line. The name is the given name, or else `line N`."""
         return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:
@@ -182,7 +182,7 @@ class CsvTable:
 
 
 def separator_of(path: str | Path) -> str:
-    """Return the separator of a file. It is a tab for `.tsv` and `.tsv.gz`, else a comma."""
+    """Return the separator of a file. The separator is a tab for `.tsv` and `.tsv.gz`, else a comma."""
     return "\t" if str(path).removesuffix(".gz").endswith(".tsv") else ","
 
 
@@ -310,7 +310,7 @@ def name_column(
 ) -> NDArray[np.int64]:
     """Return the index in `known` of each name in a column, (n_rows,) int64. A faulty name gives -1.
 
-    A name must not be empty, longer than `LONGEST_NAME`, or surrounded by spaces. It must not contain invisible
+    A name must not be empty, longer than `LONGEST_NAME`, or surrounded by spaces. A name must not contain invisible
     characters.
 
     Parameters
@@ -367,7 +367,7 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def suggestion(name: str, known: Iterable[str], otherwise: str = "correct the name") -> str:
     """Return the next step for an unknown name.
 
-    It suggests the most similar known name, or is `otherwise` if none is similar.
+    The step suggests the most similar known name, or is `otherwise` if none is similar.
     """
     near = islice(known, _MOST_COMPARED) if len(name) <= LONGEST_NAME else ()
     folded = {other.casefold(): other for other in near}

@@ -227,7 +227,10 @@ def _give_as(target: Path, temporary: Path) -> None:
 
 @contextmanager
 def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, str], Path]) -> Iterator[Path]:
-    """Remove the temporary files of dead writers, and yield a new one. It stays locked while this process lives."""
+    """Remove the temporary files of dead writers, and yield a new one.
+
+    The new file stays locked while this process lives.
+    """
     _remove_leftovers(folder, prefix, suffix)
     while True:
         temporary = make(folder, prefix, suffix)

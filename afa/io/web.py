@@ -106,7 +106,7 @@ class HttpReply:
 
 
 def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str], **sent: Any) -> HttpReply:
-    """Make one call. It must end within `bounds.deadline` seconds, including the whole reply.
+    """Make one call. The call must end within `bounds.deadline` seconds, including the whole reply.
 
     Parameters
     ----------

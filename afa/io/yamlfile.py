@@ -77,7 +77,7 @@ class _Refused(yaml.MarkedYAMLError):
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """A safe loader that refuses a repeated key. It reads only true and false as truth values.
+    """A safe loader that refuses a repeated key. The loader reads only true and false as truth values.
 
     Plain YAML silently takes the last of two equal keys, and reads yes, no, on and off as booleans. A document is
     refused as soon as it exceeds `DEEPEST` levels or `MOST_NODES` values.
@@ -172,7 +172,7 @@ def _is_endless(document: Any) -> bool:
 
 
 def _no_yaml(error: yaml.YAMLError, path: Path, text: str) -> Fault:
-    """Return the fault for a text that is not YAML. It states the line, and what the line should be."""
+    """Return the fault for a text that is not YAML. The fault states the line, and what the line should be."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position)
         found, expected, step = f"the character {chr(error.character)!r}", "text that can be printed", "remove it"

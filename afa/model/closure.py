@@ -5,10 +5,10 @@ exp(-S/2). Both are pairwise models on the graph of S. Therefore all methods for
 (tab:mode-mapping). The paper derives this closure by maximum entropy. The derivation does not hold (docs/errata.md), so
 the closure is a choice.
 
-Our closure, `shared`, treats an elicited coupling as co-variation in both classes. It takes p_1 ~ exp(+alpha.x/2 +
-x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Then p_0(x) = p_1(-x). Therefore Z_0 = Z_1 exactly, and E_Q[sign S] =
-0 exactly before any observation. S is alpha.x alone. The couplings only predict unobserved features. In both closures
-each class gets half the prior.
+Our closure, `shared`, treats an elicited coupling as co-variation in both classes. This closure takes p_1 ~
+exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Then p_0(x) = p_1(-x). Therefore Z_0 = Z_1 exactly,
+and E_Q[sign S] = 0 exactly before any observation. S is alpha.x alone. The couplings only predict unobserved features.
+In both closures each class gets half the prior.
 
 A bundle with class-conditional probabilities needs no closure: `explicit` takes the two classes from the bundle
 (`afa.model.bundle.rates`).

@@ -10,7 +10,7 @@ models `f_j(s) = alpha_j s` and `mu = 0`. Then E(x) = pi + alpha . x + 1/2 x' W 
 centring, couplings do not change the marginals (docs/decisions.md, Base rates). A value that cannot occur has f_j(s) =
 -inf.
 
-Conditioning on observed features is exact. It gives a model of the same kind on the unobserved features (App.
+Conditioning on observed features is exact. Conditioning gives a model of the same kind on the unobserved features (App.
 supp:updatemrf).
 """
 
@@ -195,7 +195,7 @@ class PairwiseMRF:
     def reach(self) -> float:
         """Return an upper bound on the absolute energy of any configuration, nats.
 
-        It is a sum of the absolute prior, terms and couplings.
+        The bound is a sum of the absolute prior, terms and couplings.
         """
         of_values = np.where(self.possible, np.abs(self.terms), 0.0).max(axis=1, initial=0.0).sum()
         about = np.ones(self.n_features) if self.centre is None else 1.0 + np.abs(self.centre)
@@ -334,14 +334,17 @@ class Evidence:
 
     @property
     def field(self) -> Floats:
-        """Return the effective unary potentials, (M,) nats (eq:reduced-unary). They are 0 at observed features."""
+        """Return the effective unary potentials, (M,) nats (eq:reduced-unary).
+
+        The potentials are 0 at observed features.
+        """
         return np.where(self.observed, 0.0, self.mrf.unary + self.shift)
 
     @property
     def terms(self) -> Floats:
         """Return the effective terms of -1, 0, +1, (M, 3) nats.
 
-        They are the model's terms plus the shift, and 0 where observed.
+        The effective terms are the model's terms plus the shift, and 0 where observed.
         """
         about = np.array(VALUES) - (0.0 if self.mrf.centre is None else self.mrf.centre[:, None])
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
@@ -429,7 +432,7 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
 def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
     """Return the contributions of n pairs of features to E_a(x) - E_b(x), (n, 3, 3) nats.
 
-    They are NaN for impossible values.
+    The contributions are NaN for impossible values.
 
     Parameters
     ----------

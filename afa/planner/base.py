@@ -1,4 +1,7 @@
-"""The base class of both planners. It contains the data of one patient, the allocation rule, and the answers so far."""
+"""The base class of both planners.
+
+The base class contains the data of one patient, the allocation rule, and the answers so far.
+"""
 
 from __future__ import annotations
 
@@ -251,7 +254,7 @@ class Planner(ABC):
     def largest_gain(self) -> float:
         """Return the largest gain of any item, nats.
 
-        It is summed over the item's unobserved features, and `Stop.gain` is compared with it.
+        The gain is summed over the item's unobserved features, and `Stop.gain` is compared with it.
         """
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
@@ -353,10 +356,10 @@ class Planner(ABC):
         return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Mark `name`, a feature or the unobserved features of a panel, as not measurable. It is never suggested again.
+        """Mark `name`, a feature or the unobserved features of a panel, as not measurable.
 
-        The answer treats skipped features as unobserved. A certain answer therefore holds for every value that they
-        could have.
+        A skipped feature is never suggested again. The answer treats skipped features as unobserved. A certain answer
+        therefore holds for every value that they could have.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -483,7 +486,7 @@ class Planner(ABC):
     def strengths(self) -> NDArray[np.float64]:
         """Return the quantity that `why` explains for each entity, (N,).
 
-        It is the log-odds in nats, or the mean score.
+        This quantity is the log-odds in nats, or the mean score.
         """
 
     def settled_probability(self) -> float:
@@ -572,7 +575,10 @@ class Planner(ABC):
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:
-        """Return a suggestion of `item` and other items to measure at once. It contains at most `together` items."""
+        """Return a suggestion of `item` and other items to measure at once.
+
+        The suggestion contains at most `together` items.
+        """
         offer, menu, belief = self._offer(), self._menu, self._belief
         assert belief is not None
         features = belief.together(
@@ -600,7 +606,10 @@ class Planner(ABC):
         )
 
     def _offer(self) -> Offer:
-        """Return the features that can be suggested in the current state. They are computed once for each state."""
+        """Return the features that can be suggested in the current state.
+
+        The features are computed once for each state.
+        """
         if self._offered is None:
             self._offered = offer_of(self._menu, self.bundle, self._log, self._left())
         return self._offered

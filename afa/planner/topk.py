@@ -1,6 +1,6 @@
 """Top-k identification finds the entities that a patient's features support most.
 
-It compares entities in pairwise duels.
+The planner compares entities in pairwise duels.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class TopKPlanner(Planner):
     def lead(self) -> float:
         """Return the lead of the answer.
 
-        It is the smallest preference score of an entity in `top_k` against an entity outside. The lead is 0 if
+        The lead is the smallest preference score of an entity in `top_k` against an entity outside. The lead is 0 if
         `ordered_by` is `probability`.
         """
         if self.ordered_by == "probability":
@@ -191,7 +191,7 @@ class TopKPlanner(Planner):
     def strengths(self) -> Floats:
         """Return the quantity that orders the entities, (N,).
 
-        It is the log-odds in nats, or the mean score against the other entities.
+        This quantity is the log-odds in nats, or the mean score against the other entities.
         """
         if self.ordered_by == "score":
             return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
@@ -340,11 +340,11 @@ class TopKPlanner(Planner):
         """Return the smallest probability that the current winner of a duel stays ahead.
 
         The minimum is over all duels across the top-k boundary. For a duel, this is the probability that D_ab at full
-        observation has its current sign. It is computed under the duel's own predictive distribution, by the Gaussian
-        approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and 1/2 for a tie. It is below 1/2
-        if a guiding score other than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure,
-        it is the probability that the winner holds, given that exactly one of the two entities holds. With the score
-        `background` it is `top_probability`.
+        observation has its current sign. The probability is computed under the duel's own predictive distribution, by
+        the Gaussian approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and 1/2 for a tie.
+        The probability is below 1/2 if a guiding score other than `linearity` and `stack_a` prefers the other entity.
+        Under the `explicit` closure, it is the probability that the winner holds, given that exactly one of the two
+        entities holds. With the score `background` it is `top_probability`.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

@@ -183,9 +183,9 @@ class Background:
     ) -> Background:
         """Return the background estimated from patients without labels.
 
-        It contains the shares of each value and the covariance of the features. A feature that was measured in no
-        patient has equal probabilities. `shrunk_covariance` computes the covariance. Bundles of more than 500 features
-        get no covariance.
+        This background contains the shares of each value and the covariance of the features. A feature that was
+        measured in no patient has equal probabilities. `shrunk_covariance` computes the covariance. Bundles of more
+        than 500 features get no covariance.
 
         Parameters
         ----------
@@ -708,10 +708,10 @@ class Belief:
     def covariance(self, entities: Indices | None = None) -> Floats:
         """Return the covariance of all scores with the scores of some entities, (N, n).
 
-        By default these are all entities. For independent features the result is exact. It is Cov(S_v, S_w) = sum_j
-        c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus terms for exclusive groups and for the non-linear scores
-        of the `explicit` closure. With a covariance Sigma of the features, the first sum becomes c_v Sigma c_w, and the
-        second sum is approximate.
+        By default these are all entities. For independent features the result is exact. The result is Cov(S_v, S_w) =
+        sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus terms for exclusive groups and for the non-linear
+        scores of the `explicit` closure. With a covariance Sigma of the features, the first sum becomes c_v Sigma c_w,
+        and the second sum is approximate.
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
         if self.joint is not None:
@@ -747,7 +747,7 @@ class Belief:
         return [part for part in parts if len(part) > 1]
 
     def variances(self) -> Floats:
-        """Return the variance of each score S_v, (N,). It is the diagonal of `covariance`."""
+        """Return the variance of each score S_v, (N,). The result is the diagonal of `covariance`."""
         table = self.table
         if self.joint is None:
             total = table.by_entity(self.slope**2 * self.spread[table.feature])
@@ -820,7 +820,7 @@ class Belief:
     def _paired(self, of: Differences, feature: int) -> Floats:
         """Return how much the gain of each other feature rises if `feature` is measured too, (M,).
 
-        It is 0 for uncoupled features.
+        The rise is 0 for uncoupled features.
         """
         table = self.table
         there, psi, begin = table.neighbours
@@ -885,10 +885,10 @@ class Belief:
     def top_probability(self, k: int) -> float:
         """Return the probability that the current top k is also the top k at full observation. Ties count as right.
 
-        It is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of the belief.
-        The seed is fixed. Outside the top k, only the 100 entities with the largest risk of entering it are sampled.
-        The risks of the remaining entities are subtracted, so that the answer is a lower bound. If scores are whole
-        numbers, ties are frequent. Then a difference above -1/2 counts as right (continuity correction).
+        The probability is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of
+        the belief. The seed is fixed. Outside the top k, only the 100 entities with the largest risk of entering it are
+        sampled. The risks of the remaining entities are subtracted, so that the answer is a lower bound. If scores are
+        whole numbers, ties are frequent. Then a difference above -1/2 counts as right (continuity correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)

@@ -1,4 +1,4 @@
-"""Brackets are intervals for the final value of a score. They can decide a duel before full observation.
+"""Brackets are intervals for the final value of a score. Brackets can decide a duel before full observation.
 
 `l1` is rigorous: whatever the unobserved features are, the final score lies in the interval. `kl` and `hanson_wright`
 are heuristic, because they treat observations as a random sample. Observations are not a random sample. All brackets

@@ -241,7 +241,7 @@ class Rates:
     def directions(self) -> Floats:
         """Return sign(mu_1 - mu_0) for each row with probabilities, (n,).
 
-        It is the potential of a row without a potential (F10).
+        The sign is the potential of a row without a potential (F10).
         """
         probability_rows, b = self.probability_rows, self.background[self.probability_rows.feature]
         means = []

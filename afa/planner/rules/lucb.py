@@ -12,8 +12,8 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest, nothing_to_dec
 class Lucb:
     """Choose by the gain of one duel.
 
-    It is between the top-k entity with the smallest lower bound and the outside entity with the largest upper bound.
-    The bounds of an entity are the tight `l1` interval of its own S_v.
+    The duel is between the top-k entity with the smallest lower bound and the outside entity with the largest upper
+    bound. The bounds of an entity are the tight `l1` interval of its own S_v.
     """
 
     def choose(self, view: View) -> Choice:
