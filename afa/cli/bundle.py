@@ -128,7 +128,10 @@ def bundle_graph(
         str | None, typer.Option(help="write only the graph of this entity; by default the whole bundle is written")
     ] = None,
 ) -> None:
-    """Write a bundle as a graph. Features are nodes, and couplings are edges. This needs the extra `formats` of afa."""
+    """Write a bundle as a graph.
+
+    Features are nodes, and couplings are edges. The command needs the extra `formats` of afa.
+    """
     from afa.model.bundle import load_bundle
     from afa.model.bundle.graph import write_graph
 
@@ -147,7 +150,7 @@ def bundle_from_graph(
 ) -> None:
     """Write the bundle of a graph file.
 
-    A graph that afa did not write needs --entity. This needs the extra `formats` of afa.
+    A graph that afa did not write needs --entity. The command needs the extra `formats` of afa.
     """
     from afa.model.bundle import save_bundle
     from afa.model.bundle.graph import read_graph

@@ -43,7 +43,10 @@ def elicit_import(
 
 @app.command("unary")
 def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
-    """Ask each voter for the genes of each phenotype. This writes the tables asked, named, dropped and citations."""
+    """Ask each voter for the genes of each phenotype.
+
+    The command writes the tables asked, named, dropped and citations.
+    """
     from afa.elicit.stages import unary_stage
     from afa.elicit.tables import write_stage
 
@@ -60,7 +63,10 @@ def elicit_rates(
     asks: options.Asks,
     record: RecordFolder = None,
 ) -> None:
-    """Ask each voter for cut points and probabilities. This writes the folder `elicited` for `afa field import`."""
+    """Ask each voter for cut points and probabilities.
+
+    The command writes the folder `elicited` for `afa field import`.
+    """
     from afa.elicit.stages import rates_stage
 
     settings, source, _ = _opened(study, record, asks)
@@ -72,7 +78,7 @@ def elicit_rates(
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
     """Keep the genes that enough voters name, if all give the same direction.
 
-    This writes the tables kept, dropped and agreement.
+    The command writes the tables kept, dropped and agreement.
     """
     from afa.elicit.stages import consensus_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -89,7 +95,7 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, m
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: options.Out) -> None:
     """If the study requires it, keep only the genes that a retrieved abstract names.
 
-    This writes the tables kept, dropped and references.
+    The command writes the tables kept, dropped and references.
     """
     from afa.elicit.stages import evidence_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -107,7 +113,10 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 def elicit_pairwise(
     study: StudyFolder, evidence: EvidenceTables, out: options.Out, asks: options.Asks, record: RecordFolder = None
 ) -> None:
-    """Ask for every pair of a phenotype's kept genes. This writes the tables asked, pairs, dropped and citations."""
+    """Ask for every pair of a phenotype's kept genes.
+
+    The command writes the tables asked, pairs, dropped and citations.
+    """
     from afa.elicit.stages import pairwise_stage
     from afa.elicit.tables import read_stage, write_stage
 

@@ -142,7 +142,8 @@ def installing(error: ModuleNotFoundError) -> str | None:
     """Return the command that installs a missing module, or None if no extra of afa has it.
 
     If several extras have the module, the smallest extra is chosen. If several are smallest, the choice is the extra
-    named after the folder of afa that imports the module (`elicit`: elicitation). Otherwise it is the last by name.
+    named after the folder of afa that imports the module (`elicit`: elicitation). Without such an extra, the choice is
+    the last by name.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}

@@ -82,7 +82,7 @@ class PlanOptions(options.TaskOptions):
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper, replay: bool = False) -> Planner:
         """Return the planner of the saved session if there is one.
 
-        Otherwise return a new planner, and save its session.
+        Without a saved session, return a new planner, and save its session.
         """
         from afa.dialogue.sessions import new_planner, read_panels, resumed_planner
         from afa.planner import Stop

@@ -220,7 +220,8 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # This is imported by name, so that no digest covers the module. The parameters of the rule contain its settings.
+    # The module is imported by name, so that no digest covers the module. The parameters of the rule contain its
+    # settings.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
@@ -272,7 +273,7 @@ def summary_baselines(
 ) -> None:
     """Summarise language models that plan.
 
-    Their decisions are compared with the planner's, and their costs are listed.
+    The decisions of the models are compared with the planner's, and their costs are listed.
     """
     from afa.elicit.budget import Prices
     from afa.evaluate.long_tables import read_table

@@ -88,7 +88,10 @@ class Cells(NamedTuple):
 
 
 def _gct(path: Path) -> CohortError:
-    """Return the error for a GCT file. Its rows are genes, but a table of patients has a row for each patient."""
+    """Return the error for a GCT file.
+
+    The rows of a GCT file are genes, but a table of patients has a row for each patient.
+    """
     step = "leave out its first two lines and the column Description, turn rows and columns around, and save it as .csv"
     return CohortError(Fault(str(path), "a GCT file, with a row for each gene", "a row for each patient", step))
 
@@ -213,7 +216,7 @@ def by_entity(columns: Sequence[str]) -> str:
 def nearest_column(name: str, columns: Sequence[str]) -> str:
     """Return the next step for a missing column if another column has a similar name.
 
-    Otherwise return an empty text.
+    Without a similar name, return an empty text.
     """
     if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:
         return f"remove the blanks around {quoted(spaced)} in the header"
@@ -222,9 +225,10 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 
 
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
-    """Raise a `CohortError` for a column with another form of a missing name. Its values would be ignored.
+    """Raise a `CohortError` for a column with another form of a missing name.
 
-    Another form differs in case or blanks, or is a display name or an alias.
+    The values of such a column would be ignored. Another form differs in case or blanks, or is a display name or an
+    alias.
 
     Parameters
     ----------
@@ -328,7 +332,7 @@ def _step(text: str) -> str:
 class GivenTable(NamedTuple):
     """A table or cohort folder, together with its bundle.
 
-    Both have only their common features, and patients are sorted by name.
+    Bundle and cohort have only their common features, and patients are sorted by name.
 
     Parameters
     ----------
@@ -366,7 +370,7 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
     The first column of a table names the patients. Each other column that is a feature of the bundle contains -1, 0, 1,
     or nothing if it was not measured. The remaining columns are ignored. A feature that the table lacks is an error. A
     missing feature is allowed if `drop_missing` is set, or if the cohort folder records that the feature was dropped.
-    Then it is removed from the bundle too (decisions.md D3).
+    An allowed missing feature is removed from the bundle too (decisions.md D3).
 
     Raises
     ------

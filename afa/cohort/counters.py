@@ -138,9 +138,9 @@ def names_ids(name: str) -> bool:
 
 
 def is_header(fields: Sequence[str]) -> bool:
-    """Return True if the first line of a table is a header. Then neither its second nor its last field is a value.
+    """Return True if the first line of a table is a header.
 
-    A line is also a header if its first field names a column of ids, because samples may be called 1, 2 and 3. `NA` and
-    similar texts are missing values, not names.
+    In a header, neither the second nor the last field is a value. A line is also a header if its first field names a
+    column of ids, because samples may be called 1, 2 and 3. `NA` and similar texts are missing values, not names.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

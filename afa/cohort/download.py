@@ -229,7 +229,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_cached(target: Path, sha256: str | None) -> bool:
-    """Return True if `target` exists and is intact. If it exists but is not intact, a warning is logged."""
+    """Return True if `target` exists and is intact. If the file exists but is not intact, a warning is logged."""
     if not target.exists():
         return False
     target.open("rb").close()  # raises OSError if the disk fails; then the file is not at fault

@@ -71,8 +71,9 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return the row ids that may hold each feature, in tiers.
 
-    The first tier is its symbol. Its aliases follow, and then dates that spreadsheets make of these names. A later tier
-    is used only if no earlier tier has a row, because a gene's former symbol can be the present symbol of another gene.
+    The first tier is its symbol. The aliases follow the symbol, and then dates that spreadsheets make of these names. A
+    later tier is used only if no earlier tier has a row, because a gene's former symbol can be the present symbol of
+    another gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -243,8 +244,8 @@ def encode(
 ) -> pd.DataFrame:
     """Return the ternary code of every sample against the controls (`eq:ternary-encoding`, decision D1).
 
-    The code is the sign of `x - mu` if `p < level`, else 0. Here `mu` is the gene's mean over the controls. Genes
-    without spread among the controls are always tested by `empirical`.
+    The code is the sign of `x - mu` if `p < level`, else 0. In this formula `mu` is the gene's mean over the controls.
+    Genes without spread among the controls are always tested by `empirical`.
 
     Parameters
     ----------
@@ -312,8 +313,8 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
     The code is the sign of `x - median` if the distance exceeds `threshold` robust standard deviations, else 0. A
     robust standard deviation is 1.4826 times the median absolute deviation. A gene with the same value in more than
-    half the patients has no robust standard deviation. Its code is 0 for all patients. `without_robust_spread` finds
-    these genes.
+    half the patients has no robust standard deviation. The code of such a gene is 0 for all patients.
+    `without_robust_spread` finds these genes.
 
     Parameters
     ----------

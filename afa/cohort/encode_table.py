@@ -267,7 +267,8 @@ def encode_cells(
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
     """Return True if the table seems to be encoded already.
 
-    Then all numbers of features with cut points are codes, -1 and 1 both occur, and encoding would change some number.
+    In such a table, all numbers of features with cut points are codes, -1 and 1 both occur, and encoding would change
+    some number.
 
     Parameters
     ----------

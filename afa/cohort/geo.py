@@ -78,7 +78,7 @@ class Source:
     def read(cls, path: Path) -> Source:
         """Read a source list that `write` wrote.
 
-        If it has other content, or if a listed file is gone or changed, a `CohortError` is raised.
+        If the source list has other content, or if a listed file is gone or changed, a `CohortError` is raised.
         """
         step = "fetch the series again"
         source = read_listed(cls, path, "a source list of afa", step)
@@ -133,8 +133,8 @@ def fetch(
 
     A mirror's copies of GEO's files have precedence over tables that the mirror joined. Files from GEO are stored in
     `cache`, in GEO's folders. If a file there is incomplete, it is fetched again. A family SOFT file is read first. If
-    it lists supplementary files, the expression file must be among them. Every file must be complete. If the config has
-    a hash for it, the file must match the hash.
+    the family SOFT file lists supplementary files, the expression file must be among them. Every file must be complete.
+    If the config has a hash for it, the file must match the hash.
 
     Raises
     ------
@@ -167,8 +167,9 @@ def read_samples(source: Source) -> pd.DataFrame:
     """Return the samples of a series as a table of texts.
 
     Rows are GSM accessions, and columns are `title` and the characteristics. A missing value is an empty text. A joined
-    table gives the same columns as the series matrix. Its values were written by its author's tools, so `2` may have
-    become `2.0`, and a literal `NA` may have become empty. A file in another layout raises a `CohortError`.
+    table gives the same columns as the series matrix. The values of a joined table were written by its author's tools,
+    so `2` may have become `2.0`, and a literal `NA` may have become empty. A file in another layout raises a
+    `CohortError`.
     """
     path = source.metadata.path
     if source.metadata.form == "extract":
@@ -317,7 +318,7 @@ class Card(Strict):
 def read_card(folder: Path) -> Card:
     """Return the validated content of an extract's `extract.yaml`.
 
-    If it is missing or invalid, a `ConfigError` is raised.
+    If the file is missing or invalid, a `ConfigError` is raised.
     """
     return load_model(folder / CARD_FILE, Card)
 

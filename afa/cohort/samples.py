@@ -9,8 +9,9 @@ GEOparse does not read a series matrix. A series matrix has `!Series_` and `!Sam
 may be empty and is not used. Cells are in double quotes, which GEO does not escape reliably. A cell ends at a quote
 before a tab or a line end, and may contain other line ends.
 
-No original file of either kind was available when this module was written. Both readers follow GEO's documented layout,
-and files generated in that layout. Labels follow the explicit rules of a cohort's file.
+No original file of either kind was available when this module was written. The reader of family SOFT files and the
+reader of series matrices follow GEO's documented layout, and files generated in that layout. Labels follow the explicit
+rules of a cohort's file.
 """
 
 from __future__ import annotations
@@ -290,8 +291,8 @@ def normal_key(key: str) -> str:
 def _records(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a series matrix without line ends, each with its number.
 
-    A quoted cell may contain line ends. Then its lines are joined and have the number of the first line. A byte that is
-    not UTF-8 becomes the replacement character.
+    A quoted cell may contain line ends. If a cell contains line ends, its lines are joined and have the number of the
+    first line. A byte that is not UTF-8 becomes the replacement character.
     """
     lines: list[str] = []
     first = size = 0
@@ -372,7 +373,7 @@ def is_missing(value: str) -> bool:
 def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
     """Return the characteristic `key` of every sample, as text.
 
-    If it does not exist, a `CohortError` lists the existing keys.
+    If the characteristic does not exist, a `CohortError` lists the existing keys.
     """
     if key not in samples.columns:
         known = ", ".join(map(str, samples.columns))
@@ -479,7 +480,7 @@ def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
 def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where: str) -> None:
     """Raise a `CohortError` for an unlisted value that differs from a listed value only in case or blanks.
 
-    Otherwise the samples with such a value would be excluded silently.
+    Without the error, the samples with such a value would be excluded silently.
     """
     if near := other_spelling(values.unique(), listed):
         count = int((values == near[0]).sum())

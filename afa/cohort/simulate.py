@@ -154,7 +154,7 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
     """Return baselines, loadings and dispersions of all genes.
 
     The bundle's genes come first, in their order. Background genes follow. A bundle gene follows inflammation in the
-    direction of the sum of its true effects, because the phenotypes share that cause. If it followed the bundle's
+    direction of the sum of its true effects, because the phenotypes share that cause. If a gene followed the bundle's
     signs, the simulated elicitation errors would cancel.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
@@ -219,7 +219,7 @@ def _mean_counts(
 def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.DataFrame) -> pd.DataFrame:
     """Return the table of samples in accession order, with all values as text.
 
-    This order differs from the order of people.
+    The accession order differs from the order of people.
     """
     age = _stream(config, "age").normal(45, 14, len(people)).clip(19, 82).astype(int)
     female = _stream(config, "sex").random(len(people)) < 0.5
@@ -264,7 +264,7 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
 
 
 def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a family SOFT file. Its samples have no table, as in series with supplementary counts."""
+    """Yield the lines of a family SOFT file. The samples have no table, as in series with supplementary counts."""
     yield f"^SERIES = {config.series}\n"
     for key, values in _of_series(samples, config):
         yield from (f"!Series_{key} = {value}\n" for value in values)

@@ -238,7 +238,10 @@ class Conversation:
         return _coded(bundle, request.value, feature)
 
     def _told(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
-        """Return how each value was read. This is its code, its number and unit, and the words that a screen shows."""
+        """Return how each value was read.
+
+        The result contains the code, the number and unit, and the words that a screen shows.
+        """
         bundle = self.planner.asked_of
         return [
             {"feature": name, "value": reading.code, "number": reading.number, "unit": reading.unit}

@@ -104,7 +104,10 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the changes that `replay_session` finds in a session that was refused. If it fails too, return {}."""
+        """Return the changes that `replay_session` finds in a session that was refused.
+
+        If `replay_session` fails too, return {}.
+        """
         changes = list[str]()
         with suppress(AfaError):
             session_of_text(str(request.get("text", "")), self.conversation.planner.asked_of, changes)

@@ -157,8 +157,8 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 class Keeper:
     """Saves a planner's session in `path`, and copies of it in other files. If `path` is None, only copies are saved.
 
-    A file that another program has changed in the meantime is not overwritten. This is also true on file systems
-    without locks.
+    A file that another program has changed in the meantime is not overwritten. A changed file is safe also on file
+    systems without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -130,13 +130,14 @@ def answer_of(planner: Planner) -> dict[str, Any]:
     """Return the answer so far. The answer contains `top_k`, or `entity` and `decision`, and the entries below.
 
     `ordered_by` is the quantity that orders entities, `probability` or `score`. `probability` is the posterior of the
-    answer, `Planner.answer_probability`. If entities are ordered by score, another set can be more probable. In that
-    case `ahead` is the lead in score. Otherwise it is null. `undecided` lists tied entities. `certain` is true if no
-    further measurement can change the answer. `words` is the whole answer as text.
+    answer, `Planner.answer_probability`. If entities are ordered by score, another set can be more probable. If
+    entities are ordered by score, `ahead` is the lead in score. For entities ordered by probability, `ahead` is null.
+    `undecided` lists tied entities. `certain` is true if no further measurement can change the answer. `words` is the
+    whole answer as text.
 
-    `none` is true if all measured values are usual. In that case no entity is supported. For a bundle with
-    probabilities, `none` is the result of `Planner.none_is_likelier`. Then `none_between` is the range of the
-    probability that no entity holds.
+    `none` is true if all measured values are usual. Without any unusual value, no entity is supported. For a bundle
+    with probabilities, `none` is the result of `Planner.none_is_likelier`. For such a bundle, `none_between` is the
+    range of the probability that no entity holds.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):

@@ -55,7 +55,7 @@ _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 @dataclass(frozen=True)
 class Abstract:
-    """One publication. Its texts are printable, of bounded length, and without runs of dashes.
+    """One publication. The texts of an abstract are printable, of bounded length, and without runs of dashes.
 
     Parameters
     ----------

@@ -420,7 +420,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
     """Return a one-line reason if an answer does not belong to the question with these `values`.
 
-    Otherwise return an empty text.
+    If the answer belongs to the question, return an empty text.
     """
     if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _words(answer.phenotype) != _words(values["phenotype"]):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
@@ -447,7 +447,7 @@ def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -
 def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
     """Return a reason if a side (low or high) that does not exist has a probability above 0.
 
-    Otherwise return an empty text.
+    If there is no such side, return an empty text.
     """
     for each in answer.features:
         low, high = ends[each.feature] or (None, None)

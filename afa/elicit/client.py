@@ -114,8 +114,8 @@ class Client:
     def _attempt(self, request: Request, attempts: int, stop: threading.Event) -> Entry | None:
         """Make and record one more attempt.
 
-        Its prompt quotes the last fault. If another process is making an attempt, the result is None. Calls are made
-        until one has a reply. At most `Manner.calls` calls are made.
+        The prompt of the attempt quotes the last fault. If another process is making an attempt, the result is None.
+        Calls are made until one has a reply. At most `Manner.calls` calls are made.
 
         Parameters
         ----------
@@ -156,7 +156,8 @@ class Client:
                 said = reply.text or reply.refusal or ""
                 return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
             finally:
-                # The call ends after the entry is recorded. Otherwise another process would repeat the call.
+                # The call ends after the entry is recorded. If the call ended earlier, another process would repeat the
+                # call.
                 self.budget.end(name, reply.tokens)
         if failure is None:
             return None

@@ -98,8 +98,8 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
     There is one row for each phenotype, and one for all phenotypes. The column `voters` names all voters, or two of
     them. `genes` is the number of genes that at least one of these voters names. `agreed` is the number of genes that
     all these voters name with the same direction. `share` is `agreed` divided by `genes`. `kappa` is Fleiss' kappa over
-    all genes in the study's answers. Its categories are *up*, *down* and *not named*. A voter who names genes at random
-    gets 0. If all voters give all genes the same category, `kappa` is empty.
+    all genes in the study's answers. The categories of `kappa` are *up*, *down* and *not named*. A voter who names
+    genes at random gets 0. If all voters give all genes the same category, `kappa` is empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -180,7 +180,7 @@ def evidence_filter(
 
 
 def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
-    """Return `SUPPORTS` if a reference supports its gene. Otherwise return the first condition that fails."""
+    """Return `SUPPORTS` if a reference supports its gene. If it does not, return the first condition that fails."""
     if row.evidence_source != "literature":
         return f"the answer says {row.evidence_source}"
     if not row.number:

@@ -73,7 +73,7 @@ def _a_name(text: str) -> str:
 
 
 class _Gene(RecordedGene):
-    """A gene of a file. Its symbol must be a valid name, and its texts must be fit for a table."""
+    """A gene of a file. The symbol of a gene must be a valid name, and its texts must be fit for a table."""
 
     gene_symbol: Annotated[str, AfterValidator(_a_name)]
 

@@ -264,7 +264,7 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+", re.ASCII)
 
 
 class EuropePmc:
-    """Europe PMC as a source of preprints. Its address is `url`, else `AFA_EUROPEPMC_URL`, else the public address."""
+    """Europe PMC as a source of preprints. The address is `url`, else `AFA_EUROPEPMC_URL`, else the public address."""
 
     name: SourceName = "preprint"
 

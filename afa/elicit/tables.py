@@ -125,8 +125,8 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
     """Return one row for each pair with an answer, for every way of asking. The columns are `PAIR_COLUMNS`.
 
     The column `sign` is +1 (same), -1 (opposite) or 0. The column `sign` is the sign of `coupling`. For conditional
-    probabilities, `coupling` is ln(p_with / p_without), where both are kept at least `RAREST` away from 0 and 1.
-    Otherwise it equals `sign`.
+    probabilities, `coupling` is ln(p_with / p_without), where both are kept at least `RAREST` away from 0 and 1. For
+    other questions, `coupling` equals `sign`.
     """
     rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_COLUMNS)
@@ -135,7 +135,7 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
 def usable_genes(
     named: pd.DataFrame, *, most_genes: int, vocabulary: Collection[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the named genes that count, and the dropped genes with a reason. Both are in the order of `named`.
+    """Return the named genes that count, and the dropped genes with a reason. Both tables are in the order of `named`.
 
     Parameters
     ----------

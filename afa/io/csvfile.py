@@ -285,7 +285,7 @@ def number_column(
     """Return the numbers of a column, (n_rows,) float64. A faulty cell gives NaN.
 
     A number must be finite, in [low, high] and at most `LARGEST` in size. If `empty` is given, an empty cell gets this
-    value. Otherwise an empty cell is a fault.
+    value. Without `empty`, an empty cell is a fault.
     """
     texts = table.columns[column]
     parsed = {text: number(text) for text in set(texts)}

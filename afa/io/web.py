@@ -122,9 +122,10 @@ def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str],
 
 
 def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
-    """Return the result of `call`. If it takes longer than `seconds`, raise `late`, whatever step of the call hangs.
+    """Return the result of `call`.
 
-    The thread of an abandoned call runs on until the call returns.
+    If the call takes longer than `seconds`, raise `late`, whatever step of the call hangs. The thread of an abandoned
+    call runs on until the call returns.
     """
     done: futures.Future[Parsed] = futures.Future()
 
@@ -179,7 +180,10 @@ def _called(
 
 
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Keep the Authorization header as given. Otherwise requests would look for credentials in ~/.netrc."""
+    """Keep the Authorization header as given.
+
+    If the header were not kept, requests would look for credentials in ~/.netrc.
+    """
     return request
 
 
@@ -311,7 +315,7 @@ def unreadable(body: bytes, form: str) -> str:
 def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds of a Retry-After header, which is a number or a date.
 
-    If it is missing or too large, return None.
+    If the header is missing or the number is too large, return None.
     """
     retry_after = headers.get("Retry-After", "")
     try:

@@ -4,11 +4,11 @@ A model gives each configuration x in {-1, 0, +1}^M the energy
 
     E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
-Here `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the paper's
-models `f_j(s) = alpha_j s` and `mu = 0`. Then E(x) = pi + alpha . x + 1/2 x' W x, which counts each unordered pair once
-(eq:mrf-general). In models of probabilities `f_j(s) = log P_j(s)`, and `mu` contains the means of the P_j. With this
-centring, couplings do not change the marginals (docs/decisions.md, Base rates). A value that cannot occur has f_j(s) =
--inf.
+In this formula `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the
+paper's models `f_j(s) = alpha_j s` and `mu = 0`. The energy is then E(x) = pi + alpha . x + 1/2 x' W x, which counts
+each unordered pair once (eq:mrf-general). In models of probabilities `f_j(s) = log P_j(s)`, and `mu` contains the means
+of the P_j. With this centring, couplings do not change the marginals (docs/decisions.md, Base rates). A value that
+cannot occur has f_j(s) = -inf.
 
 Conditioning on observed features is exact. Conditioning gives a model of the same kind on the unobserved features (App.
 supp:updatemrf).
@@ -117,9 +117,10 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return the model that has these marginals before any observation. Its couplings are centred on their means.
+        """Return the model that has these marginals before any observation.
 
-        In this model `unary` is the part of log P that is linear in the value.
+        The couplings of the model are centred on the means of the marginals. In this model `unary` is the part of log P
+        that is linear in the value.
 
         Parameters
         ----------

@@ -547,7 +547,7 @@ class Planner(ABC):
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:
-        """Return the item to suggest. Its reason mentions the effects of costs, panels and the budget."""
+        """Return the item to suggest. The reason of the item mentions the effects of costs, panels and the budget."""
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
             return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)

@@ -31,8 +31,8 @@ class BinaryPlanner(Planner):
     """Decide whether one entity holds for a patient while measuring few features.
 
     The two classes are the models of the closure (`afa.model.closure`). The two classes form a duel of two virtual
-    entities, and their difference is the entity's own model S (tab:mode-mapping). The parameters are those of
-    `TopKPlanner` without `k` and `holds`. The following parameters differ.
+    entities, and their difference is the entity's own model S (tab:mode-mapping).
+    The parameters are those of `TopKPlanner` without `k` and `holds`. The following parameters differ.
 
     Parameters
     ----------

@@ -90,9 +90,10 @@ class ExplicitPatient(PatientState):
             self._stale[v] |= place >= 0 or grouped
 
     def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-        """Return the scores of all sides for `Belief` (docs/frontier.md). Their log-odds are shrunk by tau.
+        """Return the scores of all sides for `Belief` (docs/frontier.md).
 
-        If the shrinkage depends on the observed features (tau `effective`), a `PlannerError` is raised.
+        The log-odds of these scores are shrunk by tau. If the shrinkage depends on the observed features (tau
+        `effective`), a `PlannerError` is raised.
         """
         if any(side.repeats is not None for side in self.packed.sides):
             found, step = "tau effective with a background", "give tau a number, or leave it out"
@@ -350,7 +351,8 @@ class ExplicitPatient(PatientState):
 
         Groups without unobserved members are skipped. The probabilities are (q, g + 1) for each of a and b. The
         probabilities of a are from the class with entity a. The probabilities of b are from the class without the
-        entity if several sides may hold. Otherwise they are from the class with entity b.
+        entity if several sides may hold. If at most one side holds, the probabilities of b are from the class with
+        entity b.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

@@ -37,7 +37,7 @@ Bounds = tuple[Floats, Floats, NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster of entities. Its centroid is the mean of its members' log-odds and parameters.
+    """A cluster of entities. The centroid is the mean of the members' log-odds and parameters.
 
     Attributes
     ----------
@@ -244,9 +244,9 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
     """Return certificates that hold under every completion. An entity is excluded if `k` entities beat it.
 
-    One entity beats another if its lowest score exceeds the highest score of the other. One entity also beats the other
-    if their log-odds differ by more than the l1 distance of their other potentials. Without priors all scores are 0 at
-    x =
+    One entity beats another if its lowest score exceeds the highest score of the other. An entity also beats another
+    entity if their log-odds differ by more than the l1 distance of their other potentials. Without priors all scores
+    are 0 at x =
     0. Therefore nothing is certified.
 
     Parameters

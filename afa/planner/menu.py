@@ -325,7 +325,7 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDAr
 def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
     """Return a view in which only the offered features are unobserved.
 
-    Its gains are those of items per unit of cost.
+    The gains of this view are those of items per unit of cost.
     """
     if menu.plain:
         return view if (offered == ~view.observed).all() else replace(view, observed=~offered)

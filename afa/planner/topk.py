@@ -283,8 +283,8 @@ class TopKPlanner(Planner):
     def none(self) -> tuple[float, float]:
         """Return the smallest and the largest probability that no entity holds (docs/decisions.md, F6).
 
-        The two probabilities are equal if at most one entity holds. Both are 0 if exactly one entity holds. A bundle
-        that has only directions raises a `PlannerError`, because it has no such probability.
+        The two probabilities are equal if at most one entity holds. Both probabilities are 0 if exactly one entity
+        holds. A bundle that has only directions raises a `PlannerError`, because it has no such probability.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
@@ -316,12 +316,12 @@ class TopKPlanner(Planner):
     def certified(self) -> bool:
         """Return True if `top_k` is certain to be the set of the k best entities at full observation.
 
-        This is certain if each duel between an entity a in the top k and an entity b outside is resolved and won by a.
-        The tight `l1` bracket contains D_ab(x) for every completion x. Therefore S_a(x) > S_b(x) for every x. At full
-        observation, a then wins its duels against the N - k entities outside. Therefore a has at least N - k Copeland
-        wins. In the same way, b loses its duels against the k entities inside. Therefore b has at most N - 1 - k wins.
-        Neither a tie-break nor a duel within either set can exchange a and b. The set stays the same, but the order
-        inside it may change.
+        The set is certain if each duel between an entity a in the top k and an entity b outside is resolved and won by
+        a. The tight `l1` bracket contains D_ab(x) for every completion x. Therefore S_a(x) > S_b(x) for every x. At
+        full observation, a then wins its duels against the N - k entities outside. Therefore a has at least N - k
+        Copeland wins. In the same way, b loses its duels against the k entities inside. Therefore b has at most N - 1 -
+        k wins. Neither a tie-break nor a duel within either set can exchange a and b. The set stays the same, but the
+        order inside it may change.
 
         The condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
         The certainty is about the ranking by S. At full observation, every score except `kl_nonzero` gives this

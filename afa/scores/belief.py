@@ -415,8 +415,8 @@ class ScoreTable:
     def neighbours(self) -> tuple[Indices, Floats, Indices]:
         """Return the neighbour and the coupling for each end of each coupling, (2 n_pairs,) each.
 
-        A neighbour is the slot at the other end. Both arrays are sorted by the feature at the end itself. A third array
-        contains the position of each feature's first entry, (n_features + 1,).
+        A neighbour is the slot at the other end. Both arrays are sorted by the feature at the end in question. A third
+        array contains the position of each feature's first entry, (n_features + 1,).
         """
         order, start = self._by_feature(self.feature[np.concatenate(self.ends)])
         return np.concatenate(self.ends[::-1])[order], np.concatenate([self.psi, self.psi])[order], start
@@ -477,7 +477,10 @@ class ScoreTable:
 
     @cached_property
     def step(self) -> float:
-        """Return 1 if all potentials are whole numbers, else 0. If it is 1, all scores are whole numbers too."""
+        """Return 1 if all potentials are whole numbers, else 0.
+
+        If the result is 1, all scores are whole numbers too.
+        """
         parts = (self.constant, self.terms, self.psi)
         return float(all((part == np.round(part)).all() for part in parts))
 
@@ -520,9 +523,9 @@ class Differences(NamedTuple):
     def weights(self) -> Floats:
         """Return phi(d / sqrt V) / sqrt V for each difference, scaled to a maximum of 1, (k, N - k).
 
-        Here d and V are the mean and the variance of the difference. If V is 0, the weight is 0. The weight is
-        proportional to the normal density of D_ab at 0. A difference that is nearly decided, or that no measurement can
-        change, has a weight near 0. The scaling avoids underflow and does not change any choice.
+        In the formula, d and V are the mean and the variance of the difference. If V is 0, the weight is 0. The weight
+        is proportional to the normal density of D_ab at 0. A difference that is nearly decided, or that no measurement
+        can change, has a weight near 0. The scaling avoids underflow and does not change any choice.
         """
         open_ = self.variance > 0
         v = np.where(open_, self.variance, 1.0)
@@ -888,7 +891,8 @@ class Belief:
         The probability is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of
         the belief. The seed is fixed. Outside the top k, only the 100 entities with the largest risk of entering it are
         sampled. The risks of the remaining entities are subtracted, so that the answer is a lower bound. If scores are
-        whole numbers, ties are frequent. Then a difference above -1/2 counts as right (continuity correction).
+        whole numbers, ties are frequent. With whole numbers, a difference above -1/2 counts as right (continuity
+        correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)

@@ -1,7 +1,8 @@
 """Readable definitions of gains: the expected effect of one more measurement on a duel (sec:gain).
 
-`cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution. This is the mixture of the
-two entities' marginals, weighted by their posterior. The page docs/decisions.md gives the reasons.
+`cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution. The predictive distribution
+is the mixture of the two entities' marginals, weighted by their posterior. The page docs/decisions.md gives the
+reasons.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
     """Return half the range of the duel's effective term u_f for each feature, (M,) nats (eq:wald_mag).
 
-    The result is 0 for observed features. For the paper's models the result is |delta_f^eff|. This is the most that
-    observing the feature can directly add to the running constant. No inference is needed.
+    The result is 0 for observed features. For the paper's models the result is |delta_f^eff|. |delta_f^eff| is the most
+    that observing the feature can directly add to the running constant. No inference is needed.
     """
     return half_range(difference_terms(a, b)[0])
 
@@ -108,7 +109,7 @@ def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Sol
     """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] for each feature, (M,) (eq:smart_delta).
 
     The result is 0 for observed features. F is the score named by `target`. For each value of x_f, the conditioned
-    models are solved again from the uniform start. This gives the score after the observation.
+    models are solved again from the uniform start. The second solution gives the score after the observation.
     """
     score = _SCORE[target]
     now = [mean_field(state.mrf, state, solver=solver) for state in (a, b)]

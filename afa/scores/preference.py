@@ -1,9 +1,9 @@
 """Preference scores V_ab between entities (sec:pref_scores). If V_ab > 0, a beats b; V_ab = 0 is a tie.
 
 Each function takes the evidence of one patient, with one item for each entity in bundle order. Each function returns
-the (N, N) matrix of all duels. This matrix is antisymmetric except for `kl`. The binary setting is the duel of the two
-half-potential models (`afa.model.closure`). The difference of these models is S. `afa.engine` contains the compiled
-form for whole cohorts. The page docs/decisions.md gives the reasons.
+the (N, N) matrix of all duels. The matrix of duels is antisymmetric except for `kl`. The binary setting is the duel of
+the two half-potential models (`afa.model.closure`). The difference of these models is S. `afa.engine` contains the
+compiled form for whole cohorts. The page docs/decisions.md gives the reasons.
 """
 
 from __future__ import annotations

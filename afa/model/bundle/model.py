@@ -171,9 +171,9 @@ class Bundle:
         """Return the model of an entity on all M features.
 
         The model has all couplings and the prior log-odds of the entity (eq:disc_score). The energy of this model is
-        S_v, unless the bundle has couplings in both classes. In that case `contrast` returns the model of S_v. If a
-        feature has only two possible values, the model counts each value from their midpoint (docs/decisions.md, Base
-        rates).
+        S_v, unless the bundle has couplings in both classes. If the bundle has couplings in both classes, `contrast`
+        returns the model of S_v. If a feature has only two possible values, the model counts each value from their
+        midpoint (docs/decisions.md, Base rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -232,8 +232,9 @@ class Bundle:
     def contrasts(self) -> Bundle:
         """Return the bundle for computing duels. This bundle has no couplings that are in both classes.
 
-        Such couplings cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned unchanged.
-        Otherwise the provenance of the new bundle contains the digest of this bundle as `restricted_from`.
+        Couplings in both classes cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned
+        unchanged. If the bundle has such couplings, the provenance of the new bundle contains the digest of this bundle
+        as `restricted_from`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():

@@ -264,7 +264,7 @@ def view_of(
 class Rule(Protocol):
     """An allocation rule is a class without arguments.
 
-    Its method `choose` answers every view with an unobserved feature. The choice must be a function of the view alone.
+    The method `choose` answers every view with an unobserved feature. The choice must be a function of the view alone.
     The function `afa.planner.rules.check_policy` tests this.
     """
 

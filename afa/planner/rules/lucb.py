@@ -30,9 +30,9 @@ def most_contested(view: View) -> int | None:
     """Return the index in `view.pairs` of LUCB's duel, or None if every duel across the boundary is resolved.
 
     LUCB's duel is between a top-k entity h and an outside entity l. Among the unresolved duels, it has the largest
-    upper(l) - lower(h). The duel with the largest difference of all may already be resolved. Its bracket can be
-    narrower than the intervals of the two entities. Then the unresolved duel with the next largest difference is taken.
-    Ties within rounding error are broken by the name of h, and then by the name of l.
+    upper(l) - lower(h). The duel with the largest difference of all may already be resolved. The bracket of a duel can
+    be narrower than the intervals of the two entities. If the duel is resolved, the unresolved duel with the next
+    largest difference is taken. Ties within rounding error are broken by the name of h, and then by the name of l.
     """
     if not len(view.contested):
         return None
