@@ -127,7 +127,7 @@ class TaskOptions:
         Literal["differential", "shared", "explicit"] | None,
         typer.Option(
             "--coupling",
-            help="explicit is the default if the bundle has probabilities, and uses them; shared needs --entity",
+            help="explicit is the default if the bundle has probabilities, and uses these; shared needs --entity",
         ),
     ] = None
     holds: Annotated[

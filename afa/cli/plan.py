@@ -268,7 +268,7 @@ def _serve(
 
 
 def forwarding(address: str, folder: Path) -> Path:
-    """Write a page that redirects to an address, and return its path. Only its owner can read the page.
+    """Write a page that redirects to an address, and return its path. Only the owner can read the page.
 
     The browser gets this file instead of the address, because every user of the machine can read command lines.
     """

@@ -277,8 +277,8 @@ def read_names(path: Path) -> list[str]:
 def _doubt_of_names(path: Path, cells: Cells) -> str:
     """Return why the first column may not name the patients.
 
-    The reason is that it contains numbers and has no name such as `id`. If another column has such a name, or if the
-    numbers have decimals, a `CohortError` is raised.
+    The reason is that the column contains numbers and has no name such as `id`. If another column has such a name, or
+    if the numbers have decimals, a `CohortError` is raised.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))

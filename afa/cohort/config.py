@@ -73,7 +73,7 @@ class ExpressionSource(Strict):
 class Derived(Strict):
     """A sample characteristic that is extracted from another one.
 
-    A regular expression with a single group extracts it.
+    A regular expression with a single group extracts the characteristic.
     """
 
     source: str

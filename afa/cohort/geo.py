@@ -134,7 +134,7 @@ def fetch(
     A mirror's copies of GEO's files have precedence over tables that the mirror joined. Files from GEO are stored in
     `cache`, in GEO's folders. If a file there is incomplete, it is fetched again. A family SOFT file is read first. If
     the family SOFT file lists supplementary files, the expression file must be among them. Every file must be complete.
-    If the config has a hash for it, the file must match the hash.
+    If the config has a hash of the file, the file must match the hash.
 
     Raises
     ------

@@ -366,7 +366,7 @@ class Selected:
 
 
 def is_missing(value: str) -> bool:
-    """Return True if a characteristic is missing: empty, NA, nan, n/a or unknown. Upper and lower case are equal."""
+    """Return True if a characteristic is missing: empty, NA, nan, n/a or unknown. Case does not matter."""
     return value.strip().casefold() in {"", "na", "nan", "n/a", "unknown"}
 
 

@@ -1,7 +1,7 @@
 """Abstracts of publications, as text for prompts and as files on disk.
 
-An abstract is plain text without markup. Therefore it cannot imitate the surrounding lines of a prompt. On disk, the
-name of an abstract is the hash of its content. The name of a search is made from its query and date.
+An abstract is plain text without markup. Therefore an abstract cannot imitate the surrounding lines of a prompt. On
+disk, the name of an abstract is the hash of its content. The name of a search is made from its query and date.
 """
 
 from __future__ import annotations

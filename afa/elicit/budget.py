@@ -130,7 +130,7 @@ class Budget:
 
         If open calls may still use less than their largest use, the function waits for room under the caps. The result
         is None if another process has added an attempt at this request. The result is also None if another process has
-        an open call for it.
+        an open call for this request.
 
         Parameters
         ----------
@@ -179,8 +179,8 @@ class Budget:
         tokens = expected.prompt_tokens, expected.answer_tokens
         path = self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
         if path != self._claimed:
-            # The lock on this process's file is released when the process ends. Until then, its open calls count as
-            # running.
+            # The lock on this process's file is released when the process ends. Until then, open calls of the process
+            # count as running.
             descriptor = os.open(path, os.O_RDONLY)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             weakref.finalize(self, os.close, descriptor)

@@ -355,7 +355,10 @@ def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[st
 
 
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
-    """Return the provenance of the answers. For an imported record it comes from the study, else from the answers."""
+    """Return the provenance of the answers.
+
+    The provenance of an imported record comes from the study, and any other provenance from the answers.
+    """
     settings = study.settings
     days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})
     known = {

@@ -1,4 +1,4 @@
-"""Exact inference on a conditioned ternary model. Mean-field results are checked against it.
+"""Exact inference on a conditioned ternary model. Mean-field results are checked against exact results.
 
 Each connected component of the free features is eliminated in min-fill order. If the tables of a model would be too
 large, an error states the estimated cost. Unobserved features outside the support are uniform. If all three values can

@@ -236,7 +236,7 @@ def tried(
 
 
 class Web:
-    """A client for one service. All threads share its rate limit.
+    """A client for one service. All threads share the rate limit.
 
     Data that identify the user belong in the body of a request, never in its address, because errors and logs show
     addresses.

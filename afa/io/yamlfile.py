@@ -244,7 +244,10 @@ def _short(value: Any) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that `model` allows at a location inside it. If the location is not a model, there are none."""
+    """Return the keys that `model` allows at a location inside it.
+
+    If the location is not a model, there are no keys.
+    """
     for part in location:
         field = model.model_fields.get(str(part))
         kinds = [field.annotation, *get_args(field.annotation)] if field else []

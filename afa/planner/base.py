@@ -220,7 +220,7 @@ class Planner(ABC):
     def undecided(self) -> list[str]:
         """Return the entities that are tied for the answer.
 
-        Only their names decide their order. Without a tie, the list is empty.
+        Only the names of tied entities decide their order. Without a tie, the list is empty.
         """
 
     def in_words(self) -> str:
@@ -435,8 +435,8 @@ class Planner(ABC):
 
         The column `duels_moved` counts the duels in which the feature has a gain. The column `share` is the gain as a
         share of all gains. The column `tells` names the entities that the feature separates. The gain is summed over
-        all unresolved duels. With more than 200 entities, it is summed only over the unresolved duels across the top-k
-        boundary. Every duel has weight 1, even if the rule uses other weights. With costs or panels, the columns
+        all unresolved duels. With more than 200 entities, the gain is summed only over the unresolved duels across the
+        top-k boundary. Every duel has weight 1, even if the rule uses other weights. With costs or panels, the columns
         `item`, `cost` and `gain_per_cost` describe the feature's panel, and rows are sorted by `gain_per_cost`.
 
         Parameters

@@ -556,7 +556,7 @@ class Belief:
     joint : (n_features, n_features) float64 or None
         Covariance of the features, which is 0 for observed features. None if features are treated as independent.
     background : Background
-        The given background. If its covariance is ignored, the covariance is removed.
+        The given background. If the covariance is ignored, it is removed.
     observed : (n_features,) bool
         True for each observed feature. Also True for a feature that must be 0 because another member of its exclusive
         group is +1.
