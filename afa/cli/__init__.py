@@ -1,7 +1,7 @@
-"""The command line: commands read and write files, and each rule of the workflow calls one command.
+"""The command line. Commands read and write files, and each rule of the workflow calls one command.
 
-Only light modules are imported here, the others inside the commands: `afa --help` is quick, and the code digest of a
-command covers only the code that it runs.
+Only light modules are imported here. The others are imported inside the commands. Therefore `afa --help` is quick, and
+the code digest of a command covers only the code that it runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ for command in (plan.demo, plan.plan, plan.serve, simulate.simulate, simulate.sc
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(elicit.app, name="elicit")
 
-# The help lists the other commands, for building fields and for the rules of the workflow, in one line.
+# The help lists the other commands in one line. The other commands build fields, or run for the rules of the workflow.
 OTHERS = {
     "field": cohort.fields,
     "cohort": cohort.app,
@@ -90,9 +90,9 @@ def _prepare_streams() -> None:
 
 
 def main() -> None:
-    """Run `afa`; an `AfaError`, or another error that the user can fix, is printed on one line, with exit code 2.
+    """Run `afa`. An `AfaError`, or another error that the user can fix, is printed on one line, with exit code 2.
 
-    SIGTERM raises SystemExit, as Ctrl-C raises an exception, so that a job that a cluster cancels removes its
+    SIGTERM raises SystemExit, as Ctrl-C raises an exception. Therefore a job that a cluster cancels removes its
     incomplete files.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -23,7 +23,7 @@ def bundle_build(
     dropped: options.DroppedFile = None,
     probabilities: Annotated[
         Path | None,
-        typer.Option(help="folder with the probabilities of each voter, a CSV file each (docs/elicitation.md)"),
+        typer.Option(help="folder with one CSV file of probabilities for each voter (docs/elicitation.md)"),
     ] = None,
 ) -> None:
     """Build a bundle from recorded answers by consensus."""
@@ -47,7 +47,7 @@ def bundle_copy(bundle: options.BundleArgument, out: options.Out) -> None:
 
 @app.command("validate")
 def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False) -> None:
-    """Report every error of a bundle by file, row and column; exit with 2 if there is any."""
+    """Report every error of a bundle by file, row and column. If there is any, the exit code is 2."""
     from afa.model.bundle.priors import starting_point
     from afa.model.bundle.read import read_folder
 
@@ -67,7 +67,7 @@ def bundle_validate(bundle: options.BundleArgument, json: options.AsJson = False
 @app.command("new")
 def bundle_new(
     name: Annotated[str, typer.Argument(help="name of the bundle and its folder: letters, digits, - and _")],
-    folder: Annotated[Path, typer.Option(help="where to write that folder")] = Path(),
+    folder: Annotated[Path, typer.Option(help="folder in which to write the bundle's folder")] = Path(),
 ) -> None:
     """Write the files of a new bundle, to be filled in."""
     from afa.model.bundle.write import write_template
@@ -94,7 +94,7 @@ def bundle_show(
     features: Annotated[bool, typer.Option("--features", help="show one row for each feature, with its cost")] = False,
     json: options.AsJson = False,
 ) -> None:
-    """Show a bundle by entity or feature: potentials, couplings, log-odds, probabilities, and changes by an update."""
+    """Show a bundle by entity or feature, with potentials, couplings, log-odds, probabilities and updates."""
     from afa.evaluate.update import update_text
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
@@ -125,10 +125,13 @@ def bundle_graph(
     bundle: options.BundleArgument,
     out: Annotated[Path, options.written(".graphml", ".json", about="where to write; JSON is in node-link form")],
     entity: Annotated[
-        str | None, typer.Option(help="write the graph of this entity only; by default of the whole bundle")
+        str | None, typer.Option(help="write only the graph of this entity; by default the whole bundle is written")
     ] = None,
 ) -> None:
-    """Write a bundle as a graph: features are nodes, couplings edges. Needs the extra `formats` of afa."""
+    """Write a bundle as a graph.
+
+    Features are nodes, and couplings are edges. The command needs the extra `formats` of afa.
+    """
     from afa.model.bundle import load_bundle
     from afa.model.bundle.graph import write_graph
 
@@ -145,7 +148,10 @@ def bundle_from_graph(
     name: Annotated[str | None, typer.Option(help="name of the bundle; by default the graph's")] = None,
     version: Annotated[str | None, typer.Option(help="version of the bundle; by default the graph's")] = None,
 ) -> None:
-    """Write the bundle of a graph file; a foreign graph needs --entity. Needs the extra `formats` of afa."""
+    """Write the bundle of a graph file.
+
+    A graph that afa did not write needs --entity. The command needs the extra `formats` of afa.
+    """
     from afa.model.bundle import save_bundle
     from afa.model.bundle.graph import read_graph
 

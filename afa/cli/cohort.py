@@ -1,6 +1,7 @@
-"""Commands on patients: encode a series or a table to -1, 0, +1 or empty; fields, which are tables with labels.
+"""Commands on patients and fields.
 
-`afa cohort`, `afa encode`, `afa field`, `afa league`.
+The commands encode a series or a table to -1, 0, +1 or empty. A field is a table with labels. The commands are `afa
+cohort`, `afa encode`, `afa field` and `afa league`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
     from afa.cohort.encode import Names
     from afa.model.bundle import Bundle
 
-Complete = Annotated[bool, typer.Option(help="exclude patients with a missing value; for tables only")]
+Complete = Annotated[bool, typer.Option(help="exclude patients with a missing value (only for tables)")]
 FeaturesFile = Annotated[
     Path, typer.Option("--features", help="CSV: feature,kind,unit,low,high,values,missing,p_low,p_high,definition")
 ]
 TableReference = Annotated[
     Literal["controls", "cohort"] | None,
-    typer.Option("--reference", help="cut points of features without a range: from controls or cohort"),
+    typer.Option("--reference", help="what defines the cut points of features without a range: controls or cohort"),
 ]
 ControlRows = Annotated[
-    str | None, typer.Option("--controls", help="COLUMN=VALUE: rows that are controls; controls are not written")
+    str | None, typer.Option("--controls", help="COLUMN=VALUE: rows with this value are controls and are not written")
 ]
 app = typer.Typer(help="Patients: fetch a series, encode it, show the result.", no_args_is_help=True)
 fields = typer.Typer(help="Fields: tables with labels, and models' answers about them.", no_args_is_help=True)
@@ -36,7 +37,7 @@ league = typer.Typer(help="Fields with real labels: evaluate zero-shot acquisiti
 
 def encode(
     values: Annotated[
-        Path, typer.Argument(help="patients' names, then columns of numbers: .csv, .tsv (.gz) or .parquet")
+        Path, typer.Argument(help="table with patients' names, then columns of numbers: .csv, .tsv (.gz) or .parquet")
     ],
     features: FeaturesFile,
     out: Annotated[Path, options.written(".csv", ".tsv", ".parquet")],
@@ -71,7 +72,7 @@ def cohort_fetch(
         Path | None, typer.Option(help="folder written by `afa cohort extract`, used instead of GEO")
     ] = None,
 ) -> None:
-    """Fetch a series from GEO, or find a series or table in a mirror or extract; write the paths of the files."""
+    """Fetch a series from GEO, or find a series or table in a mirror or extract. Write the paths of the files."""
     from afa.cohort.geo import fetch
     from afa.cohort.table_cohort import TableCohort, find_table, load_cohort_file
 
@@ -96,7 +97,10 @@ def cohort_extract(
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
 ) -> None:
-    """Write an extract of a series: the genes of a bundle, and the sample characteristics that the cohort reads."""
+    """Write an extract of a series.
+
+    The extract contains the genes of a bundle, and the sample characteristics that the cohort reads.
+    """
     from afa.cohort import geo
     from afa.cohort.build import origin_files, row_tiers
     from afa.cohort.config import load_cohort_config
@@ -115,7 +119,7 @@ def cohort_extract(
 
 @app.command("simulate")
 def cohort_simulate(config: options.CohortFile, bundle: options.BundleFolder, out: options.Out) -> None:
-    """Write a simulated series in GEO's layout, with its ground truth beside it."""
+    """Write a simulated series in GEO's layout, together with its true parameters."""
     from afa.cohort.config import load_cohort_config, simulation_config
     from afa.cohort.simulate import simulate, write_geo_layout
     from afa.model.bundle import load_bundle
@@ -181,7 +185,7 @@ def cohort_by_cohort(
     bundle: options.BundleFolder,
     out: Annotated[Path, options.written(".parquet")],
     thresholds: Annotated[
-        str, typer.Option(help="cut points, in robust SDs from the cohort's median; comma-separated")
+        str, typer.Option(help="cut points, in robust SDs from the cohort's median, comma-separated")
     ] = "0.5",
     aliases: options.AliasFile = None,
     ensembl: options.EnsemblFile = None,
@@ -218,7 +222,7 @@ def cohort_by_cohort(
 
 
 def _other_names(model: Bundle, aliases: Path | None, ensembl: Path | None) -> dict[str, Names]:
-    """Return other symbols of each feature (the bundle's before the table's) and the Ensembl ids."""
+    """Return other symbols and Ensembl ids of each feature. The bundle's symbols come before those of the table."""
     from afa.cohort.encode import read_aliases, read_ensembl
 
     table = read_aliases(aliases) if aliases else {}
@@ -244,11 +248,11 @@ def cohort_new(
     features: Annotated[Path | None, typer.Option(help="with --table: its features.csv")] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="with --table: patients' names, then a column of 0, 1 or nothing for each entity"),
+        typer.Option(help="with --table: CSV with patients' names, then a column of 0, 1 or nothing for each entity"),
     ] = None,
     controls: ControlRows = None,
 ) -> None:
-    """Write a cohort's configuration: a template for a series, or a complete file for a table."""
+    """Write a cohort's configuration. The configuration is a template for a series, or a complete file for a table."""
     from afa.cohort.config import write_template
     from afa.cohort.encode_table import control_rows
     from afa.cohort.table_cohort import write_table_cohort
@@ -275,7 +279,9 @@ def cohort_new(
 def field_import(
     folder: Annotated[
         Path,
-        typer.Argument(help="folder with dictionary.csv, entities.csv, elicited/, values.csv; labels.csv if any"),
+        typer.Argument(
+            help="folder with dictionary.csv, entities.csv, elicited/, values.csv, and labels.csv if there is one"
+        ),
     ],
     out: options.Out,
     holds: Annotated[
@@ -284,10 +290,10 @@ def field_import(
     ] = "several",
     address: Annotated[
         str | None,
-        typer.Option(help="address of the original, if the table may not be copied: only its digest is written"),
+        typer.Option(help="address of the original, if the table may not be copied; then only its digest is written"),
     ] = None,
 ) -> None:
-    """Check a folder with a table, its dictionary and answers, and write a field for the workflow."""
+    """Check a folder with a table, its dictionary and answers. Then write a field for the workflow."""
     from afa.evaluate.field import import_field
 
     if address == "":

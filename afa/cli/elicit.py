@@ -1,4 +1,4 @@
-"""`afa elicit`: from questions to a bundle, with recorded answers or live models."""
+"""`afa elicit` leads from questions to a bundle, with recorded answers or live models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def elicit_import(
 
 @app.command("unary")
 def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
-    """Ask each voter for the genes of each phenotype. Writes the tables asked, named, dropped and citations."""
+    """Ask each voter for the genes of each phenotype.
+
+    The command writes the tables asked, named, dropped and citations.
+    """
     from afa.elicit.stages import unary_stage
     from afa.elicit.tables import write_stage
 
@@ -60,7 +63,10 @@ def elicit_rates(
     asks: options.Asks,
     record: RecordFolder = None,
 ) -> None:
-    """Ask each voter for cut points and probabilities. Writes the folder `elicited` for `afa field import`."""
+    """Ask each voter for cut points and probabilities.
+
+    The command writes the folder `elicited` for `afa field import`.
+    """
     from afa.elicit.stages import rates_stage
 
     settings, source, _ = _opened(study, record, asks)
@@ -70,7 +76,10 @@ def elicit_rates(
 
 @app.command("consensus")
 def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, min_agree: options.MinAgree = 2) -> None:
-    """Keep the genes that enough voters name, all with one direction. Writes the tables kept, dropped and agreement."""
+    """Keep the genes that enough voters name, if all give the same direction.
+
+    The command writes the tables kept, dropped and agreement.
+    """
     from afa.elicit.stages import consensus_stage
     from afa.elicit.tables import read_stage, write_stage
     from afa.model.study import load_study
@@ -84,7 +93,10 @@ def elicit_consensus(study: StudyFolder, unary: UnaryTables, out: options.Out, m
 
 @app.command("evidence")
 def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: ConsensusTables, out: options.Out) -> None:
-    """Keep the genes that a retrieved abstract names, if the study requires it. Tables: kept, dropped, references."""
+    """If the study requires it, keep only the genes that a retrieved abstract names.
+
+    The command writes the tables kept, dropped and references.
+    """
     from afa.elicit.stages import evidence_stage
     from afa.elicit.tables import read_stage, write_stage
     from afa.model.study import load_study
@@ -101,7 +113,10 @@ def elicit_evidence(study: StudyFolder, unary: UnaryTables, consensus: Consensus
 def elicit_pairwise(
     study: StudyFolder, evidence: EvidenceTables, out: options.Out, asks: options.Asks, record: RecordFolder = None
 ) -> None:
-    """Ask for every pair of a phenotype's kept genes. Writes the tables asked, pairs, dropped and citations."""
+    """Ask for every pair of a phenotype's kept genes.
+
+    The command writes the tables asked, pairs, dropped and citations.
+    """
     from afa.elicit.stages import pairwise_stage
     from afa.elicit.tables import read_stage, write_stage
 
@@ -158,7 +173,7 @@ def elicit_estimate(
     literature = _literature(settings, study, answers, online=False)
     abstracts = no_abstracts if literature is None else literature.expected
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
-    # No model is asked, so no endpoint and key are needed.
+    # No model is asked, so no endpoint and no key are needed.
     nowhere = Endpoint("http://localhost/v1", os.environ.get(MODEL, "").strip() or "a model to be named", "no-key")
     table = Live(settings, answers, terms, abstracts, nowhere).outlook(min_agree=min_agree)
     typer.echo(options.as_json(table) if json else table.to_string(index=False))
@@ -186,8 +201,10 @@ def elicit_account(
 def elicit_merge(
     records: Annotated[list[Path], typer.Argument(help="folders of answers")],
     out: options.Out,
-    model: Annotated[str, typer.Option(help="only answers of this model")] = "",
-    prompt: Annotated[str, typer.Option(help="only answers to the prompt whose digest begins with this")] = "",
+    model: Annotated[str, typer.Option(help="merge only answers of this model")] = "",
+    prompt: Annotated[
+        str, typer.Option(help="merge only answers to the prompt whose digest begins with this text")
+    ] = "",
 ) -> None:
     """Merge the records of several people into one. The order of the records does not matter."""
     from afa.elicit.recorded import merge
@@ -196,7 +213,7 @@ def elicit_merge(
 
 
 def _opened(study: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
-    """Return the study, the source of answers (live models or the record), and the literature."""
+    """Return the study, the source of answers, and the literature. The source is live models or the record."""
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
@@ -224,7 +241,7 @@ def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> 
 
 
 def _cited(tables: Mapping[str, DataFrame]) -> str:
-    """Return a text that counts the citations that were not retrieved; empty without citations."""
+    """Return a text that counts the citations that were not retrieved. Without citations, the text is empty."""
     counts = tables.get("citation_counts")
     if counts is None or not counts["cited"].sum():
         return ""

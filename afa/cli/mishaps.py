@@ -1,7 +1,7 @@
-"""Conversion of exceptions into errors of afa with a next step: mistyped commands, missing packages, memory, disk.
+"""Convert exceptions into errors of afa with a next step.
 
-The extra of afa that installs a missing package is found in the metadata of the installed package, so that
-pyproject.toml is the only list.
+Examples are mistyped commands, missing packages and full disks. The metadata of the installed package tell which extra
+of afa installs a missing package. Therefore pyproject.toml is the only list.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def as_error(error: Exception, words: Sequence[str]) -> AfaError | None:
 
 
 def _mistyped(error: Any, words: Sequence[str]) -> Fault:
-    """Return the fault of a mistyped command line, from Typer's error."""
+    """Return the fault of a mistyped command line. The fault is made from Typer's error."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     said, _, other = error.format_message().rstrip(".?").partition(". Did you mean ")
     if context is None:  # the parser of options found the fault
@@ -77,7 +77,10 @@ def _mistyped(error: Any, words: Sequence[str]) -> Fault:
 
 
 def _refusal(error: OSError, path: Path) -> Fault:
-    """Return the fault for a path that the system does not let us use; a temporary file stands for its folder."""
+    """Return the fault for a path that the system does not let us use.
+
+    For a temporary file, the fault names its folder.
+    """
     if _TEMPORARY.fullmatch(path.name):
         path = path.parent
     expected, step = "a place that may be used", "change its rights, or choose another place"
@@ -92,7 +95,7 @@ _SAYINGS = ("can't start new thread", "failed to map segment", "Cannot allocate 
 
 
 def shortage(error: BaseException, words: Sequence[str]) -> ResourceError | None:
-    """Return the error if `error`, or one of its causes, is a lack of memory or disk space; else None.
+    """Return the error if `error`, or one of its causes, is a lack of memory or disk space. Otherwise return None.
 
     Parameters
     ----------
@@ -138,8 +141,9 @@ _DECLARED = re.compile(r"""([\w.-]+)[^;]*; extra == ['"]([\w.-]+)['"]""")
 def installing(error: ModuleNotFoundError) -> str | None:
     """Return the command that installs a missing module, or None if no extra of afa has it.
 
-    If several extras have the module, the smallest extra is chosen. Among several smallest extras, it is the extra
-    named after the folder of afa that imports the module (`elicit`: elicitation), else the last by name.
+    If several extras have the module, the smallest extra is chosen. If several are smallest, the choice is the extra
+    named after the folder of afa that imports the module (`elicit`: elicitation). Without such an extra, the choice is
+    the last by name.
     """
     module = (error.name or "").partition(".")[0]
     extras = {name: packages for name, packages in _extras().items() if any(_brings(p, module) for p in packages)}
@@ -152,7 +156,10 @@ def installing(error: ModuleNotFoundError) -> str | None:
 
 
 def _extras() -> dict[str, frozenset[str]]:
-    """Return the packages of each extra, including those of the extras that it includes."""
+    """Return the packages of each extra.
+
+    The packages of an extra include the packages of other extras that it includes.
+    """
     from importlib import metadata
 
     try:
@@ -167,7 +174,7 @@ def _extras() -> dict[str, frozenset[str]]:
 
 
 def _brings(package: str, module: str) -> bool:
-    """Return True if the package seems to contain the module: markdown-it-py contains markdown_it."""
+    """Return True if the package seems to contain the module. For example, markdown-it-py contains markdown_it."""
     name = re.sub(r"[-_.]+", "_", package).casefold()
     module = _NAMED_OTHERWISE.get(module, module).casefold()
     return name == module or name.startswith(f"{module}_")

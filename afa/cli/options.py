@@ -1,4 +1,4 @@
-"""Options shared by several commands, with their help texts; and tables as JSON.
+"""Options shared by several commands, with their help texts. A table can also be printed as JSON.
 
 A command on one bundle, cohort, field, study or record takes its path as the argument. A command whose argument is
 something else takes bundle and cohort as the options `--bundle` and `--cohort`.
@@ -66,7 +66,9 @@ Threshold = Annotated[
 ]
 AliasFile = Annotated[Path | None, typer.Option("--aliases", help="CSV of other symbols of each gene")]
 EnsemblFile = Annotated[Path | None, typer.Option("--ensembl", help="CSV of Ensembl ids of each gene")]
-MinAgree = Annotated[int, typer.Option(min=1, help="voters that must name a gene, all with the same direction")]
+MinAgree = Annotated[
+    int, typer.Option(min=1, help="number of voters that must name a gene, all with the same direction")
+]
 DroppedFile = Annotated[
     Path | None, written(".csv", to="--dropped", about="where to write the excluded genes, with reasons")
 ]
@@ -74,12 +76,12 @@ Shard = Annotated[str, typer.Option(help="I/N: the I-th of N parts of the patien
 Threads = Annotated[int, typer.Option(min=1, help="number of threads; results do not depend on it")]
 Resamples = Annotated[int, typer.Option(min=1, help="bootstrap resamples of the patients")]
 Confidence = Annotated[float, typer.Option(help="confidence level of the intervals")]
-AsJson = Annotated[bool, typer.Option("--json", help="the table as JSON, for another program")]
+AsJson = Annotated[bool, typer.Option("--json", help="print the table as JSON, for another program")]
 PromptPrice = Annotated[float, typer.Option("--prompt-price", min=0, help="price of a million tokens of prompts")]
 AnswerPrice = Annotated[float, typer.Option("--answer-price", min=0, help="price of a million tokens of answers")]
 Costs = Annotated[
     Literal["own", "equal"] | None,
-    typer.Option("--costs", help="the bundle's own costs, or the same for every feature"),
+    typer.Option("--costs", help="use the bundle's own costs, or the same cost for every feature"),
 ]
 
 
@@ -87,14 +89,16 @@ Background = Annotated[
     str | None,
     typer.Option(
         "--background",
-        help="frequencies for the score background and the rule frontier: a table or cohort folder of other patients, "
-        "elicited, or uniform; by default elicited if the bundle has probabilities",
+        help=(
+            "source of value frequencies for the score background and the rule frontier: a table or cohort folder of "
+            "other patients, elicited, or uniform; the default is elicited if the bundle has probabilities"
+        ),
     ),
 ]
 
 
 def background_of(named: str | None, bundle: Bundle, patient: str | None = None) -> str | dict[str, Any] | None:
-    """Return the background named by an option, as plain values; `patient` is excluded from a table.
+    """Return the background that an option names, as plain values. The patient `patient` is excluded from a table.
 
     A table of fewer than 30 patients is mixed with the bundle's probabilities (`Background.mixture`).
     """
@@ -112,23 +116,28 @@ def background_of(named: str | None, bundle: Bundle, patient: str | None = None)
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """The question (the top set, or one entity) and the definition of its classes."""
+    """The question and the definition of its classes. The question is about the top set, or about one entity."""
 
     k: Annotated[int | None, typer.Option("--k", min=1, help="size of the top set; 1 by default")] = None
     entity: Annotated[
-        str | None, typer.Option("--entity", help="ask whether the patient has this entity, instead of for the top set")
+        str | None,
+        typer.Option("--entity", help="ask whether the patient has this entity, instead of asking for the top set"),
     ] = None
     coupling: Annotated[
         Literal["differential", "shared", "explicit"] | None,
         typer.Option(
-            "--coupling", help="explicit: from the probabilities of the bundle, if it has any; shared: with --entity"
+            "--coupling",
+            help="explicit is the default if the bundle has probabilities, and uses these; shared needs --entity",
         ),
     ] = None
     holds: Annotated[
         Literal["several", "one", "one or none"] | None,
         typer.Option(
             "--holds",
-            help="how many entities a patient can have; for a bundle with probabilities, whose value is the default",
+            help=(
+                "how many entities a patient can have, for a bundle with probabilities; the default is the bundle's "
+                "setting"
+            ),
         ),
     ] = None
     tau: Annotated[
@@ -155,23 +164,28 @@ class Solves:
 
 @dataclass(frozen=True)
 class Asks:
-    """Options for answers that the record lacks: whether to ask a model, and the caps on calls, tokens and money."""
+    """Options for answers that the record lacks.
+
+    The options say whether to ask a model, and cap calls, tokens and money.
+    """
 
     live: Annotated[bool, typer.Option("--live", help="ask a model for what the record lacks (AFA_LLM_MODEL)")] = False
-    calls: Annotated[int | None, typer.Option(min=0, help="cap: calls in the record, earlier ones included")] = None
-    tokens: Annotated[int | None, typer.Option(min=0, help="cap: tokens of prompts and answers")] = None
-    money: Annotated[float | None, typer.Option(min=0, help="cap: cost, in the currency of the prices")] = None
-    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask live without any cap")] = False
+    calls: Annotated[
+        int | None, typer.Option(min=0, help="cap on the calls in the record, including earlier calls")
+    ] = None
+    tokens: Annotated[int | None, typer.Option(min=0, help="cap on the tokens of prompts and answers")] = None
+    money: Annotated[float | None, typer.Option(min=0, help="cap on the cost, in the currency of the prices")] = None
+    no_caps: Annotated[bool, typer.Option("--no-caps", help="ask a model without any cap")] = False
     prompt_price: PromptPrice = 0.0
     answer_price: AnswerPrice = 0.0
-    at_once: Annotated[int, typer.Option(min=1, help="calls open at the same time")] = 4
+    at_once: Annotated[int, typer.Option(min=1, help="number of calls open at the same time")] = 4
 
 
 def prepared(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with one option for each field of its dataclass parameters, as Typer needs it.
 
-    Before the command runs, its output paths are compared with its other paths. An output path that would replace an
-    input, or that exists with another form, is a `ConfigError`.
+    Before the command runs, its output paths are compared with its other paths. An output path raises a `ConfigError`
+    if it would replace an input, or if it exists in another form.
     """
     hints, defaults = get_type_hints(command, include_extras=True), dict[str, Any]()
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -201,8 +215,8 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
 def _check_places(options: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise a `ConfigError` for an output path that is or contains another path of the command.
 
-    An output folder must not be an existing file, nor an output file a folder; a file needs one of the option's
-    endings.
+    An output folder must not be an existing file, and an output file must not be a folder. A file needs one of the
+    option's endings.
     """
     several = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
     paths = [(name, path) for name, values in several.items() for path in values if isinstance(path, Path)]
@@ -234,7 +248,10 @@ def _called(name: str, option: Any) -> str:
 
 
 def as_json(table: DataFrame | list[dict[str, Any]], **more: Any) -> str:
-    """Return one JSON object on one line: `rows`, one object each, and the items of `more`."""
+    """Return one JSON object on one line.
+
+    The object has the key `rows`, a list with one object for each row, and the items of `more`.
+    """
     rows = table if isinstance(table, list) else loads(table.to_json(orient="records"))
     return dumps(more | {"rows": rows}, ensure_ascii=False)
 

@@ -1,4 +1,7 @@
-"""`afa plan`, `afa serve` and `afa demo`: the next measurement for one patient, in a terminal, a page or JSON lines."""
+"""`afa plan`, `afa serve` and `afa demo` suggest the next measurement for one patient.
+
+The commands use a terminal, a page or JSON lines.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
     from afa.planner import Planner
 
 Session = Annotated[
-    Path | None, typer.Option(help="file that saves the session after every step; resumed if it exists")
+    Path | None,
+    typer.Option(help="file in which the session is saved after every step; an existing session is resumed"),
 ]
 Replay = Annotated[bool, typer.Option("--replay", help="repeat the session's values on a bundle that was edited later")]
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -66,15 +70,20 @@ class PlanOptions(options.TaskOptions):
     certain: Annotated[
         bool | None, typer.Option("--certain/--to-the-end", help="stop when no remaining feature can change the answer")
     ] = None
-    posterior: Annotated[float | None, typer.Option(help="stop when the answer has this posterior probability")] = None
+    posterior: Annotated[
+        float | None, typer.Option(help="stop when the answer has at least this posterior probability")
+    ] = None
     probability: Annotated[
-        float | None, typer.Option(help="stop when the answer stays the same with this probability")
+        float | None, typer.Option(help="stop when the answer will not change, with at least this probability")
     ] = None
     min_gain: Annotated[float | None, typer.Option(help="stop when no remaining feature has a gain above this")] = None
     patient: Annotated[str | None, typer.Option(help="name of the patient, saved in the session")] = None
 
     def planner(self, bundle: Bundle, session: Path | None, keeper: Keeper, replay: bool = False) -> Planner:
-        """Return the planner of the saved session if there is one, else a new planner, whose session is then saved."""
+        """Return the planner of the saved session if there is one.
+
+        Without a saved session, return a new planner, and save its session.
+        """
         from afa.dialogue.sessions import new_planner, read_panels, resumed_planner
         from afa.planner import Stop
         from afa.planner.options import tau_of
@@ -114,7 +123,7 @@ def plan(
     bundle: options.BundleArgument,
     session: Session = None,
     replay: Replay = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines in and out, for another program")] = False,
+    json: Annotated[bool, typer.Option("--json", help="read and write JSON lines, for another program")] = False,
     *,
     question: PlanOptions,
 ) -> None:
@@ -140,7 +149,10 @@ def serve(
     *,
     question: PlanOptions,
 ) -> None:
-    """Plan on a page in the browser: the same conversation as `afa plan`, with buttons and bars (docs/plan.md)."""
+    """Plan on a page in the browser (docs/plan.md).
+
+    The page is the same conversation as `afa plan`, with buttons and bars.
+    """
     with _opened(bundle, question, session, replay) as (planner, keeper):
         _serve(planner, keeper, host, port, show)
 
@@ -157,7 +169,7 @@ def demo(
         Path | None, options.written(to="--copy", about="write the example's files to this new folder, and end")
     ] = None,
 ) -> None:
-    """Plan for a made-up case of an example. The Return key takes the case's value."""
+    """Plan for a made-up case of an example. The Return key enters the case's value."""
     folder = EXAMPLES / example
     if copy is not None:
         with atomic_folder(copy) as made:
@@ -219,7 +231,7 @@ def _opened(
 
 
 def _talk(planner: Planner, keeper: Keeper, patient: Values | None = None) -> None:
-    """Run a conversation in the terminal; an empty line takes the patient's value, if `patient` is given."""
+    """Run a conversation in the terminal. If `patient` is given, an empty line enters the patient's value."""
     from rich.console import Console
 
     from afa.dialogue.terminal import Terminal, line_reader
@@ -256,7 +268,7 @@ def _serve(
 
 
 def forwarding(address: str, folder: Path) -> Path:
-    """Write a page that redirects to an address, readable only by its owner, and return its path.
+    """Write a page that redirects to an address, and return its path. Only the owner can read the page.
 
     The browser gets this file instead of the address, because every user of the machine can read command lines.
     """
@@ -267,11 +279,11 @@ def forwarding(address: str, folder: Path) -> Path:
 
 
 def prepare(bundle: Bundle) -> str:
-    """Decide whether a bundle is planned with compiled kernels, and return the text to show while loading.
+    """Decide whether a bundle is planned with compiled kernels. Return the text to show while loading.
 
-    A small bundle is planned without compiled kernels, whose loading takes longer than the planning. A bundle of middle
-    size is planned without compiled kernels until another process has compiled them. The decision is made before any
-    kernel is imported.
+    A small bundle is planned without compiled kernels, because loading them takes longer than the planning. A bundle of
+    middle size is planned without compiled kernels until another process has compiled them. The decision is made before
+    any kernel is imported.
     """
     loaded = any(name.startswith("afa.engine.") for name in sys.modules)
 

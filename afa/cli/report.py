@@ -34,7 +34,7 @@ def publish_tables(
     paper: Annotated[Path | None, typer.Option(help="folder of the paper's tables, to show them beside ours")] = None,
     stage: Annotated[list[Path] | None, typer.Option(help="another folder of tables to describe; repeatable")] = None,
 ) -> None:
-    """Write the tables for readers as CSV, with the paper's numbers beside ours, and a data dictionary with units."""
+    """Write the tables for readers as CSV, with the paper's numbers, and a data dictionary with units."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.inputs import paper_tables
     from afa.evaluate.summary import read_summary
@@ -53,7 +53,7 @@ def compare_with_paper(
     out: options.Out,
     voters: Annotated[Path | None, typer.Option(help="folder with the tables of the stage `voters`")] = None,
 ) -> None:
-    """Compare a run with the paper: a verdict and a reason for each printed cell and each claim."""
+    """Compare a run with the paper. Each printed cell and each claim gets a verdict and a reason."""
     from afa.cohort.cohort import load_cohort
     from afa.evaluate.long_tables import read_table
     from afa.evaluate.summary import read_summary
@@ -103,7 +103,7 @@ def explorer_page(
     ] = 12,
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set, as in the allocation stage")] = 5,
 ) -> None:
-    """Write one page, usable offline, that steps through the acquisition of some patients by any rule."""
+    """Write one page that steps through the acquisition of some patients by any rule. It works offline."""
     from afa.evaluate.explorer import explore, write_explorer
     from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
     from afa.evaluate.long_tables import read_table
@@ -122,7 +122,7 @@ def store_benchmarks(
     run: options.RunArgument,
     out: Annotated[Path, options.written(".csv", about="such as resources/benchmarks/COHORT.csv")],
 ) -> None:
-    """Save the times and memory of a run's jobs; later runs request as much from a cluster."""
+    """Save the times and memory of a run's jobs. Later runs request the same from a cluster."""
     from afa.paper.report.benchmarks import store_run
 
     store_run(run, out)
@@ -135,7 +135,10 @@ def record_provenance(
     lock: Annotated[Path, typer.Option(help="the pinned environment")],
     out: Annotated[Path, options.written(".json")],
 ) -> None:
-    """Write the jobs behind some results: command, code, times, digests. Fails if an input of a job changed later."""
+    """Write the jobs behind some results, with command, code, times and digests.
+
+    The command fails if an input of a job changed later.
+    """
     from afa.paper.report.provenance import Records, check_jobs, trace, write_provenance
 
     root = records.resolve().parent
@@ -154,7 +157,7 @@ def crate(
     run: options.RunArgument,
     license_url: Annotated[str, typer.Option("--license", help="address of the licence under which you publish it")],
 ) -> None:
-    """Make a finished run an RO-Crate for an archive: a file that describes the run's files and jobs."""
+    """Make a finished run an RO-Crate for an archive. A new file describes the run's files and jobs."""
     from afa.paper.report.provenance import write_crate
 
     typer.echo(write_crate(run, license_url))
@@ -175,7 +178,7 @@ def report_page(
     ] = None,
     measured: Annotated[Path | None, typer.Option(help="folder of `afa league field` for the cohort's field")] = None,
 ) -> None:
-    """Write the report of a finished run: one page that contains everything and works offline."""
+    """Write the report of a finished run. The report is one page that contains everything and works offline."""
     from afa.paper.report import page
 
     parts, why = options.pairs("--part", part), options.pairs("--left-out", left_out or [])

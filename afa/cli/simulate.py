@@ -1,4 +1,7 @@
-"""`afa simulate`: the number of measurements that each way of choosing features needs, on measured patients."""
+"""`afa simulate` shows how many measurements each way of choosing features needs.
+
+The command uses measured patients.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ def simulate(
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(help="scores to compare; default linearity; with --entity or --coupling explicit two_elbo"),
+        typer.Option(
+            help="scores to compare; the default is linearity, or two_elbo with --entity or --coupling explicit"
+        ),
     ] = None,
     gain: Annotated[
         str, typer.Option(help="gains to compare, comma-separated: cmi, f_target, wald_magnitude, information")
@@ -48,13 +53,17 @@ def simulate(
     background: Annotated[
         str | None,
         typer.Option(
-            help="frequencies for the score background and the rule frontier: patients (the others of this cohort), a "
-            "table of other patients, elicited, or uniform; by default elicited if the bundle has probabilities"
+            help=(
+                "source of value frequencies for the score background and the rule frontier: patients (the others of "
+                "this cohort), a table of other patients, elicited, or uniform; the default is elicited if the bundle "
+                "has probabilities"
+            )
         ),
     ] = None,
     costs: options.Costs = None,
     labels: Annotated[
-        Path | None, typer.Option(help="CSV: a column of patients, then one of 0, 1 or nothing for each entity")
+        Path | None,
+        typer.Option(help="CSV with a column of patients, then a column of 0, 1 or nothing for each entity"),
     ] = None,
     drop_missing: Annotated[bool, typer.Option(help="drop the features of the bundle that the table lacks")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="first seed of random orders")] = 0,
@@ -65,11 +74,15 @@ def simulate(
     threads: options.Threads = 1,
     explorer: Annotated[
         int,
-        typer.Option(min=0, max=40, help="patients on the page explorer.html; 0: no page; with --entity there is none"),
+        typer.Option(
+            min=0,
+            max=40,
+            help="number of patients on the page explorer.html; 0 makes no page, and --entity makes none",
+        ),
     ] = 8,
     json: options.AsJson = False,
 ) -> None:
-    """Simulate acquisition on patients who have been measured: curves, and how many features were needed."""
+    """Simulate acquisition on measured patients. The results are curves, and the number of features needed."""
     import numpy as np
     from tqdm import tqdm  # type: ignore[import-untyped]
 
@@ -206,7 +219,10 @@ def score(
 
 
 def _with_background(setting: SimulationSetting, named: str | None, given: GivenTable) -> SimulationSetting:
-    """Return the setting with a background for each patient; for `patients`, all other patients of the cohort."""
+    """Return the setting with a background for each patient.
+
+    For `patients`, it comes from all other patients of the cohort.
+    """
     from afa.scores.belief import Background
 
     if named is None:
@@ -222,7 +238,7 @@ def _with_background(setting: SimulationSetting, named: str | None, given: Given
 
 
 def _distinct(option: str, text: str) -> list[str]:
-    """Return the distinct words of a comma-separated text; raise a `ConfigError` for a repeated or empty word."""
+    """Return the distinct words of a comma-separated text. A repeated or empty word raises a `ConfigError`."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(set(parts)) < len(parts):
         raise ConfigError(Fault(option, repr(text), "distinct words with commas between", "pass e.g. greedy,random"))

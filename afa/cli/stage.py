@@ -1,6 +1,7 @@
-"""`afa kernels`, `afa stage`, `afa gather`, `afa join`: the jobs of the workflow; `afa summarise`: only the rows.
+"""`afa kernels`, `afa stage`, `afa gather` and `afa join` are the jobs of the workflow.
 
-`afa experiment` and `afa summary` run the language models that plan, which are not stages.
+`afa summarise` writes only the rows of a stage. `afa experiment` and `afa summary` are about language models that plan,
+which are not stages.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def stage(
     threads: options.Threads = 1,
     rows: RowsToo = None,
 ) -> None:
-    """Run one stage of the workflow: write a folder of tables, and the rows of summary.csv made from these tables."""
+    """Run one stage of the workflow.
+
+    The command writes a folder of tables, and the rows of summary.csv made from these tables.
+    """
     from afa.evaluate.inputs import check_duels, load_inputs, shard_of
     from afa.evaluate.long_tables import StageTables, write_tables
     from afa.model.bundle import load_bundle
@@ -106,14 +110,14 @@ def gather(name: Name, shards: Parts, out: options.Out) -> None:
 
 @app.command("join", hidden=True)
 def join(parts: Parts, out: options.Rows) -> None:
-    """Write summary.csv, the numbers of a run with one on each line."""
+    """Write summary.csv. The file contains the numbers of a run, one on each line."""
     from afa.evaluate.summary import join_summaries
 
     join_summaries(parts, out)
 
 
 def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: Any, out: Path) -> None:
-    """Write a stage's rows from its tables; `beside` has the tables of other stages that the rows may use."""
+    """Write a stage's rows from its tables. `beside` contains the tables of other stages that the rows may use."""
     from afa.evaluate.long_tables import StageTables
     from afa.evaluate.summary import write_summary
     from afa.paper.experiments.base import check_rows
@@ -126,7 +130,10 @@ def _write_rows(name: str, tables: Path, beside: Mapping[str, Path], document: A
 
 
 def _part(document: Any, keys: Sequence[str], *, but: Sequence[str]) -> Any:
-    """Return a document of settings without the sections that are in `but` and not in `keys`."""
+    """Return a document of settings without some sections.
+
+    The removed sections are the sections in `but` that are not in `keys`.
+    """
     mine, others = ({key.partition(".")[0] for key in each} for each in (keys, but))
     return {key: value for key, value in document.items() if key in mine or key not in others}
 
@@ -146,7 +153,7 @@ def kernels(
 
 
 def _module(name: str) -> ModuleType:
-    """Return the module of a stage; a `ConfigError` for an unknown name."""
+    """Return the module of a stage. An unknown name raises a `ConfigError`."""
     if not _is_stage(name):
         raise ConfigError(
             Fault("afa stage", repr(name), "the name of a stage", "see afa/paper/experiments/declared.py")
@@ -213,7 +220,8 @@ def experiment_baselines(
 
     check_place(out, [f"{name}.parquet" for name in BASELINE_TABLES])
     potentials, people = load_inputs(bundle, cohort)
-    # Imported by name, so that no digest covers the module: the parameters of the rule contain its settings.
+    # The module is imported by name, so that no digest covers the module. The parameters of the rule contain its
+    # settings.
     chosen = check_model(_document(settings), import_module("afa.paper.config").Baselines, "the settings")
     about = load_study(chosen.study)
     manner = about.settings.manner
@@ -263,7 +271,10 @@ def summary_baselines(
     currency: Annotated[str, typer.Option(help="currency of the prices")] = "USD",
     table: Annotated[str, typer.Option(help="name of the table in the summary")] = "llm_baselines",
 ) -> None:
-    """Summarise language models that plan: their decisions compared with the planner's, and their costs."""
+    """Summarise language models that plan.
+
+    The decisions of the models are compared with the planner's, and their costs are listed.
+    """
     from afa.elicit.budget import Prices
     from afa.evaluate.long_tables import read_table
     from afa.evaluate.summary import write_summary

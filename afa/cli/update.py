@@ -14,13 +14,13 @@ def update(
     bundle: options.BundleArgument,
     values: Annotated[
         Path,
-        typer.Argument(
-            metavar="VALUES", help="patients as -1, 0, 1 or nothing: a .csv or .parquet, or a cohort folder"
-        ),
+        typer.Argument(metavar="VALUES", help="table of -1, 0, 1 or nothing (.csv or .parquet), or a cohort folder"),
     ],
     labels: Annotated[
         Path,
-        typer.Argument(metavar="LABELS", help="CSV: a column of patients, then one of 0, 1 or nothing for each entity"),
+        typer.Argument(
+            metavar="LABELS", help="CSV with a column of patients, then a column of 0, 1 or nothing for each entity"
+        ),
     ],
     out: options.Out,
     couplings: Annotated[
@@ -28,7 +28,7 @@ def update(
     ] = True,
     json: options.AsJson = False,
 ) -> None:
-    """Update the probabilities of a bundle by labelled patients, and write the new bundle."""
+    """Update the probabilities of a bundle with labelled patients, and write the new bundle."""
     from afa.cohort.cells import read_labels, read_patients
     from afa.evaluate.update import check_probabilities, update_by, update_text
     from afa.io.csvfile import few

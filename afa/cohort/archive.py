@@ -1,4 +1,4 @@
-"""Read and write compressed files, and check that a file is complete and has the type that its suffix names."""
+"""Read and write compressed files. Check that a file is complete and has the type that its suffix names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class Damage(NamedTuple):
 
 
 class _Unpacked(io.RawIOBase):
-    """Reads the unpacked bytes of a gzip stream, up to `share` of `largest_unpacked`; more raise a `CohortError`."""
+    """A reader of the unpacked bytes of a gzip stream.
+
+    More bytes than `share` of `largest_unpacked` raise a `CohortError`.
+    """
 
     def __init__(self, where: object, packed: gzip.GzipFile, share: float) -> None:
         super().__init__()
@@ -79,7 +82,7 @@ class _Unpacked(io.RawIOBase):
 def unpacked(where: object, packed: gzip.GzipFile, share: float = 1.0) -> io.BufferedReader:
     """Return a reader of the unpacked content of a gzip stream.
 
-    Reading more than `share` of `largest_unpacked` is a `CohortError`.
+    Reading more than `share` of `largest_unpacked` raises a `CohortError`.
 
     Parameters
     ----------
@@ -101,7 +104,7 @@ def open_binary(path: Path) -> BinaryIO:
 
 @contextmanager
 def reading(where: object, again: str = "fetch the file again") -> Iterator[None]:
-    """Turn errors of reading into a `CohortError`: a damaged file, or one that cannot be read.
+    """Turn errors of reading into a `CohortError`. The file is then damaged or cannot be read.
 
     Parameters
     ----------
@@ -120,7 +123,7 @@ def reading(where: object, again: str = "fetch the file again") -> Iterator[None
 
 
 def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) -> Listed:
-    """Return a JSON file parsed as `kind`; raise a `CohortError` if the file is missing or has other content."""
+    """Return a JSON file parsed as `kind`. A file that is missing or has other content raises a `CohortError`."""
     try:
         return TypeAdapter(kind).validate_json(Path(path).read_bytes())
     except OSError as error:
@@ -131,14 +134,14 @@ def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) 
 
 
 def write_gzip(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as UTF-8 gzip without time stamp and name, so that equal content gives equal bytes."""
+    """Write lines as UTF-8 gzip. The file has no time stamp and no name, so that equal content gives equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream:
         stream.writelines(line.encode() for line in lines)
 
 
 def damage_of(path: Path) -> Damage | None:
-    """Return the damage of a file, judged by its suffix and its bytes; None for an intact file.
+    """Return the damage of a file, or None for an intact file. The suffix of the file and its bytes decide.
 
     A gzip file (`.gz`, `.tgz`) is read to its end, which tests its length and checksum. In a tar archive only the
     headers are read. Other files must not be empty or an HTML page.
@@ -179,11 +182,11 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
 
 
 def tar_damage(path: Path) -> Damage | None:
-    """Return the damage of the headers of a tar archive, which must end with a block of zeros; None if intact.
+    """Return the damage of the headers of a tar archive, or None if it is intact.
 
-    The headers are checked before `tarfile` reads them: some versions of `tarfile` loop forever after a negative size,
-    take hours over a long extended header, or recurse once for each header that extends the next. Archives of plain
-    files have no such headers.
+    The archive must end with a block of zeros. The headers are checked before `tarfile` reads them. Some versions of
+    `tarfile` loop forever after a negative size, or take hours over a long extended header. Some recurse once for each
+    header that extends the next. Archives of plain files have no such headers.
     """
     last, offset, extensions = "", 0, 0
     with path.open("rb") as stream:

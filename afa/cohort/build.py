@@ -1,4 +1,7 @@
-"""Build a cohort from an expression series: select samples, transform, encode and label, with a record of each step."""
+"""Build a cohort from an expression series.
+
+Samples are selected, transformed, encoded and labelled, and each step is recorded.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ from afa.io.csvfile import few
 
 
 def overridden(coding: Coding, own: EncodingOverrides) -> Coding:
-    """Return the run's coding with the settings that the cohort's file gives in their place."""
+    """Return the run's coding. Settings in the cohort's file replace settings of the run."""
     return replace(coding, **own.model_dump(exclude_none=True))
 
 
@@ -50,7 +53,7 @@ def build_cohort(
     aliases: Names | None = None,
     ensembl: Names | None = None,
 ) -> Cohort:
-    """Return the cohort of a series on the bundle's features, read from GEO or from a mirror.
+    """Return the cohort of a series on the bundle's features. The series is read from the files of `source`.
 
     Parameters
     ----------
@@ -73,9 +76,9 @@ def build_cohort(
 def read_values(
     config: CohortConfig, source: Source, features: Sequence[str], aliases: Names, ensembl: Names
 ) -> tuple[Selected, Tiers, Expression]:
-    """Return the selected samples, the row ids that may hold each feature, and the expression in these rows.
+    """Return the selected samples, the row ids that may hold each feature, and the expression values in these rows.
 
-    Raise a `CohortError` if the source is an extract that lacks rows or characteristics which the cohort needs.
+    If the source is an extract that lacks needed rows or characteristics, a `CohortError` is raised.
     """
     samples = geo.read_samples(source)
     folder = source.expression.path.parent
@@ -90,7 +93,7 @@ def read_values(
 
 
 def origin_files(source: Source) -> list[dict[str, str]]:
-    """Return content, name, form and SHA-256 of the files read, followed by the originals of an extract."""
+    """Return content, name, form and SHA-256 of each file that was read. For an extract, its original files follow."""
     files = [
         {"content": content, "file": read.path.name, "form": read.form, "sha256": read.sha256}
         for content, read in (("samples", source.metadata), ("expression", source.expression))
@@ -100,7 +103,7 @@ def origin_files(source: Source) -> list[dict[str, str]]:
 
 
 def row_tiers(config: CohortConfig, features: Sequence[str], aliases: Names, ensembl: Names) -> Tiers:
-    """Return the row ids that may hold each feature, in tiers; the series has symbols or Ensembl ids as row ids."""
+    """Return the row ids that may hold each feature, in tiers. The row ids of the series are symbols or Ensembl ids."""
     if config.expression.row_ids == "ensembl":
         return ensembl_candidates(features, aliases, ensembl)
     return symbol_candidates(features, aliases)
@@ -116,7 +119,7 @@ def assemble(
     coding: Coding | None = None,
     files: Sequence[Mapping[str, str]] = (),
 ) -> Cohort:
-    """Return the cohort of selected samples and of expression values that were already read.
+    """Return the cohort made from selected samples and from expression values that were already read.
 
     Parameters
     ----------
@@ -197,7 +200,7 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
 
 
 def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
-    """Return the next step for genes without a row, judged by the first row ids of the file."""
+    """Return the next step for genes without a row. The step depends on the first row ids of the file."""
     kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):
         return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"

@@ -1,6 +1,6 @@
-"""Patients' tables in CSV, TSV or Parquet: one row for each patient, with the patient's name in the first column.
+"""Patients' tables in CSV, TSV or Parquet. Each patient has one row, and the first column contains the patient's name.
 
-All faults of a table are collected before any is raised, and rows with the same fault share a line. A table of ternary
+All faults of a table are collected before any is raised. Rows with the same fault share a line. A table of ternary
 codes is aligned with the features of a bundle.
 """
 
@@ -88,15 +88,19 @@ class Cells(NamedTuple):
 
 
 def _gct(path: Path) -> CohortError:
-    """Return the error for a GCT file, whose rows are genes; a table of patients has a row for each patient."""
+    """Return the error for a GCT file.
+
+    The rows of a GCT file are genes, but a table of patients has a row for each patient.
+    """
     step = "leave out its first two lines and the column Description, turn rows and columns around, and save it as .csv"
     return CohortError(Fault(str(path), "a GCT file, with a row for each gene", "a row for each patient", step))
 
 
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
-    """Return the cells of a table: the first column, and the columns that are in `known` or `others`, in file order.
+    """Return the cells of a table, in file order.
 
-    The first column of a Parquet file is the index that pandas recorded in it, if there is one.
+    The cells are those of the first column and of columns in `known` or `others`. The first column of a Parquet file is
+    the index that pandas recorded in it, if there is one.
 
     Parameters
     ----------
@@ -139,7 +143,7 @@ def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[s
 
 
 def _cells_of(table: CsvTable, first: str, unknown: Sequence[str] = ()) -> Cells:
-    """Return the cells of a table with the patients' names in column `first`; a `CohortError` with all faults."""
+    """Return the cells of a table with the patients' names in column `first`. A `CohortError` lists all faults."""
     names = table.columns[first]
     twice = (name_column(table, first) >= 0) & pd.Series(names, dtype=object).duplicated(keep=False).to_numpy()
     table.wrong(twice, first, "each patient once", "remove or rename the repeated rows")
@@ -155,10 +159,10 @@ def numbers_of(
     only: Sequence[float] = (),
     step: str = "",
 ) -> NDArray[np.float64]:
-    """Return the numbers of these columns, (P, columns) float64, NaN where a cell is empty or faulty; faults are noted.
+    """Return the numbers of these columns, (P, columns) float64.
 
-    One or two rows that hold only words, such as units or a second header, are one fault each. Other faulty cells are
-    one fault for each column.
+    An empty or faulty cell gives NaN, and faults are recorded. If one or two rows contain only words, such as units or
+    a second header, each of these rows is one fault. All other faulty cells of a column are one fault.
 
     Parameters
     ----------
@@ -195,14 +199,14 @@ def numbers_of(
 
 
 def labels_of(cells: Cells, columns: Sequence[str]) -> pd.DataFrame:
-    """Return labels by patient and entity, (P, entities) float64: 0, 1 or NaN; faults are noted."""
+    """Return labels by patient and entity, (P, entities) float64. A label is 0, 1 or NaN, and faults are recorded."""
     step = "code the label as 0 and 1, in a column for each entity"
     values = numbers_of(cells, columns, "0, 1 or nothing", only=(0.0, 1.0), step=step)
     return pd.DataFrame(values, index=pd.Index(cells.names, name=PATIENT), columns=list(columns))
 
 
 def by_entity(columns: Sequence[str]) -> str:
-    """Return the next step if the label columns are not entities; a single column may hold entities as values."""
+    """Return the next step if the label columns are not entities. A single column may contain entities as values."""
     if len(columns) != 1:
         return "name one column for each entity"
     turned = f"pandas.get_dummies(labels[{columns[0]!r}], dtype=int)"
@@ -210,7 +214,10 @@ def by_entity(columns: Sequence[str]) -> str:
 
 
 def nearest_column(name: str, columns: Sequence[str]) -> str:
-    """Return the next step for a missing column if another column has a similar name; else an empty text."""
+    """Return the next step for a missing column if another column has a similar name.
+
+    Without a similar name, return an empty text.
+    """
     if (spaced := next((other for other in columns if other.strip() == name), None)) is not None:
         return f"remove the blanks around {quoted(spaced)} in the header"
     close = suggestion(name, columns, "")
@@ -218,9 +225,10 @@ def nearest_column(name: str, columns: Sequence[str]) -> str:
 
 
 def check_alike(columns: Iterable[object], names: Sequence[str], bundle: Bundle, where: str | Path) -> None:
-    """Raise a `CohortError` for a column that has another form of a missing name: its values would be ignored.
+    """Raise a `CohortError` for a column with another form of a missing name.
 
-    Another form differs in case or blanks, or is a display name or an alias.
+    The values of such a column would be ignored. Another form differs in case or blanks, or is a display name or an
+    alias.
 
     Parameters
     ----------
@@ -247,7 +255,10 @@ def _folded(name: str) -> str:
 
 
 def read_names(path: Path) -> list[str]:
-    """Return the names of a table's columns; an empty list if the file is unreadable, which `read_cells` reports."""
+    """Return the names of a table's columns.
+
+    For an unreadable file the list is empty, and `read_cells` reports the error.
+    """
     if path.suffix != ".parquet":
         return read_header(path)
     names: list[str] = []
@@ -264,9 +275,10 @@ def read_names(path: Path) -> list[str]:
 
 
 def _doubt_of_names(path: Path, cells: Cells) -> str:
-    """Return why the first column may not name the patients: it holds numbers and has no name such as `id`.
+    """Return why the first column may not name the patients.
 
-    Raise a `CohortError` if another column has such a name, or if the numbers have decimals.
+    The reason is that the column contains numbers and has no name such as `id`. If another column has such a name, or
+    if the numbers have decimals, a `CohortError` is raised.
     """
     numbers = np.array([number(text) for text in cells.names])
     nameless = not cells.first.strip() or cells.first.startswith(("__index_level_", "Unnamed: "))
@@ -286,7 +298,7 @@ def _doubt_of_names(path: Path, cells: Cells) -> str:
 
 
 def cells_of_frame(frame: pd.DataFrame, where: str, *, rows: Sequence[str] = ()) -> Cells:
-    """Return the cells of a DataFrame whose index names the patients; faults in these names are `CohortError`s.
+    """Return the cells of a DataFrame whose index names the patients. Faults in these names raise a `CohortError`.
 
     Parameters
     ----------
@@ -318,7 +330,9 @@ def _step(text: str) -> str:
 
 
 class GivenTable(NamedTuple):
-    """A table or cohort folder, with its bundle, on their common features and with patients sorted by name.
+    """A table or cohort folder, together with its bundle.
+
+    Bundle and cohort have only their common features, and patients are sorted by name.
 
     Parameters
     ----------
@@ -342,7 +356,10 @@ class GivenTable(NamedTuple):
     doubt: str = ""
 
     def frame(self) -> pd.DataFrame:
-        """Return the code of each patient by name, (P, M) float64 in {-1, 0, 1}, NaN where nothing was measured."""
+        """Return the codes, (P, M) float64 in {-1, 0, 1}, indexed by the patients' names.
+
+        NaN marks a value that was not measured.
+        """
         values = np.where(self.measured, self.cohort.values, np.nan)
         return pd.DataFrame(values, index=list(self.cohort.patients), columns=list(self.cohort.features))
 
@@ -350,10 +367,10 @@ class GivenTable(NamedTuple):
 def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> GivenTable:
     """Return the patients of a table or of a cohort folder, on the features of a bundle.
 
-    The first column of a table names the patients. Each other column that is a feature of the bundle holds -1, 0, 1 or
-    nothing (not measured); the remaining columns are ignored. A feature that the table lacks is an error, unless
-    `drop_missing` is set or the cohort folder records that it was dropped: then it is removed from the bundle too
-    (decisions.md D3).
+    The first column of a table names the patients. Each other column that is a feature of the bundle contains -1, 0, 1,
+    or nothing if it was not measured. The remaining columns are ignored. A feature that the table lacks is an error. A
+    missing feature is allowed if `drop_missing` is set, or if the cohort folder records that the feature was dropped.
+    An allowed missing feature is removed from the bundle too (decisions.md D3).
 
     Raises
     ------
@@ -404,9 +421,10 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
 
 
 def read_labels(path: Path, given: GivenTable) -> GivenTable:
-    """Return `given` with the labels of a CSV file: patients in the first column, then a column for each entity.
+    """Return `given` with the labels of a CSV file.
 
-    Labels are 0, 1 or empty. Columns that are not entities are ignored; a patient without a row has no label.
+    The first column names the patients, and there is a column for each entity. Labels are 0, 1 or empty. Columns that
+    are not entities are ignored. A patient without a row has no label.
     """
     cells = read_cells(path, "entity", given.bundle.entities)
     if not cells.columns:
@@ -431,7 +449,7 @@ def read_labels(path: Path, given: GivenTable) -> GivenTable:
 
 
 def _ordered(cohort: Cohort, features: Sequence[str]) -> Cohort:
-    """Return the cohort with patients sorted by name and with these features in this order."""
+    """Return the cohort with patients sorted by name, and with these features in the given order."""
     patients = tuple(sorted(cohort.patients))
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
     ordered = values.loc[list(patients), list(features)].to_numpy(dtype=np.int8)

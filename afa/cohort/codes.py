@@ -1,4 +1,7 @@
-"""Numbers that mean *not measured* in a table, such as -9 and 999: declared codes, and numbers that look like codes."""
+"""Numbers that mean *not measured* in a table, such as -9 and 999.
+
+Such numbers are declared as codes, or they look like codes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ MOST_CODES = 3
 
 
 class Apart(NamedTuple):
-    """Values of a column at a distance from all others.
+    """Values of a column that are far from all other values.
 
     Parameters
     ----------
@@ -49,7 +52,10 @@ class Apart(NamedTuple):
 
 
 def without_codes(cells: Cells, features: Features) -> Cells:
-    """Return the cells with an empty text wherever the dictionary declares the number as *not measured*."""
+    """Return the cells without numbers that the dictionary declares as *not measured*.
+
+    Cells with such numbers become empty.
+    """
     columns = dict(cells.columns)
     for name, codes in zip(features.names, features.missing_codes, strict=True):
         if codes and name in columns:
@@ -60,7 +66,9 @@ def without_codes(cells: Cells, features: Features) -> Cells:
 
 
 def looks_like_code(values: npt.ArrayLike) -> Bools:
-    """Return (n,) bool, True for numbers often used as *not measured*: -1, -9, 77, 888, 97, 98, 99, 998, ...
+    """Return True for numbers that often mean *not measured*, (n,) bool.
+
+    Examples are -1, -9, 77, 888, 97, 98, 99 and 998.
 
     Parameters
     ----------
@@ -73,10 +81,11 @@ def looks_like_code(values: npt.ArrayLike) -> Bools:
 
 
 def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools, Bools]:
-    """Return masks of the numbers outside a span: of codes, (n,) bool, and of possible measurements, (n,) bool.
+    """Return two masks of the numbers outside a span, (n,) bool each.
 
-    Outside a closed scale no number is a measurement. Outside another span, numbers that look like a code or occur at
-    least `REPEATED` times are taken for codes.
+    The first marks codes, and the second marks possible measurements. Outside a closed scale no number is a
+    measurement. Outside any other span, a number is taken for a code if it looks like a code or occurs at least
+    `REPEATED` times.
 
     Parameters
     ----------
@@ -92,11 +101,12 @@ def repeated_outside(values: Floats, span: Span, *, closed: bool) -> tuple[Bools
 
 
 def apart(values: Floats, span: Span | None = None) -> list[Apart]:
-    """Return the groups of numbers, at the low and the high end of a column, that may be codes for *not measured*.
+    """Return the groups of numbers that may be codes for *not measured*.
 
-    A group is reported if its members are the only numbers below 0 and look like codes; or if the gap to the other
-    numbers is as wide as their whole range, or half as wide for numbers that look like codes. Zeros of counts and
-    detection limits have no such gap. An end of `span` is never reported.
+    The groups are at the low or the high end of a column. A group is reported if its members look like codes and are
+    the only numbers below 0. A group is also reported if the gap to the other numbers is as wide as their whole range.
+    For numbers that look like codes, half of this width is enough. Zeros of counts and detection limits have no such
+    gap. An end of `span` is never reported.
 
     Parameters
     ----------
@@ -116,7 +126,10 @@ def apart(values: Floats, span: Span | None = None) -> list[Apart]:
 
 
 def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
-    """Return how many distinct numbers are below 0 if each looks like a code and enough others remain; else 0."""
+    """Return how many distinct numbers are below 0.
+
+    Return 0 unless each looks like a code and enough other numbers remain.
+    """
     size = int((found < 0).sum())
     coded = size and size <= MOST_CODES and looks_like_code(found[:size]).all()
     often = counts[:size].sum() > 1 or bool((found[:size] <= -99).any())
@@ -124,7 +137,10 @@ def _below_zero(found: Floats, counts: npt.NDArray[np.intp]) -> int:
 
 
 def _beyond_gap(found: Floats, counts: npt.NDArray[np.intp]) -> int:
-    """Return how many of the first numbers are separated from the rest by a wide gap; `found` is sorted either way."""
+    """Return how many of the first numbers are separated from the rest by a wide gap.
+
+    `found` is sorted in either direction.
+    """
     for size in range(1, min(MOST_CODES, len(found) - LEAST_OTHERS) + 1):
         tail, rest, often = found[:size], found[size:], counts[:size]
         gap, spread = abs(rest[0] - tail[-1]), abs(rest[-1] - rest[0])

@@ -1,4 +1,4 @@
-"""The cohort: patients' ternary profiles and phenotype labels, and the folder with its files."""
+"""The cohort: patients' ternary profiles and phenotype labels, and the folder that stores them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS = ("string", "large_string", "integer", "floating", "boolean", "null", "d
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """Patients on a common set of features; the constructor checks names and values.
+    """Patients on a common set of features. The constructor checks names and values.
 
     Parameters
     ----------
@@ -83,7 +83,10 @@ def label_counts(label: pd.Series[int]) -> dict[str, int]:
 
 
 def write_cohort(cohort: Cohort, folder: str | Path) -> None:
-    """Write a cohort's folder in one step: its Parquet files, reproducible byte by byte, and `cohort.yaml`."""
+    """Write a cohort's folder in one step.
+
+    The folder contains `cohort.yaml` and Parquet files that are reproducible byte by byte.
+    """
     values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
     write_cohort_tables(cohort.name, values, cohort.labels, cohort.provenance, folder, controls=cohort.controls)
 
@@ -99,7 +102,7 @@ def write_cohort_tables(
 ) -> None:
     """Write the folder of a cohort from tables indexed by patient.
 
-    `values` may have missing cells; no stage accepts such a cohort until they are filled or removed.
+    `values` may have missing cells. No stage accepts such a cohort until these cells are filled or removed.
     """
     written = {FEATURES_FILE: values, LABELS_FILE: labels}
     if len(controls):
@@ -116,7 +119,10 @@ def write_cohort_tables(
 
 
 def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
-    """Write the codes of one cohort at several thresholds as one table: threshold, patient, one column per feature."""
+    """Write the codes of one cohort at several thresholds as one table.
+
+    The columns are threshold, patient, and each feature.
+    """
     parts = [
         table.rename_axis(PATIENT).reset_index().assign(**{THRESHOLD: threshold}) for threshold, table in codes.items()
     ]
@@ -125,9 +131,10 @@ def write_codes(codes: Mapping[float, pd.DataFrame], path: str | Path) -> None:
 
 
 def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
-    """Return the cohort with its values at another threshold, read from a table of `write_codes`.
+    """Return the cohort with its values at another threshold.
 
-    Raise a `CohortError` if the table has other patients or features.
+    The values are read from a table that `write_codes` wrote. A table with other patients or features raises a
+    `CohortError`.
     """
     whole = pd.read_parquet(path)
     table = whole[whole[THRESHOLD] == threshold].set_index(PATIENT).drop(columns=THRESHOLD)
@@ -141,10 +148,10 @@ def with_code(cohort: Cohort, path: str | Path, threshold: float) -> Cohort:
 
 
 def load_cohort(folder: str | Path) -> Cohort:
-    """Read the folder of a cohort; all faults of its files are raised as one `CohortError`.
+    """Read the folder of a cohort. One `CohortError` lists all faults of its files.
 
-    Only `name` is required in `cohort.yaml`. Parquet files must match the digests if `cohort.yaml` has any. The table
-    of labels may have another order of patients than the table of features, but must have the same patients.
+    Only `name` is required in `cohort.yaml`. If `cohort.yaml` has digests, the Parquet files must match them. The table
+    of labels must have the same patients as the table of features, but it may list them in another order.
     """
     folder, files = Path(folder), (FEATURES_FILE, LABELS_FILE, CONTROLS_FILE)
     faults: list[Fault] = []
@@ -182,9 +189,10 @@ def _read_card(path: Path, faults: list[Fault]) -> dict[str, Any]:
 
 
 def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
-    """Return the table of a Parquet file, indexed by its `patient` column; None, with a fault noted, if there is none.
+    """Return the table of a Parquet file, indexed by its `patient` column.
 
-    Data that other libraries add to the columns, such as an index of pandas, are ignored.
+    If there is no such table, a fault is recorded and the result is None. Metadata that other libraries add, such as an
+    index of pandas, are ignored.
     """
     step = "write it with a `patient` column and one column per "
     step += "feature" if path.name == FEATURES_FILE else "labelled entity (none, where nothing is known)"
@@ -212,9 +220,9 @@ def _read_table(path: Path, faults: list[Fault]) -> pd.DataFrame | None:
 def parquet_table(
     path: Path, step: str, wanted: Collection[str] | None = None, most: int | None = None
 ) -> pd.DataFrame:
-    """Return the wanted columns of a Parquet file, by default all.
+    """Return the wanted columns of a Parquet file. By default all columns are returned.
 
-    Raise a `CohortError` unless they hold numbers or texts.
+    A column with anything but numbers or texts raises a `CohortError`.
 
     The sizes in the file's own metadata must not exceed `largest_unpacked`.
 
@@ -270,7 +278,10 @@ def _name_faults(names: Sequence[str] | pd.Index[str], where: str, kind: str) ->
 def _faults(
     values: pd.DataFrame | None, labels: pd.DataFrame | None, controls: pd.DataFrame | None, places: Sequence[str]
 ) -> Iterator[Fault]:
-    """Yield the faults in names and values of a cohort's tables; `places` names each of the three tables."""
+    """Yield the faults in names and values of a cohort's tables.
+
+    `places` contains a name for each of the three tables.
+    """
     controls = None if controls is None or not len(controls) else controls
     for table, where, kinds, allowed in (
         (values, places[0], ("patient", "feature"), (-1, 0, 1)),
@@ -295,7 +306,7 @@ def _faults(
 
 
 def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> Iterator[Fault]:
-    """Yield one fault for each column with a value that is not allowed; labels may be missing."""
+    """Yield one fault for each column with a value that is not allowed. Labels may be missing."""
     blank = -1 not in allowed
     step = "encode the values against the controls first" if not blank else "use 0, 1, or leave it empty"
     expected = ", ".join(map(str, allowed)) + (" or missing" if blank else "")
@@ -303,7 +314,7 @@ def _value_faults(table: pd.DataFrame, where: str, allowed: tuple[int, ...]) -> 
         all(isinstance(kind, np.dtype) and kind.kind in "iu" for kind in table.dtypes)
         and np.isin(table.to_numpy(), allowed).all()
     ):
-        return  # the common case, at once
+        return  # the common case needs no further check
     gaps = table.isna().to_numpy(bool)
     if not blank and gaps.any():
         row, column = np.argwhere(gaps)[0]

@@ -71,7 +71,10 @@ class ExpressionSource(Strict):
 
 
 class Derived(Strict):
-    """A sample characteristic extracted from another one by the single group of a regular expression."""
+    """A sample characteristic that is extracted from another one.
+
+    A regular expression with a single group extracts the characteristic.
+    """
 
     source: str
     pattern: str
@@ -89,7 +92,10 @@ class Derived(Strict):
 
 
 class OnePer(Strict):
-    """Keep one sample for each value of `key`: the first in `prefer`, then the one with the least number in `then`."""
+    """Keep one sample for each value of `key`.
+
+    The sample is the first in `prefer`, and then the one with the least number in `then`.
+    """
 
     key: str
     prefer: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values, best first")
@@ -97,7 +103,7 @@ class OnePer(Strict):
 
 
 class Selection(Strict):
-    """The samples of the series that are used; patients and controls pass through the same steps, in this order."""
+    """The samples of the series that are used. Patients and controls pass through the same steps, in this order."""
 
     derive: dict[str, Derived] = Field(default_factory=dict)
     keep: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values kept")
@@ -106,14 +112,17 @@ class Selection(Strict):
 
 
 class Group(Strict):
-    """Samples whose characteristic has one of the values."""
+    """The samples whose characteristic `key` has one of the `values`."""
 
     key: str
     values: Values
 
 
 class LabelRule(Strict):
-    """The label of one phenotype from one characteristic: a threshold, or the values for 1 and 0; else missing."""
+    """The label of one phenotype, derived from one characteristic.
+
+    The rule is a threshold, or lists the values for 1 and for 0. Other values give a missing label.
+    """
 
     key: str
     at_least: float | None = None
@@ -134,7 +143,7 @@ class LabelRule(Strict):
 
 
 class EncodingOverrides(Strict):
-    """A cohort's own choice of the ternary code; keys that are absent come from the run's config."""
+    """A cohort's own settings for the ternary code. A setting that is absent comes from the run's config."""
 
     test: Literal["empirical", "normal", "t"] | None = None
     level: float | None = Field(None, gt=0, lt=1)
@@ -143,7 +152,7 @@ class EncodingOverrides(Strict):
 
 
 class CohortConfig(Strict):
-    """One file of `config/cohorts`."""
+    """The content of a file in `config/cohorts`."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
@@ -171,7 +180,7 @@ class CohortConfig(Strict):
 
 
 def load_cohort_config(path: str | Path) -> CohortConfig:
-    """Read and validate one cohort file; all faults are raised as one `ConfigError`."""
+    """Read and validate one cohort file. One `ConfigError` lists all faults."""
     return load_model(path, CohortConfig)
 
 
@@ -180,7 +189,7 @@ INFLAMMATION = "inflammation"
 
 
 class SimulationConfig(Strict):
-    """Parameters of a simulated cohort, the `simulation` mapping of its config; expression is in log2 units.
+    """Parameters of a simulated cohort, given in the `simulation` mapping of its config. Expression is in log2 units.
 
     A *spread* is a standard deviation on the natural-log scale.
     """
@@ -248,7 +257,7 @@ TEMPLATE = Path(__file__).with_name("template.txt")
 
 
 def write_template(name: str, folder: Path) -> Path:
-    """Write `<folder>/<name>.yaml`; raise a `ConfigError` if the name is invalid or the file exists."""
+    """Write `<folder>/<name>.yaml`. An invalid name or an existing file raises a `ConfigError`."""
     path = folder / f"{name}.yaml"
     if not name.replace("-", "").replace("_", "").isalnum() or not name.islower():
         expected = "lower-case letters, digits, - and _"
@@ -260,7 +269,10 @@ def write_template(name: str, folder: Path) -> Path:
 
 
 def series_folder(series: str) -> str:
-    """Return GEO's folder of a series, in which `nnn` replaces the last three digits of the accession."""
+    """Return the path of a series' folder in GEO.
+
+    In this path, `nnn` replaces the last three digits of the accession.
+    """
     return f"series/GSE{series.removeprefix('GSE')[:-3]}nnn/{series}"
 
 

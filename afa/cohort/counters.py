@@ -1,6 +1,7 @@
-"""Formats of programs that count reads: their columns, rows that are not genes, and identifiers of genes.
+"""File formats of programs that count reads.
 
-This module reads no files; `afa.cohort.expression` reads the files of all these programs.
+A format defines columns, rows that are not genes, and identifiers of genes. This module reads no files.
+`afa.cohort.expression` reads the files of all these programs.
 """
 
 from __future__ import annotations
@@ -86,28 +87,33 @@ def counter_of(names: Collection[str]) -> Counter | None:
 
 
 def is_gene(row_id: str) -> bool:
-    """Return False for summary rows of counters, such as `__no_feature`, and for added RNA, such as `ERCC-00002`."""
+    """Return False for a row that is not a gene.
+
+    Examples are `__no_feature`, a summary row, and `ERCC-00002`, added RNA.
+    """
     return _NO_GENE.fullmatch(row_id) is None
 
 
 def is_transcript(row_id: str) -> bool:
-    """Return True for transcript ids of Ensembl and RefSeq; further text after the id is allowed."""
+    """Return True for transcript ids of Ensembl and RefSeq. Further text may follow the id."""
     return _TRANSCRIPT.fullmatch(row_id) is not None
 
 
 def without_version(row_id: str) -> str:
-    """Return an Ensembl id without its version: `ENSG00000169429.11` as `ENSG00000169429`.
+    """Return an Ensembl id without its version. For example, `ENSG00000169429.11` becomes `ENSG00000169429`.
 
-    `ENSG00000182378.13_PAR_Y`, the second copy of a gene on the Y chromosome, is unchanged and remains a separate row.
+    The id `ENSG00000182378.13_PAR_Y` is the second copy of a gene, on the Y chromosome. This id is unchanged and
+    remains a separate row.
     """
     found = _VERSIONED.fullmatch(row_id)
     return found[1] if found else row_id
 
 
 def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
-    """Return the gene of a transcript, from the table `known` or from the transcript's own name, or None.
+    """Return the gene of a transcript, or None.
 
-    GENCODE names a transcript `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
+    The gene comes from the table `known` or from the transcript's own name. GENCODE names a transcript
+    `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
 
     Parameters
     ----------
@@ -123,15 +129,18 @@ def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
 
 
 def names_ids(name: str) -> bool:
-    """Return True if a column name fits a column of ids: an empty name, `Gene`, `gene_id`, `Hugo_Symbol`."""
+    """Return True if a column name fits a column of ids.
+
+    Examples are an empty name, `Gene`, `gene_id` and `Hugo_Symbol`.
+    """
     words = re.split(r"[^a-z0-9]+", name.lower())
     return not name.strip() or any(map(_WORD_OF_IDS.fullmatch, words))
 
 
 def is_header(fields: Sequence[str]) -> bool:
-    """Return True if the first line of a table is a header: neither its second nor its last field is a value.
+    """Return True if the first line of a table is a header.
 
-    A line whose first field names a column of ids is a header as well, because samples may be called 1, 2 and 3. `NA`
-    and similar texts are missing values, not names.
+    In a header, neither the second nor the last field is a value. A line is also a header if its first field names a
+    column of ids, because samples may be called 1, 2 and 3. `NA` and similar texts are missing values, not names.
     """
     return names_ids(fields[0]) or not (_VALUE.fullmatch(fields[1]) or (fields[-1] and _VALUE.fullmatch(fields[-1])))

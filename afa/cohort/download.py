@@ -1,8 +1,9 @@
-"""Download of one file over HTTP, so that the target is either complete and correct or unchanged.
+"""Download one file over HTTP. The target is then either complete and correct, or unchanged.
 
 GEO could not be reached when this was written. The module was tested with local servers that fail in the ways of public
-servers, not with GEO. pooch, which does the transfer, does not resume a broken one: each attempt starts at the first
-byte. Every failure of an attempt becomes one `ReplyError`, which says whether another attempt may succeed.
+servers, not with GEO. The library pooch transfers the file. The library pooch does not resume a broken transfer, so
+each attempt starts at the first byte. Every failure of an attempt becomes one `ReplyError`. This error says whether
+another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ def download(
     backoff: float = 1.0,
     clock: Clock = time,
 ) -> Path:
-    """Download `url` to `target` and return `target`; a complete file with the right hash is not fetched again.
+    """Download `url` to `target` and return `target`. A complete file with the right hash is not fetched again.
 
-    Lost connections, truncated replies and the statuses 408, 425, 429 and 5xx are retried up to `retries` times, after
-    `backoff` seconds, doubled each time, or after the server's Retry-After, but at most `LONGEST_WAIT`; each wait is
-    logged as a warning. Several processes may share a folder: each writes its own temporary file and renames it, and
-    removes the temporary files of processes that were killed.
+    Lost connections, truncated replies and the statuses 408, 425, 429 and 5xx are retried up to `retries` times. The
+    first wait is `backoff` seconds, and each wait is twice as long as the one before. A Retry-After of the server
+    replaces this time. No wait is longer than `LONGEST_WAIT`, and each wait is logged as a warning. Several processes
+    may share a folder. Each process writes its own temporary file and renames it. Each process also removes the
+    temporary files of processes that were killed.
 
     Parameters
     ----------
@@ -129,7 +131,7 @@ def attempt(url: str, target: Path, sha256: str | None, timeout: float, clock: C
     found = f"no whole file in the {left:.3g} seconds that were left"
     late = ReplyError(found, "the whole file", f"check the speed of the network; {BY_HAND}")
     with atomic_file(target) as temporary:
-        # The file is closed when time is up, so that an abandoned thread ends at its next write.
+        # When time is up, the file is closed, so that an abandoned thread ends at its next write.
         with temporary.open("wb") as stream:
             _explained(lambda: within(left, lambda: fetch(url, stream, None), late), reply, clock)
         _check_body(temporary, reply, sha256)
@@ -144,7 +146,7 @@ class _Reply:
 
     def note(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self.status, self.headers = response.status_code, response.headers
-        # Some servers declare a .gz file as a transfer encoding; unpacking it would save another file.
+        # Some servers declare a .gz file as a transfer encoding. Unpacking it would save another file.
         response.raw.headers.pop("Content-Encoding", None)
         if self.length is None:
             # pooch fails with a ValueError if the length is not a number.
@@ -152,7 +154,7 @@ class _Reply:
 
     @property
     def length(self) -> int | None:
-        """Return the size in bytes that the server announced; None without a valid number."""
+        """Return the size in bytes that the server announced. Without a valid number, return None."""
         value = self.headers.get("Content-Length", "").strip()
         return int(value) if value.isascii() and value.isdecimal() else None
 
@@ -163,7 +165,7 @@ class _Reply:
 
 
 def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
-    """Run `call`, and raise the many exceptions of the libraries as one `ReplyError`."""
+    """Run `call`. The many exceptions of the libraries are raised as one `ReplyError`."""
     network = f"check the network and its proxy; {BY_HAND}"
     try:
         call()
@@ -182,7 +184,8 @@ def _explained(call: Callable[[], None], reply: _Reply, clock: Clock) -> None:
     except (requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
         raise ReplyError("an address that is not http or https", "one that is", "correct the address") from None
     except ValueError as error:
-        # requests and urllib3 raise ValueError for an invalid address (given, of a proxy or of a redirect) or header.
+        # requests and urllib3 raise ValueError for an invalid header or address. The address may also come from a proxy
+        # or a redirect.
         found = f"an address or an answer that cannot be read ({_reason(error)})"
         raise ReplyError(found, "the file", f"check the address and the proxy; {BY_HAND}") from None
     except requests.RequestException as error:
@@ -226,10 +229,10 @@ def _reason(error: BaseException) -> str:
 
 
 def _is_cached(target: Path, sha256: str | None) -> bool:
-    """Return True if `target` exists and is intact; log a warning if it exists and is not."""
+    """Return True if `target` exists and is intact. If the file exists but is not intact, a warning is logged."""
     if not target.exists():
         return False
-    target.open("rb").close()  # raises OSError if the disk fails, which is not a fault of the file
+    target.open("rb").close()  # raises OSError if the disk fails; then the file is not at fault
     try:
         check_intact(target, sha256)
     except DownloadError as error:

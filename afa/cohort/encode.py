@@ -1,4 +1,4 @@
-"""Genes of a series: their rows by name, their values in log2, and the ternary code against controls or cohort."""
+"""Genes of a series: their rows by name, their values in log2, and their ternary code against controls or cohort."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ENSEMBL = re.compile(r"^ENSG[0-9]{11}$")
 
 
 def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Return other names of each gene, in file order, from a CSV with the columns `symbol,alias`."""
+    """Return gene -> other names, in file order, from a CSV with the columns `symbol,alias`."""
     return _read_pairs(Path(path), key="symbol", value="alias")
 
 
 def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Return the Ensembl gene ids of each symbol, without version, from a CSV with the columns `ensembl,symbol`."""
+    """Return symbol -> Ensembl gene ids without version, from a CSV with the columns `ensembl,symbol`."""
     pairs = _read_pairs(Path(path), key="symbol", value="ensembl")
     table = {symbol: tuple(dict.fromkeys(map(without_version, ids))) for symbol, ids in pairs.items()}
     faults = [
@@ -55,7 +55,7 @@ def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_transcripts(path: str | Path) -> dict[str, str]:
-    """Return the gene of each transcript, Ensembl ids without version, from a CSV `transcript,gene`."""
+    """Return transcript -> gene, from a CSV with the columns `transcript,gene`. Ensembl ids have no version."""
     pairs = _read_pairs(Path(path), key="transcript", value="gene")
     table: dict[str, str] = {}
     faults = []
@@ -69,10 +69,11 @@ def read_transcripts(path: str | Path) -> dict[str, str]:
 
 
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the row ids that may hold each feature, in tiers: its symbol, each alias, and dates made of these names.
+    """Return the row ids that may hold each feature, in tiers.
 
-    A later tier is used only if no earlier one has a row, because a gene's former symbol can be another gene's present
-    one.
+    The first tier is its symbol. The aliases follow the symbol, and then dates that spreadsheets make of these names. A
+    later tier is used only if no earlier tier has a row, because a gene's former symbol can be the present symbol of
+    another gene.
     """
     tiers: dict[str, tuple[tuple[str, ...], ...]] = {}
     for feature in features:
@@ -85,7 +86,10 @@ def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tupl
 def ensembl_candidates(
     features: Iterable[str], aliases: Names, ensembl: Names
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return the Ensembl ids that may hold each feature, in tiers: ids of its symbol, then ids of each alias."""
+    """Return the Ensembl ids that may hold each feature, in tiers.
+
+    The ids of its symbol come first, and then those of each alias.
+    """
     return {
         feature: tuple(tuple(ensembl[name]) for name in (feature, *aliases.get(feature, ())) if name in ensembl)
         for feature in features
@@ -98,7 +102,10 @@ def row_ids(tiers: Tiers) -> set[str]:
 
 
 def first_tier_present(tiers: Tiers, rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return, for each feature, the row ids of the first tier with a row in `rows`; empty if no tier has one."""
+    """Return for each feature the row ids of the first tier that has a row in `rows`.
+
+    If no tier has a row, there are no ids.
+    """
     present = set(rows)
     return {
         feature: next((tuple(tier) for tier in choices if present.intersection(tier)), ())
@@ -117,7 +124,9 @@ def _read_pairs(path: Path, *, key: str, value: str) -> dict[str, tuple[str, ...
 
 
 def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float]) -> pd.DataFrame:
-    """Return expression values in log2 units: `log2(TPM + 1)`, `log2(CPM + 1)`, or unchanged for log2 values.
+    """Return expression values in log2 units: `log2(TPM + 1)` or `log2(CPM + 1)`.
+
+    Values that are in log2 are unchanged.
 
     Parameters
     ----------
@@ -149,10 +158,10 @@ def log_values(values: pd.DataFrame, unit: Unit, library_size: pd.Series[float])
 def choose_rows(
     values: pd.DataFrame, candidates: Mapping[str, Sequence[str]], controls: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return one row for each feature, (n_features, n_samples), and the row id from which each was read.
+    """Return one row for each feature, (n_features, n_samples), and the row id from which the row was read.
 
-    Among the rows with one of the feature's ids, the row with the highest mean over `controls` is used, the first one
-    at equal means. Features without a row are excluded.
+    If several rows have one of the feature's ids, the row with the highest mean over `controls` is used. Among equal
+    means, the first row is used. Features without a row are excluded.
 
     Parameters
     ----------
@@ -174,7 +183,9 @@ def choose_rows(
 def _refuse_cells(
     values: pd.DataFrame, wrong: np.ndarray, expected: str, other: str = "correct `unit` in the cohort file"
 ) -> None:
-    """Raise a `CohortError` that names gene and sample of the first cell where `wrong` is True.
+    """Raise a `CohortError` if `wrong` is True for any cell.
+
+    The error names the gene and the sample of the first such cell.
 
     Parameters
     ----------
@@ -233,8 +244,8 @@ def encode(
 ) -> pd.DataFrame:
     """Return the ternary code of every sample against the controls (`eq:ternary-encoding`, decision D1).
 
-    The code is the sign of `x - mu` where `p < level`, else 0; `mu` is the gene's mean over the controls. Genes without
-    spread among the controls are tested by `empirical`, whatever `test` is.
+    The code is the sign of `x - mu` if `p < level`, else 0. In this formula `mu` is the gene's mean over the controls.
+    Genes without spread among the controls are always tested by `empirical`.
 
     Parameters
     ----------
@@ -269,12 +280,12 @@ def _coded(values: Floats, controls: Floats, test: Test, level: float) -> npt.ND
 def encode_controls(
     controls: pd.DataFrame, *, test: Test = "empirical", level: float = 0.05
 ) -> tuple[pd.DataFrame, Test]:
-    """Return the ternary code of every control against the other controls (decision F9), and the test used.
+    """Return the ternary code of every control against the other controls, and the test that was used (decision F9).
 
-    A control is excluded from its own mean, spread and ranks. `empirical` needs one control more here than for
-    patients; with fewer, the predictive `t` test replaces it at the same level. A gene without spread among the other
-    controls is tested by `empirical` only, and is 0 if that test cannot reach the level. With fewer than three controls
-    no column is returned.
+    A control does not contribute to the mean, spread and ranks with which it is compared. `empirical` needs one more
+    control here than for patients. With fewer controls, the predictive `t` test replaces it at the same level. A gene
+    without spread among the other controls is tested by `empirical` only. If that test cannot reach the level, the code
+    is 0. With fewer than three controls, the result has no columns.
 
     Parameters
     ----------
@@ -298,11 +309,12 @@ def encode_controls(
 
 
 def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.DataFrame:
-    """Return the ternary code of every patient against all patients; labels and controls are not used.
+    """Return the ternary code of every patient against all patients. Labels and controls are not used.
 
-    The code is the sign of `x - median` if the distance exceeds `threshold` robust standard deviations (1.4826 times
-    the median absolute deviation), else 0. A gene with the same value in more than half the patients has no such scale,
-    and is 0 for all patients (`without_robust_spread` finds these genes).
+    The code is the sign of `x - median` if the distance exceeds `threshold` robust standard deviations, else 0. A
+    robust standard deviation is 1.4826 times the median absolute deviation. A gene with the same value in more than
+    half the patients has no robust standard deviation. The code of such a gene is 0 for all patients.
+    `without_robust_spread` finds these genes.
 
     Parameters
     ----------
@@ -325,7 +337,10 @@ def encode_by_cohort(values: pd.DataFrame, *, threshold: float = 0.5) -> pd.Data
 
 
 def robust_reach(values: Floats, threshold: float) -> Floats:
-    """Return the largest distance from the median with code 0, (n_genes, 1) float64; infinite without spread."""
+    """Return the largest distance from the median that has code 0, (n_genes, 1) float64.
+
+    The distance is infinite for a gene without spread.
+    """
     far = threshold * robust_scale(values)[:, None] + _slack(values)
     return np.where(without_robust_spread(values)[:, None], np.inf, far)
 
@@ -343,7 +358,7 @@ def robust_scale(values: Floats) -> Floats:
 
 
 def without_robust_spread(values: Floats) -> npt.NDArray[np.bool_]:
-    """Return (n_genes,) bool, True where the median absolute deviation is 0, up to rounding.
+    """Return True for genes whose median absolute deviation is 0 up to rounding, (n_genes,) bool.
 
     Parameters
     ----------
@@ -358,7 +373,9 @@ def _slack(values: Floats) -> Floats:
 
 
 def reach(controls: Floats, test: Test, level: float) -> Floats:
-    r"""Return the largest distance from the controls' mean with `p >= level`, (n_genes, 1), or infinity.
+    r"""Return the largest distance from the controls' mean with `p >= level`, (n_genes, 1).
+
+    The distance may be infinite.
 
     - `empirical`: \[ p = \frac{1 + \#\{c : |c - \mu| \ge |x - \mu|\}}{n + 1} \] the share of controls at least as far
       from the mean, the sample included; distances equal up to rounding count as equal.
@@ -366,7 +383,7 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
     - `t`: two-sided p of a new value, \( (x - \mu) / (s \sqrt{1 + 1/n}) \), under Student's t with `n - 1` degrees of
       freedom.
 
-    A gene without spread is tested by `empirical` whatever `test` is.
+    A gene without spread is always tested by `empirical`.
 
     Parameters
     ----------
@@ -391,7 +408,7 @@ def reach(controls: Floats, test: Test, level: float) -> Floats:
 
 
 def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
-    """Return (n_genes,) bool, True where all controls have the same value, up to rounding.
+    """Return True for genes that have the same value in all controls, up to rounding, (n_genes,) bool.
 
     Parameters
     ----------
@@ -402,7 +419,7 @@ def without_spread(controls: Floats) -> npt.NDArray[np.bool_]:
 
 
 def least_controls(level: float) -> int:
-    """Return the least number of controls with which `empirical` can reach `p < level`: 20 at 0.05."""
+    """Return the least number of controls with which `empirical` can reach `p < level`. At level 0.05 it is 20."""
     fewest = max(1, math.floor(1.0 / level) - 1)
     while 1.0 / (fewest + 1.0) >= level:
         fewest += 1

@@ -1,9 +1,10 @@
-"""Encoding of a table of numbers: by the ranges of `features.csv`, by controls, or by the cohort.
+"""Encode a table of numbers by the ranges of `features.csv`, by controls, or by the cohort.
 
-Every feature has two cut points: `x < low` is -1 and `x > high` is +1, both strict. A range in `features.csv` has
-precedence; only a feature without a range is cut by the controls or by the cohort. Empty cells, and cells with a code
-that the dictionary declares as *not measured*, stay empty. Units are not guessed and values not corrected; values that
-the dictionary excludes are errors or are reported (`afa.cohort.codes`).
+Every feature has two cut points. A value `x < low` becomes -1, and a value `x > high` becomes +1. Both comparisons are
+strict. A range in `features.csv` has precedence. Only a feature without a range is cut by the controls or by the
+cohort. Empty cells stay empty. Cells with a code that the dictionary declares as *not measured* become empty. Units are
+not guessed, and values are not corrected. Values that the dictionary excludes are reported, or they are errors
+(`afa.cohort.codes`).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Encoded:
 
     @property
     def notes(self) -> list[str]:
-        """Return notes for the user: unused columns, features without or with one-sided values, doubtful values."""
+        """Return notes for the user on unused columns, on features without or with one-sided values, and on doubts."""
         notes = [f"columns not used, since features.csv lacks them: {few(self.ignored)}"] if self.ignored else []
         measured = self.cuts[["down", "zero", "up"]].sum(axis=1)
         if empty := list(self.cuts["feature"][measured == 0]):
@@ -92,7 +93,9 @@ def encode(
     level: float = 0.05,
     threshold: float = 0.5,
 ) -> pd.DataFrame:
-    """Return the ternary code of a table of patients (`docs/decisions.md`, D1), by the cut points of its features.
+    """Return the ternary code of a table of patients (`docs/decisions.md`, D1).
+
+    The cut points of its features define the code.
 
     Parameters
     ----------
@@ -149,7 +152,7 @@ def encode(
 
 
 def control_rows(text: str | None) -> tuple[str, str] | None:
-    """Return column and value of `COLUMN=VALUE`; None for None."""
+    """Return the column and the value of a text `COLUMN=VALUE`. For None, return None."""
     if text is None:
         return None
     column, sign, value = text.rpartition("=")
@@ -206,7 +209,7 @@ def encode_cells(
     where: Path | str,
     dictionary: str = DICTIONARY,
 ) -> Encoded:
-    """Encode the cells of a table; all faults of columns and values are raised as one `CohortError`.
+    """Encode the cells of a table. One `CohortError` lists all faults of columns and values.
 
     Parameters
     ----------
@@ -262,7 +265,10 @@ def encode_cells(
 
 
 def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bool:
-    """Return True if the numbers of features with cut points are all codes, -1 and 1 among them, and would change.
+    """Return True if the table seems to be encoded already.
+
+    In such a table, all numbers of features with cut points are codes, -1 and 1 both occur, and encoding would change
+    some number.
 
     Parameters
     ----------
@@ -278,7 +284,7 @@ def _looks_encoded(values: Floats, code: pd.DataFrame, features: Features) -> bo
 
 
 def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -> list[str]:
-    """Note values that the dictionary excludes as faults; return one line for each other doubtful group of values.
+    """Record values that the dictionary excludes as faults. Return one line for each other group of doubtful values.
 
     Parameters
     ----------
@@ -312,10 +318,11 @@ def _doubts(cells: Cells, features: Features, values: Floats, dictionary: str) -
 
 
 def write_encoded(encoded: Encoded, path: str | Path) -> Path:
-    """Write the code as CSV, TSV or Parquet, and the cut points beside it; return the path of the cut points.
+    """Write the code as CSV, TSV or Parquet, and the cut points as another file. Return the path of the cut points.
 
-    The cut points of `<name>.csv` are in `<name>.cuts.csv`. Both files are written, or neither. An existing table
-    without a `.cuts.csv` file beside it is not a result of this function and is not replaced (`ConfigError`).
+    The cut points of `<name>.csv` are in `<name>.cuts.csv`. Either both files are written, or neither. An existing
+    table without a `.cuts.csv` file is not a result of this function. Such a table is not replaced, and a `ConfigError`
+    is raised.
     """
     path = Path(path)
     cuts = path.with_name(f"{path.stem}.cuts.csv")
@@ -335,7 +342,7 @@ def write_encoded(encoded: Encoded, path: str | Path) -> Path:
 def _cut_points(
     patients: Floats, controls: Floats, features: Features, coding: Coding
 ) -> tuple[Floats, Floats, list[str]]:
-    """Return `low` and `high`, each (n_features,), NaN for a side that cannot occur, and the source of each pair."""
+    """Return `low` and `high`, (n_features,) each, and the source of each pair. A side that cannot occur is NaN."""
     low, high = features.low.copy(), features.high.copy()
     high[features.is_binary] = 0.5
     by = ["binary" if kind == "binary" else "range" for kind in features.kinds]
@@ -361,7 +368,7 @@ def _cut_points(
 def _coded(
     values: Floats, low: Floats, high: Floats, features: Features, names: npt.NDArray[np.object_]
 ) -> pd.DataFrame:
-    """Return the code by the cut points, (rows, features) Int8; missing values stay missing."""
+    """Return the code by the cut points, (rows, features) Int8. Missing values stay missing."""
     code = np.zeros(values.shape, dtype=np.int8)
     with np.errstate(invalid="ignore"):
         code[values < low] = -1
@@ -375,9 +382,9 @@ def _coded(
 
 
 def _without_themselves(values: Floats, coding: Coding) -> pd.DataFrame:
-    """Return the code of each control against the others with a value, (controls, features) Int8.
+    """Return the code of each control against the other controls that have a value, (controls, features) Int8.
 
-    The code is missing if fewer than two others have a value.
+    The code is missing if fewer than two other controls have a value.
 
     Parameters
     ----------

@@ -1,9 +1,10 @@
-"""Expression values of a series: one genes x samples table, or a tar with one file for each sample.
+"""Expression values of a series.
 
-A table is read in blocks, so that memory holds one block and the wanted rows. The fields of a table may be separated by
-tabs, commas, semicolons or single spaces, and the header may lack the name of the first column, as R's `write.table`
-writes it. Members of GEO's `<series>_RAW.tar` are read from the stream, one at a time; nothing is extracted, so that no
-member name can become a path on disk. Formats of counting programs are described in `afa.cohort.counters`.
+The values are in one genes x samples table, or in a tar with one file for each sample. A table is read in blocks.
+Memory therefore holds only one block and the wanted rows. The fields of a table may be separated by tabs, commas,
+semicolons or single spaces. The header may lack the name of the first column, as in files of R's `write.table`. Members
+of GEO's `<series>_RAW.tar` are read from the stream, one at a time. Nothing is extracted, so that no member name can
+become a path on disk. The module `afa.cohort.counters` describes the formats of counting programs.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def read_gene_matrix(
         raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
     gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
     position, notes = _positions(where, column_of, layout, gene)
-    # Columns in file order: a block of GSE193677 takes four times as long to convert in the order of the samples.
+    # The columns are read in file order. In the order of the samples, converting a block of GSE193677 takes four times
+    # as long.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
     columns = [layout.names[place] for place in in_file_order]
@@ -142,7 +144,7 @@ def read_gene_matrix(
             if name is None:
                 continue
             n_rows += 1
-            # Sum row by row: the last digit of numpy's sum would depend on the block size.
+            # The sum is computed row by row, because the last digit of numpy's sum would depend on the block size.
             with np.errstate(over="ignore"):
                 total += row
             if name in genes.wanted:
@@ -182,7 +184,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _Layout:
-    """Return the layout of the table at `where`; leading lines that begin with `#` are skipped."""
+    """Return the layout of the table at `where`. Leading lines that begin with `#` are skipped."""
     comment, above, head = _head(where, opened)
     separators = "\t" if any("\t" in line for line in head[:2]) else SEPARATORS
     choices = [_records(head, separator) for separator in separators]
@@ -250,7 +252,10 @@ def _records(head: Sequence[str], separator: str) -> _Records:
 
 
 def _fits(records: _Records) -> bool:
-    """Return True if the first row has as many fields as the second or one fewer, and the second has two or more."""
+    """Return True if the first two rows fit together.
+
+    The second has two or more fields, and the first has as many or one fewer.
+    """
     widths = [*map(len, records.rows)]
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}
 
@@ -304,7 +309,10 @@ _FILE_ENDING = re.compile(
 
 
 def _names_within(column: str) -> set[str]:
-    """Return possible sample names in a column name that may be a file name: the name without endings, an accession."""
+    """Return possible sample names in a column name, which may be a file name.
+
+    The possible names are the name without endings, and an accession.
+    """
     accessions = set(_ACCESSION.findall(column))
     name = re.split(r"[/\\]", column)[-1]
     while (shorter := _FILE_ENDING.sub("", name)) not in {"", name}:
@@ -315,7 +323,10 @@ def _names_within(column: str) -> set[str]:
 def _positions(
     where: str, column_of: Mapping[str, str], layout: _Layout, gene: int
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the index of each sample's column, and notes on columns matched by a part of their name."""
+    """Return the index of each sample's column, and notes.
+
+    The notes are on columns that were matched by a part of their name.
+    """
     where = f"{where}, header"
     shared = [name for name, count in Tally(column_of.values()).items() if count > 1]
     if shared:
@@ -362,7 +373,10 @@ class _Genes:
         self._row_of: dict[str, str] = {}
 
     def read(self, where: str, row_ids: Sequence[str]) -> list[str | None]:
-        """Return the gene of each row, None for rows that are not genes; two versions of a wanted gene are an error."""
+        """Return the gene of each row, or None for a row that is not a gene.
+
+        Two versions of a wanted gene raise a `CohortError`.
+        """
         names: list[str | None] = []
         for row_id in map(str.strip, row_ids):
             if row_id not in self.wanted and not is_gene(row_id):
@@ -384,7 +398,7 @@ class _Genes:
         return names
 
     def notes(self, where: str) -> list[str]:
-        """Return notes on excluded rows; raise a `CohortError` if no gene remains."""
+        """Return notes on excluded rows. If no gene remains, a `CohortError` is raised."""
         if not self.first:
             found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
             raise CohortError(Fault(where, found, "a row for each gene", step))
@@ -400,7 +414,10 @@ class _Genes:
 
 
 class _Scale:
-    """A check that values fit their unit: counts are not negative and not logarithms, logarithms are not counts."""
+    """A check that values fit their unit.
+
+    Counts must not be negative or look like logarithms, and logarithms must not look like counts.
+    """
 
     def __init__(self, unit: Unit) -> None:
         self.unit: Unit = unit
@@ -408,7 +425,7 @@ class _Scale:
         self.whole = True
 
     def read(self, where: str, names: Sequence[str | None], columns: Sequence[str], values: Floats) -> None:
-        """Record the range of some values; a negative one is a `CohortError`, unless the unit is log2.
+        """Record the range of some values. A negative value raises a `CohortError`, unless the unit is log2.
 
         Parameters
         ----------
@@ -430,7 +447,7 @@ class _Scale:
             raise CohortError(Fault(at, found, f"zero or more, the unit being {self.unit}", step))
 
     def notes(self, where: str, n_rows: int) -> list[str]:
-        """Return notes on a doubtful unit; raise a `CohortError` if the unit cannot be right."""
+        """Return notes on a doubtful unit. A unit that cannot be right raises a `CohortError`."""
         found, expected = f"values of at most {self.largest:g}", f"values of a table of {self.unit}"
         if self.unit == "log2" and self.largest > LARGEST_LOG:
             step = "set `unit: counts` or `unit: tpm`, as the series says"
@@ -451,7 +468,7 @@ class _Scale:
 def _blocks(
     where: str, opened: Opened, layout: _Layout, gene: int, read: Sequence[int]
 ) -> Iterator[tuple[list[str], Floats]]:
-    """Yield row ids and values (rows, samples) of successive blocks of lines; a `CohortError` names the first fault.
+    """Yield row ids and values, (rows, samples), of successive blocks of lines. A `CohortError` names the first fault.
 
     Parameters
     ----------
@@ -481,7 +498,7 @@ def _blocks(
 
 
 def _wrong_cell(where: str, stream: BinaryIO, layout: _Layout, gene: int, read: Sequence[int]) -> Fault:
-    """Return the fault of the first invalid line or cell, which Python's CSV reader finds."""
+    """Return the fault of the first invalid line or cell. Python's CSV reader finds it."""
     width, number = len(layout.names), layout.skip
     with io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text:
         lines = iter(lambda: text.readline(LONGEST_LINE), "")
@@ -542,9 +559,9 @@ def read_sample_files(
     how: ExpressionSource = _PLAIN,
     transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
-    """Read the members of the given samples from a tar; members of other samples are skipped.
+    """Read the members of the given samples from a tar. Members of other samples are skipped.
 
-    The rows are those of the first member; a member with another order of rows is joined by row id.
+    The rows are those of the first member. A member with another order of rows is joined by row id.
 
     Parameters
     ----------
@@ -586,7 +603,7 @@ def read_sample_files(
         elif not member.ids.equals(ids):
             column = _in_order(where, member.ids, column, ids)
         values[sample] = column[chosen]
-        # Sum in file order, as in a joined matrix, so that both forms of a series give equal sums.
+        # The sum is in file order, as in a joined matrix, so that both forms of a series give equal sums.
         with np.errstate(over="ignore"):
             total[sample] = float(np.cumsum(member.values)[-1])
         if not np.isfinite(total[sample]):
@@ -615,7 +632,7 @@ def read_sample_files(
 def _members(
     path: Path, samples: frozenset[str], pattern: str | None, passed: list[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Yield accession, name for messages, and unpacked text of the members that belong to `samples`.
+    """Yield the accession, a name for messages, and the unpacked text of each member that belongs to `samples`.
 
     Parameters
     ----------
@@ -648,7 +665,10 @@ def _members(
 
 
 class _Rows(NamedTuple):
-    """The row ids of a sample's file, the gene of each, and whether rows are transcripts; the same in most files."""
+    """The row ids of a sample's file, the gene of each row, and whether the rows are transcripts.
+
+    The rows are equal in most files of a series.
+    """
 
     row_ids: list[str]
     names: list[str | None]
@@ -680,7 +700,7 @@ def _read_member(
     genes: _Genes,
     before: _Rows | None,
 ) -> _Member:
-    """Read one sample's file; the genes of `before` are reused if both files have the same row ids."""
+    """Read one sample's file. If `before` has the same row ids, its genes are reused."""
 
     def opened() -> BinaryIO:
         return io.BytesIO(text)
@@ -759,7 +779,10 @@ def _value_column(
 
 
 def _check_strands(where: str, reads: Floats) -> None:
-    """Raise a `CohortError` if the reads (2,) of the two strands show that the library is strand-specific."""
+    """Raise a `CohortError` if the library is strand-specific.
+
+    The argument `reads`, (2,), contains the reads of the two strands.
+    """
     share = float(reads.max() / reads.sum()) if reads.sum() > 0 else 0.0
     if share > STRANDED:
         likely = STAR[2 + int(reads.argmax())]
@@ -771,7 +794,7 @@ def _check_strands(where: str, reads: Floats) -> None:
 
 
 def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:
-    """Return the member's values in the order of `ids`; raise a `CohortError` if the ids differ or are ambiguous."""
+    """Return the member's values in the order of `ids`. Ids that differ or are ambiguous raise a `CohortError`."""
     others = own.symmetric_difference(ids)
     if len(others):
         found, step = "other row ids", "drop this sample in `select`, or name files of one kind in `expression.members`"

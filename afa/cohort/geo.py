@@ -1,18 +1,20 @@
-"""The two files of a GEO series, sample descriptions and expression: from GEO, a mirror or a bundled extract.
+"""The two files of a GEO series: sample descriptions and expression.
 
-GEO could not be reached when this was written. The module was tested with local servers, with files generated in GEO's
-layout, and with a mirror that holds parts of two series in GEO's format. A cache has GEO's folders, so it can serve as
-a mirror.
+The files come from GEO, a mirror or a bundled extract. GEO could not be reached when this was written. The module was
+tested with local servers, with files generated in GEO's layout, and with a mirror that holds parts of two series in
+GEO's format. A cache has the same folders as GEO, so it can serve as a mirror.
 
-Files are downloaded over HTTPS (`afa.cohort.download`), never by GEOparse, which uses FTP without a time limit, can
-leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse reads the family SOFT file: the
-samples and the list of supplementary files, one of which has the expression values.
+Files are downloaded over HTTPS by `afa.cohort.download`, never by GEOparse. GEOparse uses FTP without a time limit, can
+leave a partial file, and accepts a partial file as complete (decisions.md D8). GEOparse only reads the family SOFT
+file. This file lists the samples and the supplementary files. One of the supplementary files contains the expression
+values.
 
-The extracts bundled with the project hold the genes of a bundle and the characteristics that a cohort reads, in three
-files. `samples.tsv` has one row for each sample, with its library size over *all* rows of the series.
-`expression.tsv.gz` has the rows of these genes, in the series' order. `extract.yaml` has accession, citation, the
-digests of these files and of their originals, and the row ids that the series lacks. A cohort built from an extract has
-the same numbers as one built from the series.
+Extracts are bundled with the project. An extract contains the genes of a bundle and the characteristics that a cohort
+reads, in three files. The file `samples.tsv` has one row for each sample. This file includes the library size over
+*all* rows of the series. The file `expression.tsv.gz` has the rows of these genes, in the series' order. The file
+`extract.yaml` contains the accession, the citation, and the digests of these files and of their originals. The file
+`extract.yaml` also lists the row ids that the series lacks. A cohort built from an extract has the same numbers as one
+built from the series.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ Form = Literal["geo", "mirror", "mirror_joined", "extract"]
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file and its origin (`form`): GEO, a mirror's copy, a table that a mirror joined, or an extract."""
+    """One file and its origin, `form`.
+
+    The origin is GEO, a mirror's copy, a table that a mirror joined, or an extract.
+    """
 
     path: Path
     sha256: str
@@ -71,9 +76,9 @@ class Source:
 
     @classmethod
     def read(cls, path: Path) -> Source:
-        """Read the file of `write`.
+        """Read a source list that `write` wrote.
 
-        Raise a `CohortError` if it has other content, or a listed file is gone or changed.
+        If the source list has other content, or if a listed file is gone or changed, a `CohortError` is raised.
         """
         step = "fetch the series again"
         source = read_listed(cls, path, "a source list of afa", step)
@@ -105,7 +110,7 @@ class FilePlace(NamedTuple):
 
 
 def places(config: CohortConfig) -> tuple[list[FilePlace], list[FilePlace]]:
-    """Return the possible places of sample descriptions and of values in a mirror, GEO's own file first."""
+    """Return the possible places of sample descriptions and of values in a mirror. GEO's own file comes first."""
     kind, values = "soft" if config.metadata_file.endswith(SOFT) else "matrix", config.expression
     of_samples = [FilePlace(f"{kind}/{config.metadata_file}", None, "mirror")]
     of_values = [FilePlace(f"suppl/{values.file}", values.sha256, "mirror")]
@@ -124,12 +129,12 @@ def fetch(
     extract: Path | None = None,
     base_url: str = GEO_URL,
 ) -> Source:
-    """Return the series' files: from a bundled `extract`, from `mirror`, or from GEO.
+    """Return the files of the series. The files come from a bundled `extract`, from `mirror`, or from GEO.
 
-    A mirror's copies of GEO's files have precedence over joined tables. Files from GEO are cached in `cache` in GEO's
-    folders; an incomplete file there is fetched again. A family SOFT file is read first: if it lists supplementary
-    files, the expression file must be among them. Every file must be complete and match the hash in the config, if
-    there is one.
+    A mirror's copies of GEO's files have precedence over tables that the mirror joined. Files from GEO are stored in
+    `cache`, in GEO's folders. If a file there is incomplete, it is fetched again. A family SOFT file is read first. If
+    the family SOFT file lists supplementary files, the expression file must be among them. Every file must be complete.
+    If the config has a hash of the file, the file must match the hash.
 
     Raises
     ------
@@ -159,11 +164,12 @@ def fetch(
 
 
 def read_samples(source: Source) -> pd.DataFrame:
-    """Return the samples of a series: rows are GSM accessions, columns `title` and the characteristics, all as text.
+    """Return the samples of a series as a table of texts.
 
-    Missing values are "". A joined table gives the same columns as the series matrix, but its values were written by
-    its author's tools: `2` may have become `2.0`, and a literal `NA` may have become empty. A file in another layout is
-    a `CohortError`.
+    Rows are GSM accessions, and columns are `title` and the characteristics. A missing value is an empty text. A joined
+    table gives the same columns as the series matrix. The values of a joined table were written by its author's tools,
+    so `2` may have become `2.0`, and a literal `NA` may have become empty. A file in another layout raises a
+    `CohortError`.
     """
     path = source.metadata.path
     if source.metadata.form == "extract":
@@ -176,7 +182,7 @@ def read_samples(source: Source) -> pd.DataFrame:
 def read_expression(
     source: Source, config: ExpressionSource, samples: pd.DataFrame, wanted: Collection[str]
 ) -> Expression:
-    """Return the expression in the rows `wanted`, for all of `samples` and in their order.
+    """Return the expression values in the rows `wanted`, for all `samples` in their order.
 
     Columns are joined to samples by name. Negative values are allowed only if the unit is log2.
 
@@ -199,7 +205,7 @@ def read_expression(
     transcripts = read_transcripts(path.parent / str(config.transcripts)) if of_transcripts else {}
     if config.layout == "sample_files" and not joined:
         return read_sample_files(path, list(samples.index), wanted, config, transcripts)
-    # The columns of a table joined by a mirror are accessions, whatever names GEO's own matrix has for its columns.
+    # A table joined by a mirror names its columns by accession, even if GEO's own matrix names its columns differently.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column
@@ -219,7 +225,7 @@ def read_expression(
 
 
 def _check_listed(config: CohortConfig, path: Path) -> None:
-    """Raise a `CohortError` if the family SOFT file lists supplementary files without the expression file."""
+    """Raise a `CohortError` if the family SOFT file lists supplementary files but not the expression file."""
     listed = read_family(path).supplementary
     if listed and config.expression.file not in listed:
         found = f"supplementary files {few(listed)}, and no {config.expression.file}"
@@ -261,9 +267,9 @@ def _from_mirror(config: CohortConfig, folder: Path) -> Source:
 
 
 def _read_joined_samples(path: Path) -> pd.DataFrame:
-    """Return a mirror's table of samples; accessions are in `gsm` or `sample_id`.
+    """Return a mirror's table of samples. The accessions are in the column `gsm` or `sample_id`.
 
-    If the first columns are `gsm` and `title`, the columns after `title` are not GEO's and are dropped.
+    If the first columns are `gsm` and `title`, the columns after `title` are dropped, because they are not from GEO.
     """
     header = read_header(path)
     read = read_table(path, required=header or ["sample_id", "title"], whole_rows=True, brief=True)
@@ -310,7 +316,10 @@ class Card(Strict):
 
 
 def read_card(folder: Path) -> Card:
-    """Return the validated card of an extract; raise a `ConfigError` if it is missing or invalid."""
+    """Return the validated content of an extract's `extract.yaml`.
+
+    If the file is missing or invalid, a `ConfigError` is raised.
+    """
     return load_model(folder / CARD_FILE, Card)
 
 
@@ -324,7 +333,9 @@ def write_extract(
     genes_of: str,
     taken_from: Sequence[Mapping[str, str]],
 ) -> None:
-    """Write the extract of a series that a cohort needs, completely or not at all; equal input gives equal bytes.
+    """Write the extract of a series that a cohort needs.
+
+    An extract is written completely or not at all, and equal input gives equal bytes.
 
     Parameters
     ----------
@@ -388,7 +399,7 @@ def check_genes(folder: Path, rows: Iterable[str], tiers: Tiers) -> None:
 
 
 def keys_read(config: CohortConfig) -> tuple[str, ...]:
-    """Return the characteristics, except the title, that the cohort's selection, groups and label rules read."""
+    """Return the characteristics that the cohort's selection, groups and label rules read. The title is left out."""
     select = config.select
     one_per = select.one_per
     keys = [rule.source for rule in select.derive.values()]
@@ -408,12 +419,12 @@ def _is_known(choices: Sequence[Sequence[str]], present: set[str], absent: set[s
 
 
 def _cell(text: str) -> str:
-    """Return a cell of a tab-separated table, quoted if necessary; Python 3.11's `csv` does not quote a lone CR."""
+    """Return a cell of a tab-separated table, quoted if necessary. Python 3.11's `csv` does not quote a lone CR."""
     return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set('\t\r\n"') else text
 
 
 def _lines(values: pd.DataFrame) -> Iterator[str]:
-    """Yield the rows as tab-separated text; each number has the fewest digits that restore its value."""
+    """Yield the rows as tab-separated text. Each number has the fewest digits that restore its value."""
     yield "\t".join(["row", *values.columns]) + "\n"
     for row_id, row in zip(values.index, values.to_numpy().tolist(), strict=True):
         yield "\t".join([str(row_id), *(repr(value).removesuffix(".0") for value in row)]) + "\n"

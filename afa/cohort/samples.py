@@ -1,16 +1,17 @@
 """The samples of a series: GEO's descriptions, the selection of samples, and the labels of patients.
 
 GEOparse reads a family SOFT file after `afa.cohort.download` has fetched all of it (decisions.md D8). By default
-GEOparse drops invalid bytes and breaks lines at a lone carriage return, so it is set to UTF-8 with strict errors and to
-line feeds only. Content that GEOparse would still lose or change silently is an error here, found before
-(`_check_family`) or after it reads.
+GEOparse drops invalid bytes and breaks lines at a lone carriage return. Therefore it is set to UTF-8 with strict
+errors, and to line feeds only. Content that GEOparse would still lose or change silently is an error here.
+`_check_family` finds most errors before GEOparse reads, and `read_family` finds the others afterwards.
 
-GEOparse does not read a series matrix. A series matrix has `!Series_` and `!Sample_` lines, then a table that may be
-empty and is not used. Cells are in double quotes, which GEO does not escape reliably: a cell ends at a quote before a
-tab or a line end, and may contain other line ends.
+GEOparse does not read a series matrix. A series matrix has `!Series_` and `!Sample_` lines, and then a table. The table
+may be empty and is not used. Cells are in double quotes, which GEO does not escape reliably. A cell ends at a quote
+before a tab or a line end, and may contain other line ends.
 
-No original file of either kind was available when this module was written; both readers follow GEO's documented layout
-and files generated in that layout. Labels follow the explicit rules of a cohort's file.
+No original file of either kind was available when this module was written. The reader of family SOFT files and the
+reader of series matrices follow GEO's documented layout, and files generated in that layout. Labels follow the explicit
+rules of a cohort's file.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def read_family(path: Path) -> Family:
 
 
 def _check_family(path: Path) -> list[str]:
-    """Return the samples' accessions; a `CohortError` names the first line that GEOparse would lose or change."""
+    """Return the samples' accessions. A `CohortError` names the first line that GEOparse would lose or change."""
     accessions: dict[str, None] = {}
     number, line, in_table = 0, "", False
     with reading(path), open_binary(path) as stream:
@@ -147,7 +148,7 @@ def _check_family(path: Path) -> list[str]:
 
 
 def _soft_line(path: Path, content: bytes, number: int) -> str:
-    """Return the text of a line; raise a `CohortError` if the line is too long or not UTF-8."""
+    """Return the text of a line. A line that is too long or not UTF-8 raises a `CohortError`."""
     if len(content) == LONGEST_LINE:
         raise _soft_fault(path, f"a line of {LONGEST_LINE} bytes or more", "shorter ones", number)
     try:
@@ -185,7 +186,7 @@ def _soft_fault(path: Path, found: str, expected: str, line: int = 0) -> CohortE
 def read_series_matrix(path: Path) -> pd.DataFrame:
     """Return the samples of a series matrix, gzip or plain, as `samples_frame` returns them.
 
-    A `CohortError` names the line where the file breaks the layout or ends early, also inside its table.
+    If the file breaks the layout or ends early, also inside its table, a `CohortError` names the line.
     """
     fields: dict[str, list[str]] = {}
     characteristics: list[tuple[str, list[str]]] = []
@@ -194,7 +195,7 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
     for number, line in _records(path):
         if ended or not line:
             continue
-        size += len(line) * (not begun)  # lines before the table are in memory
+        size += len(line) * (not begun)  # only lines before the table are in memory
         if size > _LARGEST_HEADER:
             raise _fault(path, f"more than {_LARGEST_HEADER} characters before the table", "fewer", number)
         name, _, rest = line.partition("\t")
@@ -229,11 +230,12 @@ def read_series_matrix(path: Path) -> pd.DataFrame:
 def samples_frame(
     path: Path, accessions: Sequence[str], titles: Sequence[str], characteristics: Sequence[Sequence[tuple[str, str]]]
 ) -> pd.DataFrame:
-    """Return the samples: rows are accessions, columns `title` and the characteristics, all as text; missing is "".
+    """Return the samples as a table of texts.
 
-    Keys are joined by name, not by position. A key of the second channel of a two-colour array ends in `_ch2`, so that
-    channels are not mixed. A cell without a key goes to `characteristics_ch1`, and a characteristic called title to
-    `title_ch1`. If a sample has a key twice with different values, they are joined by "; ".
+    Rows are accessions, and columns are `title` and the characteristics. A missing value is "". Keys are joined by
+    name, not by position. If an array has two colours, a key of its second channel ends in `_ch2`, so that channels are
+    not mixed. A cell without a key goes to `characteristics_ch1`. A characteristic called title goes to `title_ch1`. If
+    a sample has a key twice with different values, the values are joined by "; ".
 
     Parameters
     ----------
@@ -262,9 +264,9 @@ def samples_frame(
 
 
 def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` unchanged.
+    """Return `samples` unchanged.
 
-    Raise a `CohortError` if it is empty, or an accession is repeated or not a GSM accession.
+    An empty table, a repeated accession, or a name that is not a GSM accession raises a `CohortError`.
     """
     where, step = f"{path}, sample accessions", "correct the file, or fetch it again"
     if samples.empty:
@@ -279,15 +281,18 @@ def check_accessions(path: Path, samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def normal_key(key: str) -> str:
-    """Return a characteristic's name as a column: lower case, spaces as underscores."""
+    """Return a characteristic's name as a column name.
+
+    The column name is in lower case and has underscores for spaces.
+    """
     return "_".join(key.lower().split())
 
 
 def _records(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a series matrix without line ends, each with its number.
 
-    A quoted cell may contain line ends: its lines are joined, with the number of the first. A byte that is not UTF-8
-    becomes the replacement character.
+    A quoted cell may contain line ends. If a cell contains line ends, its lines are joined and have the number of the
+    first line. A byte that is not UTF-8 becomes the replacement character.
     """
     lines: list[str] = []
     first = size = 0
@@ -308,7 +313,10 @@ def _records(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _ends_within_quotes(line: str, within: bool) -> bool:
-    """Return True if a quoted cell is still open at the end of a line; `within`: one was open at its start."""
+    """Return True if a quoted cell is still open at the end of a line.
+
+    `within` is True if one was open at its start.
+    """
     if '"' not in line:
         return within
     line, place = line.rstrip("\r\n"), 0
@@ -329,9 +337,9 @@ def _ends_within_quotes(line: str, within: bool) -> bool:
 
 
 def _cells(text: str) -> list[str]:
-    """Return the cells of a line; a quoted cell may contain tabs, line ends, colons and quotes.
+    """Return the cells of a line. A quoted cell may contain tabs, line ends, colons and quotes.
 
-    A doubled quote in a quoted cell stands for one.
+    A doubled quote in a quoted cell stands for one quote.
     """
     return [
         bare if quoted_cell is None else quoted_cell.replace('""', '"')
@@ -358,12 +366,15 @@ class Selected:
 
 
 def is_missing(value: str) -> bool:
-    """Return True if a characteristic is missing: empty, NA, nan, n/a or unknown, in any case."""
+    """Return True if a characteristic is missing: empty, NA, nan, n/a or unknown. Case does not matter."""
     return value.strip().casefold() in {"", "na", "nan", "n/a", "unknown"}
 
 
 def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
-    """Return the characteristic `key` of every sample, as text; a `CohortError` lists the existing keys."""
+    """Return the characteristic `key` of every sample, as text.
+
+    If the characteristic does not exist, a `CohortError` lists the existing keys.
+    """
     if key not in samples.columns:
         known = ", ".join(map(str, samples.columns))
         step = "correct the key in the cohort file"
@@ -372,7 +383,7 @@ def column(samples: pd.DataFrame, key: str, asked_by: str) -> pd.Series[str]:
 
 
 def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
-    """Apply `derive`, `keep`, `drop` and `one_per`, in that order, then split patients from controls.
+    """Apply `derive`, `keep`, `drop` and `one_per`, in that order. Then split patients from controls.
 
     Parameters
     ----------
@@ -412,7 +423,10 @@ def select(samples: pd.DataFrame, config: CohortConfig) -> Selected:
 
 
 def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) -> pd.DataFrame:
-    """Add each derived characteristic: the group of its pattern, empty if the pattern does not match."""
+    """Add each derived characteristic.
+
+    A derived characteristic is the group of its pattern, or empty if the pattern does not match.
+    """
     samples = samples.copy()
     for name, rule in derive.items():
         place = f"{where}, key select.derive.{name}"
@@ -429,7 +443,10 @@ def _derive(samples: pd.DataFrame, derive: Mapping[str, Derived], where: str) ->
 
 
 def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
-    """Return one sample for each value of `rule.key`: best in `prefer`, then smallest `then`, then first by name."""
+    """Return one sample for each value of `rule.key`.
+
+    The sample is the best in `prefer`, then the smallest in `then`, then the first by name.
+    """
     place = f"{where}, key select.one_per"
     owner = column(samples, rule.key, place)
     _refuse(samples.index[owner.map(is_missing).to_numpy(bool)], place, f"no {rule.key}", "a value for every sample")
@@ -448,7 +465,7 @@ def _one_per(samples: pd.DataFrame, rule: OnePer, where: str) -> pd.DataFrame:
 
 
 def _group(samples: pd.DataFrame, group: Group, where: str) -> tuple[str, ...]:
-    """Return the names of the samples in a group, in the order of the series; an empty group is a `CohortError`."""
+    """Return the names of the samples in a group, in the order of the series. An empty group raises a `CohortError`."""
     values = column(samples, group.key, where)
     names = tuple(map(str, samples.index[values.isin(group.values).to_numpy(bool)]))
     if not names:
@@ -472,7 +489,9 @@ def _refuse_other_spellings(values: pd.Series[str], listed: Sequence[str], where
 
 
 def other_spelling(values: Iterable[str], listed: Collection[str]) -> tuple[str, str] | None:
-    """Return the first unlisted value that equals a listed value except in case or blanks, with that value; else None.
+    """Return the first unlisted value that equals a listed value except in case or blanks, and the listed value.
+
+    If there is none, return None.
 
     >>> other_spelling(["UC", "healthy ", "CD"], ["Healthy"])
     ('healthy ', 'Healthy')
@@ -492,10 +511,10 @@ def _refuse(names: Sequence[str] | pd.Index[str], where: str, found: str, expect
 
 
 def make_labels(samples: pd.DataFrame, rules: Mapping[str, LabelRule], entities: Sequence[str]) -> pd.DataFrame:
-    """Return the patients' labels, one column for each active rule, in the bundle's order of entities (D4).
+    """Return the patients' labels, with one column for each active rule (D4).
 
-    A rule for an entity that the bundle lacks is skipped, so that one cohort serves many bundles; `describe_labels`
-    reports the rule.
+    Columns are in the bundle's order of entities. A rule for an entity that the bundle lacks is skipped, so that one
+    cohort serves many bundles. `describe_labels` reports such a rule.
 
     Parameters
     ----------
@@ -534,7 +553,10 @@ def rule_text(rule: LabelRule) -> str:
 def describe_labels(
     samples: pd.DataFrame, rules: Mapping[str, LabelRule], labels: pd.DataFrame
 ) -> dict[str, dict[str, object]]:
-    """Return text, reason and counts (1, 0, missing) of each rule; for an inactive rule, quantiles of its key."""
+    """Return the text, the reason and the counts (1, 0, missing) of each rule.
+
+    An inactive rule has quantiles of its key instead of counts.
+    """
     described: dict[str, dict[str, object]] = {}
     for entity, rule in rules.items():
         entry: dict[str, object] = {"rule": rule_text(rule), "reason": rule.reason}
@@ -573,9 +595,9 @@ def _apply(samples: pd.DataFrame, rule: LabelRule, where: str) -> list[int | Non
 
 
 def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> int | None:
-    """Return 1 if the value passes the rule's threshold, 0 if not, None if it is missing.
+    """Return 1 if the value passes the rule's threshold, and 0 if it does not. A missing value gives None.
 
-    A bound such as `≥250` is used if all values that it allows give the same answer.
+    A bound such as `≥250` is used if all values within the bound give the same answer.
     """
     if is_missing(value):
         return None
@@ -584,7 +606,8 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
         number = float(text)
     except ValueError:
         number = math.nan
-    # The smallest and the largest value that the bound allows; the bound decides if both give the same answer.
+    # `low` and `high` are the smallest and the largest value within the bound. If both give the same answer, the bound
+    # decides.
     low = -math.inf if sign in _BELOW else math.nextafter(number, math.inf) if sign == ">" else number
     high = math.inf if sign in _ABOVE else math.nextafter(number, -math.inf) if sign == "<" else number
     passes = [end >= (rule.at_least or 0.0) if rule.above is None else end > rule.above for end in (low, high)]

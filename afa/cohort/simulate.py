@@ -1,9 +1,9 @@
-"""The demo cohort: RNA-seq counts of simulated biopsies, sampled from a bundle of which a part is wrong.
+"""The demo cohort: RNA-seq counts of simulated biopsies. The counts are sampled from a bundle that is wrong in part.
 
 Phenotypes follow a Gaussian copula with factors; the factor `inflammation` also changes expression. A gene's log2
-abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. Counts
-are negative binomial around the abundance, scaled to an independent library size. The cohort is written in GEO's
-format, so that it is fetched, parsed and encoded like a real series.
+abundance is its baseline plus contributions of inflammation, biopsy composition and the patient's phenotypes. The
+abundance is scaled to an independent library size. Counts are negative binomial around this scaled abundance. The
+cohort is written in GEO's format, so that it is fetched, parsed and encoded like a real series.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = ("agrees", "flipped", "no_effect")
 
 @dataclass(frozen=True)
 class Truth:
-    """The true parameters, which the pipeline must not read; `people` and `labels` are indexed by sample name."""
+    """The true parameters, which the pipeline must not read. `people` and `labels` are indexed by sample name."""
 
     effects: pd.DataFrame  # entity, feature, potential, kind, effect (log2): one row per non-zero potential
     genes: pd.DataFrame  # index gene; baseline, inflammation, composition (log2), dispersion
@@ -41,7 +41,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class SimulatedCohort:
-    """A simulated cohort: the content of its two files, and the truth behind it."""
+    """A simulated cohort. A `SimulatedCohort` contains the content of its two files, and the true parameters."""
 
     config: SimulationConfig
     counts: pd.DataFrame  # (n_genes, n_people) int64; columns are sample names, not in accession order
@@ -50,10 +50,10 @@ class SimulatedCohort:
 
 
 def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
-    """Sample phenotypes, true effects and counts; the same config and bundle give the same cohort.
+    """Sample phenotypes, true effects and counts. The same config and bundle give the same cohort.
 
-    Every purpose has a separate random stream, so that a change of one leaves the other samples unchanged. A
-    `ConfigError` if an entity of the bundle has no prevalence.
+    Every purpose has a separate random stream, so that a change of one purpose leaves the samples of the others
+    unchanged. If an entity of the bundle has no prevalence, a `ConfigError` is raised.
     """
     lacking = [entity for entity in bundle.entities if entity not in config.prevalences]
     if config.default_prevalence is None and lacking:
@@ -62,8 +62,8 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
         raise ConfigError([Fault(f"simulation.prevalences.{name}", "nothing", expected, step) for name in lacking])
     people, scores = _people(config)
     phenotypes = pd.DataFrame(index=people.index)
-    # Phenotypes of the config are included because label rules read them.
-    # A phenotype is the sum of factor scores and an independent normal part, cut at the prevalence.
+    # Phenotypes of the config are included because label rules read them. A phenotype is the sum of factor scores and
+    # an independent normal part. The sum is cut at the prevalence.
     for name, prevalence in (config.prevalences | dict.fromkeys(lacking, config.default_prevalence or 0.0)).items():
         loadings = {INFLAMMATION: config.default_loading}
         if name in config.prevalences:
@@ -78,7 +78,7 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
     mean = _mean_counts(config, genes, people, effects, phenotypes)
     shape = 1 / genes["dispersion"].to_numpy()[:, None]
     rate = mean * _stream(config, "biological noise").gamma(shape, 1 / shape, size=mean.shape)
-    # rounded, because exp2 and gamma differ between processors in the last bits, and counts must be equal
+    # The rate is rounded. The last bits of exp2 and gamma differ between processors, but the counts must be equal.
     counts = _stream(config, "counting noise").poisson(rate.round(6))
 
     samples = _samples(config, people, phenotypes)
@@ -89,13 +89,19 @@ def simulate(config: SimulationConfig, bundle: Bundle) -> SimulatedCohort:
 
 
 def _stream(config: SimulationConfig, *purpose: str) -> np.random.Generator:
-    """Return the random stream of one purpose: a child of the seed that depends only on the purpose's name."""
+    """Return the random stream of one purpose.
+
+    The stream is a child of the seed and depends only on the purpose's name.
+    """
     key = int.from_bytes(hashlib.sha256("/".join(purpose).encode()).digest()[:8])
     return np.random.default_rng(np.random.SeedSequence(config.seed, spawn_key=(key,)))
 
 
 def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
-    """Return the people, patients first, by sample name; and the scores (n_people,) of each factor of the copula."""
+    """Return the people by sample name, patients first.
+
+    Also return the scores, (n_people,), of each factor of the copula.
+    """
     n_people = config.n_patients + config.n_controls
     names = [f"DEMO_{person:04d}_Biopsy_{person}" for person in range(1, n_people + 1)]
     is_patient = np.arange(n_people) < config.n_patients
@@ -115,10 +121,10 @@ def _people(config: SimulationConfig) -> tuple[pd.DataFrame, dict[str, Floats]]:
 
 
 def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
-    """Return the true log2 effect of every non-zero potential of the bundle: agreeing, flipped or zero.
+    """Return the true log2 effect of every non-zero potential of the bundle.
 
-    The shares of the three kinds are exact, up to rounding. The effects of a gene that n entities name are divided by
-    sqrt(n).
+    The effect agrees with the potential, is flipped, or is zero. The shares of the three kinds are exact, up to
+    rounding. If n entities name a gene, the effects of the gene are divided by sqrt(n).
     """
     entity, feature = np.nonzero(bundle.unary)
     n_flipped, n_null = (round(share * len(entity)) for share in (config.flipped_share, config.null_share))
@@ -145,10 +151,11 @@ def _effects(config: SimulationConfig, bundle: Bundle) -> pd.DataFrame:
 
 
 def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> pd.DataFrame:
-    """Return baselines, loadings and dispersions of the bundle's genes, in their order, then of the background genes.
+    """Return baselines, loadings and dispersions of all genes.
 
-    A bundle gene follows inflammation in the direction of the sum of its true effects: the phenotypes share that cause,
-    and an axis with the bundle's signs would cancel the simulated elicitation errors.
+    The bundle's genes come first, in their order. Background genes follow. A bundle gene follows inflammation in the
+    direction of the sum of its true effects, because the phenotypes share that cause. If a gene followed the bundle's
+    signs, the simulated elicitation errors would cancel.
     """
     named = _gene_group(config, "bundle", bundle.features, config.inflamed_share_bundle, config.inflamed_sd_bundle)
     net = np.sign(effects.groupby("feature")["effect"].sum()).reindex(named.index, fill_value=0.0)
@@ -171,7 +178,7 @@ def _genes(config: SimulationConfig, bundle: Bundle, effects: pd.DataFrame) -> p
 def _gene_group(
     config: SimulationConfig, group: str, names: Sequence[str], inflamed_share: float, inflamed_sd: float
 ) -> pd.DataFrame:
-    """Return genes from common distributions; `dispersion` is still the standard score about the trend."""
+    """Return genes from common distributions. `dispersion` is still the standard score about the trend."""
 
     def normal(purpose: str) -> Floats:
         return _stream(config, purpose, group).standard_normal(len(names))
@@ -191,7 +198,7 @@ def _gene_group(
 def _mean_counts(
     config: SimulationConfig, genes: pd.DataFrame, people: pd.DataFrame, effects: pd.DataFrame, phenotypes: pd.DataFrame
 ) -> Floats:
-    """Return expected counts, (n_genes, n_people); each column sums to the person's sequencing depth."""
+    """Return expected counts, (n_genes, n_people). Each column sums to the person's sequencing depth."""
     log2_abundance = (
         genes["baseline"].to_numpy()[:, None]
         + np.multiply.outer(genes["inflammation"].to_numpy(), people["severity"].to_numpy())
@@ -210,7 +217,10 @@ def _mean_counts(
 
 
 def _samples(config: SimulationConfig, people: pd.DataFrame, phenotypes: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of samples in accession order, which differs from the order of people; all values are text."""
+    """Return the table of samples in accession order, with all values as text.
+
+    The accession order differs from the order of people.
+    """
     age = _stream(config, "age").normal(45, 14, len(people)).clip(19, 82).astype(int)
     female = _stream(config, "sex").random(len(people)) < 0.5
     is_patient = people["diagnosis"] == "IBD"
@@ -236,10 +246,10 @@ NOTICE = "Simulated by afa: no patient, no GEO record"
 
 
 def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path) -> None:
-    """Write samples, counts and truth in GEO's format; the same cohort gives the same bytes.
+    """Write samples, counts and truth in GEO's format. The same cohort gives the same bytes.
 
     The config's `metadata_file` decides between a family SOFT file and a series matrix. A folder with other files is
-    not replaced (`ConfigError`).
+    not replaced, and a `ConfigError` is raised.
     """
     files = simulated_files(config)
     of_samples = _family if files[0].endswith(SOFT) else _series_matrix
@@ -254,7 +264,7 @@ def write_geo_layout(cohort: SimulatedCohort, config: CohortConfig, folder: Path
 
 
 def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a family SOFT file whose samples have no table, as in series with supplementary counts."""
+    """Yield the lines of a family SOFT file. The samples have no table, as in series with supplementary counts."""
     yield f"^SERIES = {config.series}\n"
     for key, values in _of_series(samples, config):
         yield from (f"!Series_{key} = {value}\n" for value in values)
@@ -264,7 +274,10 @@ def _family(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
 
 
 def _series_matrix(samples: pd.DataFrame, config: CohortConfig) -> Iterator[str]:
-    """Yield the lines of a GEO series matrix with the same content and an empty table."""
+    """Yield the lines of a GEO series matrix.
+
+    The series matrix has the same content as the family SOFT file, and an empty table.
+    """
     for key, values in _of_series(samples, config):
         yield _line(f"!Series_{key}", ["".join(f"{value} " for value in values) if len(values) > 1 else values[0]])
     yield "\n"
@@ -310,7 +323,10 @@ def _line(key: str, values: Iterable[str]) -> str:
 
 
 def _count_matrix(counts: pd.DataFrame) -> Iterator[str]:
-    """Yield lines as R's `write.table` writes them: single spaces, quoted names, no name above the row names."""
+    """Yield lines in the form of R's `write.table`.
+
+    The table uses single spaces, quoted names, and no name above the row names.
+    """
     yield " ".join(f'"{name}"' for name in counts.columns) + "\n"
     for gene, row in zip(counts.index, counts.to_numpy().tolist(), strict=True):
         yield f'"{gene}" ' + " ".join(map(str, row)) + "\n"

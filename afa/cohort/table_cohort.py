@@ -32,14 +32,17 @@ LABELS_FILE, SOURCE_FILE = "labels.csv", "SOURCE.md"
 
 
 class Controls(Strict):
-    """The controls: rows of the table with `value` in `column`."""
+    """The controls are the rows of the table with `value` in `column`."""
 
     column: str = Field(min_length=1)
     value: str = Field(min_length=1)
 
 
 class TableCohort(Strict):
-    """One file of `config/cohorts` with `origin: table`; paths are relative to the folder of the run."""
+    """The content of a file in `config/cohorts` with `origin: table`.
+
+    Paths are relative to the folder in which a run works.
+    """
 
     name: str = Field(pattern=NAME)
     title: str
@@ -82,13 +85,13 @@ class TableFiles:
 
     @classmethod
     def read(cls, path: str | Path) -> TableFiles:
-        """Read the file of `write`."""
+        """Read a file that `write` wrote."""
         step = "give `afa cohort fetch` again"
         return read_listed(cls, path, "what `afa cohort fetch` wrote of a table", step)
 
 
 def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
-    """Return `study.yaml` of a field's folder and its table; all faults are raised as one `ConfigError`."""
+    """Return the `study.yaml` of a field's folder, and the table that it names. One `ConfigError` lists all faults."""
     path = Path(folder) / STUDY_FILE
     study = load_model(path, StudySettings)
     if study.table is None:
@@ -98,7 +101,10 @@ def load_field(folder: str | Path) -> tuple[StudySettings, TableSource]:
 
 
 def field_cohort(folder: str | Path) -> TableCohort:
-    """Return the cohort of a field: its table, cut by the field's ranges, and its labels if there are any."""
+    """Return the cohort of a field.
+
+    The cohort contains the field's table, cut by the field's ranges, and labels if there are any.
+    """
     root = Path(folder)
     study, table = load_field(root)
     labels = root / LABELS_FILE
@@ -116,7 +122,7 @@ def field_cohort(folder: str | Path) -> TableCohort:
 
 
 def load_cohort_file(path: str | Path) -> CohortConfig | TableCohort:
-    """Read a file of `config/cohorts`, or a field's `study.yaml`; all faults are raised as a `ConfigError`."""
+    """Read a file of `config/cohorts`, or a field's `study.yaml`. One `ConfigError` lists all faults."""
     if Path(path).name == STUDY_FILE:
         return field_cohort(Path(path).parent)
     if read_mapping(path).get("origin") == "table":
@@ -156,7 +162,7 @@ def find_table(config: TableCohort, mirror: str | Path | None = None) -> TableFi
 
 
 def nobody_is_complete(config: TableCohort, mirror: str | Path | None = None) -> bool:
-    """Return True if no patient has all values; False also if the table is unreadable, which a later job reports."""
+    """Return True if no patient has all values. An unreadable table gives False, because a later job reports it."""
     try:
         files = find_table(config, mirror)
         features = read_features(files.features)
@@ -200,7 +206,7 @@ def encode_cohort(
 
 
 def read_table_labels(path: Path, patients: Sequence[str], others: Sequence[str] = ()) -> pd.DataFrame:
-    """Return the labels of a file, (patients, entities) Int8 in {0, 1}, or missing.
+    """Return the labels in a file, (patients, entities) Int8. A label is 0, 1 or missing.
 
     A patient without a row has no label.
 
@@ -234,7 +240,7 @@ def build_table_cohort(
 ) -> int:
     """Write the folder of a cohort, and return its number of patients.
 
-    Labels of entities that the bundle lacks are excluded, which `cohort.yaml` records.
+    Labels of entities that the bundle lacks are excluded, and `cohort.yaml` records this.
 
     Parameters
     ----------
@@ -300,9 +306,9 @@ def build_table_cohort(
 def write_table_cohort(
     name: str, folder: Path, *, table: Path, features: Path, labels: Path | None, controls: tuple[str, str] | None
 ) -> tuple[Path, Encoded]:
-    """Write `<folder>/<name>.yaml` for a table after it was read, encoded and labelled without a fault.
+    """Write `<folder>/<name>.yaml` for a table. Before that, the table is read, encoded and labelled without a fault.
 
-    Features without a range get the reference `controls` if controls are given, else `cohort`.
+    Features without a range get the reference `controls` if there are controls, else `cohort`.
     """
     path = folder / f"{name}.yaml"
     if path.exists():

@@ -1,6 +1,6 @@
-"""A conversation with a planner in JSON requests and answers, used by the page and by other programs.
+"""A conversation with a planner by JSON requests and answers. The page and other programs use it.
 
-A request that fails is answered with `ok: false` and changes nothing: if the step cannot be done, saved or answered, it
+A request that fails is answered with `ok: false` and changes nothing. If a step cannot be done, saved or answered, it
 is undone.
 """
 
@@ -119,7 +119,7 @@ class _Line(RootModel[_Any]):
 
 
 class Conversation:
-    """Answers requests about one planner; `keeper` saves every step that was carried out."""
+    """Answers requests about one planner. `keeper` saves every step that was carried out."""
 
     def __init__(self, planner: Planner, keeper: Keeper) -> None:
         self.planner, self.keeper = planner, keeper
@@ -151,7 +151,7 @@ class Conversation:
         }
 
     def hear(self, line: str) -> dict[str, Any]:
-        """Carry out one request and return the answer; `quit` sets `ended` and has an empty answer."""
+        """Carry out one request and return the answer. The request `quit` sets `ended` and has an empty answer."""
         try:
             request = _read(line)
             if request.do == "quit":
@@ -165,7 +165,7 @@ class Conversation:
         return answer
 
     def _carry_out(self, request: Any) -> dict[str, Any]:
-        """Carry out a request, and return the part of the answer specific to it."""
+        """Carry out a request, and return the part of the answer that is specific to this request."""
         planner, more = self.planner, dict[str, Any]()
         match request:
             case _Observe():
@@ -205,7 +205,7 @@ class Conversation:
         return more
 
     def _readings(self, request: _Observe) -> dict[str, ReadValue]:
-        """Return the readings by feature; raise a `PlannerError` for an invalid value or a repeated feature."""
+        """Return the readings by feature. An invalid value or a repeated feature raises a `PlannerError`."""
         planner, bundle = self.planner, self.planner.asked_of
         given: list[tuple[str, Callable[[str], ReadValue]]] = [
             *((name, partial(_coded, bundle, value)) for name, value in request.values.items()),
@@ -238,7 +238,10 @@ class Conversation:
         return _coded(bundle, request.value, feature)
 
     def _told(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
-        """Return how each value was read: its code, number and unit, and the words that a screen shows."""
+        """Return how each value was read.
+
+        The result contains the code, the number and unit, and the words that a screen shows.
+        """
         bundle = self.planner.asked_of
         return [
             {"feature": name, "value": reading.code, "number": reading.number, "unit": reading.unit}
@@ -247,7 +250,10 @@ class Conversation:
         ]
 
     def _present(self) -> dict[str, Any]:
-        """Return the fields of every answer: the suggestion or the reason to stop, the answer so far, and the cost."""
+        """Return the fields of every answer.
+
+        These fields are the suggestion or the reason to stop, the answer so far, and the cost.
+        """
         planner = self.planner
         item = planner.suggest()
         suggested = item and {"name": item.name, "features": item.features, "cost": item.cost, "reason": item.reason}
@@ -260,7 +266,7 @@ class Conversation:
         }
 
     def _view(self) -> dict[str, Any]:
-        """Return a page's contents: posteriors, values, skipped and available features, history, outcomes."""
+        """Return what a page shows: posteriors, values, skipped and available features, history, and outcomes."""
         planner = self.planner
         closed = planner.observed.keys() | planner.skipped
         item = planner.suggest()

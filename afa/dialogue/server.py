@@ -1,7 +1,7 @@
-"""A local web server for one conversation with a planner, shown on a page in any number of browser tabs.
+"""A local web server for one conversation with a planner. Any number of browser tabs can show its page.
 
-The page sends the requests of `afa.dialogue.conversation` and shows their answers; it computes nothing. Requests
-without the secret token, which is part of the printed address, are refused.
+The page sends the requests of `afa.dialogue.conversation` and shows their answers. The page computes nothing itself.
+Requests without the secret token are refused. The token is part of the printed address.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ HEADERS = {
 
 
 class Served:
-    """A conversation shared by several tabs, with the number of its last step.
+    """A conversation that several tabs share, and the number of its last step.
 
     Attributes
     ----------
@@ -68,7 +68,10 @@ class Served:
         return {"step": self.step, "kept": kept, "patient": self.patient, "named": planner.patient, **view}
 
     def say(self, step: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a tab's request; refuse it if another tab has made a step that this tab has not seen."""
+        """Carry out a tab's request.
+
+        If another tab has made a step that this tab has not seen, the request is refused.
+        """
         if step != self.step:
             found, expected = "a page that is older than the last step", "the present one"
             answer = refused(Fault("this page", found, expected, "look at it again: it shows the last step now"))
@@ -82,9 +85,10 @@ class Served:
         return {"answer": answer, "state": self.state()}
 
     def _another(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Continue with another patient: a new one, or the patient of a session that a tab has opened.
+        """Continue with another patient.
 
-        The session file of the previous patient is not changed any more; the new patient is saved as the page says.
+        The other patient is a new patient, or the patient of a session that a tab has opened. The session file of the
+        previous patient is not changed any more. The new patient is saved as the page says.
         """
         planner, keeper = self.conversation.planner, Keeper()
         try:
@@ -100,7 +104,10 @@ class Served:
         return {"ok": True, "changed": keeper.changes}
 
     def _replayable(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the changes that `replay_session` finds in a session that was refused; {} if it fails too."""
+        """Return the changes that `replay_session` finds in a session that was refused.
+
+        If `replay_session` fails too, return {}.
+        """
         changes = list[str]()
         with suppress(AfaError):
             session_of_text(str(request.get("text", "")), self.conversation.planner.asked_of, changes)
@@ -185,7 +192,7 @@ class _Session(_Said):
 
 
 class _Server(HTTPServer):
-    """A server that closes its oldest connection when there are more than `MOST_OPEN`."""
+    """A server that limits its connections. If there are more than `MOST_OPEN`, it closes the oldest."""
 
     def initialize(self, *given: Any, **options: Any) -> None:
         super().initialize(*given, **options)
@@ -202,7 +209,7 @@ class _Server(HTTPServer):
 
 
 def application(served: Served) -> Application:
-    """Return the routes of the page; all except scripts and styles require the token."""
+    """Return the routes of the page. All routes except scripts and styles require the token."""
     routes: list[Any] = [
         (r"/(|page\.js|page\.css)", _Part),
         (r"/start", _Start),
@@ -215,7 +222,7 @@ def application(served: Served) -> Application:
 
 
 async def serve(served: Served, host: str, port: int, report: Callable[[str], None]) -> None:
-    """Serve until the task is cancelled; call `report` with the address once it can be opened.
+    """Serve until the task is cancelled. Once the address can be opened, `report` is called with it.
 
     Raises
     ------

@@ -34,14 +34,14 @@ class _Panel(Strict):
 
 @dataclass(frozen=True)
 class Panels:
-    """The content of a file of panels: panel -> features, and the costs of panels that have one."""
+    """The content of a file of panels. The file maps panels to features, and some panels to costs."""
 
     features: Mapping[str, tuple[str, ...]]
     costs: Mapping[str, float]
 
 
 def read_panels(path: str | Path) -> Panels:
-    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`; the cost is optional.
+    """Read a YAML file of panels, `name: {features: [a, b], cost: 5}`. The cost is optional.
 
     Raises
     ------
@@ -65,7 +65,9 @@ def new_planner(
     costs: str | None = None,
     **given: Any,
 ) -> Planner:
-    """Return a planner for the top k or for one entity; by default for the best, or for the bundle's only entity.
+    """Return a planner for the top k or for one entity.
+
+    By default it asks for the best entity, or about the bundle's only entity.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def new_planner(
 def resumed_planner(
     path: str | Path, bundle: Bundle, given: Mapping[str, Any], changes: list[str] | None = None
 ) -> Planner:
-    """Return the planner of a session file; the session's settings apply, and options in `given` must agree with them.
+    """Return the planner of a session file. The session's settings apply, and options in `given` must agree with them.
 
     Parameters
     ----------
@@ -124,12 +126,12 @@ def resumed_planner(
 
 
 def _said(value: Any) -> str:
-    """Return a setting as text for a message; a background by its description."""
+    """Return a setting as text for a message. A background is shown by its description."""
     return str(value["words"] if isinstance(value, Mapping) and "words" in value else value)
 
 
 def session_of_text(text: str, bundle: Bundle, changes: list[str] | None = None) -> Planner:
-    """Return the planner of a session given as text; errors name `the session`.
+    """Return the planner of a session given as text. Errors call it `the session`.
 
     Parameters
     ----------
@@ -153,9 +155,10 @@ def _costs(bundle: Bundle, costs: str | None, panels: Panels | None) -> Mapping[
 
 
 class Keeper:
-    """Saves a planner's session in `path` (nowhere if `path` is None), and copies of it in other files.
+    """Saves a planner's session in `path`, and copies of it in other files. If `path` is None, only copies are saved.
 
-    A file that another program has changed in the meantime is not overwritten, also on file systems without locks.
+    A file that another program has changed in the meantime is not overwritten. A changed file is safe also on file
+    systems without locks.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -214,7 +217,7 @@ class Keeper:
 
 @contextmanager
 def open_session(path: Path | None) -> Iterator[Keeper]:
-    """Yield the keeper of a session file; no other process can open the file until the end of the block.
+    """Yield the keeper of a session file. No other process can open the file until the end of the block.
 
     Raises
     ------
@@ -247,7 +250,7 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
 
 @contextmanager
 def kept_or_taken_back(planner: Planner, keeper: Keeper) -> Iterator[None]:
-    """Save the steps made in the block; after an error, undo them."""
+    """Save the steps made in the block. After an error, the steps are undone."""
     before = planner.actions
     try:
         yield

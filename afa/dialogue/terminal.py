@@ -1,4 +1,7 @@
-"""The planner in a terminal: suggest a measurement with the reason, and read a value or another command."""
+"""The planner in a terminal.
+
+The terminal suggests a measurement with the reason, and reads a value or another command.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +137,7 @@ class Terminal:
             self._say(f"[dim]{escape(sentence)}[/dim]")
 
     def _ask(self, item: Suggestion | None) -> None:
-        """Print the answer so far, then the suggestion with reason and runners-up, or the reason to stop."""
+        """Print the answer so far. Then print the suggestion with its reason and runners-up, or the reason to stop."""
         self._say()
         if self.planner.observed:
             self._say(self._so_far())
@@ -163,12 +166,12 @@ class Terminal:
             self._hang(f"[dim]then:[/dim] {escape(', '.join(shown(other.name) for other in others))}")
 
     def _beside(self, name: str) -> str:
-        """Return the display name of a name, followed by the name in brackets if the two differ."""
+        """Return the display name of a name. If the two differ, the name follows in brackets."""
         shown = self.planner.asked_of.shown(name)
         return name if shown == name else f"{shown} ({name})"
 
     def _takes(self, feature: str) -> str:
-        """Return the definition of a feature and how to answer; empty if both are unknown."""
+        """Return the definition of a feature and how to answer. If both are unknown, the text is empty."""
         bundle = self.planner.asked_of
         scale, usual = scale_of(bundle, feature), usual_range(bundle, feature)
         answer = f"{usual}; type the number" if usual else "yes or no?" if scale.kind == "binary" else ""
@@ -197,7 +200,7 @@ class Terminal:
             self._say(f"  {escape(entity.ljust(width))}  {number.rjust(digits)}  {bar}".rstrip())
 
     def _hear(self, line: str, item: Suggestion | None) -> None:
-        """Carry out one line: a command that shows something, a step, or values."""
+        """Carry out one line. A line is a command that shows something, a step, or values."""
         words = _words(line)
         match [words[0].lower(), *words[1:]] if words else []:
             case []:
@@ -240,7 +243,7 @@ class Terminal:
         self.planner.skip(name)
 
     def _fix(self, words: list[str]) -> None:
-        """Correct a feature by `NAME VALUE`; the value may be a number with its unit."""
+        """Correct a feature by `NAME VALUE`. The value may be a number with its unit."""
         values = [place for place, word in enumerate(words) if place and _is_value(word)]
         at = values[-1] if values else len(words) - 1
         name, value = feature_named(self.planner, " ".join(words[:at])), " ".join(words[at:])
@@ -262,7 +265,7 @@ class Terminal:
         self._say(escape(", ".join(map(self._beside, open_))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
-        """Enter values without names, which belong to the suggested features in the order shown."""
+        """Enter values without names. The values belong to the suggested features, in the order shown."""
         only = item.features[0] if item and len(item.features) == 1 else ""
         if only and " ".join(words).casefold() in (meanings_of(self.planner.asked_of, only) or ()):
             words = [" ".join(words)]
@@ -292,7 +295,10 @@ class Terminal:
         return same_unit(text, scale_of(self.planner.asked_of, feature).unit)
 
     def _pairs(self, words: list[str]) -> list[tuple[str, str]]:
-        """Return the words as pairs NAME=VALUE, where names and units may contain blanks; empty without such a pair."""
+        """Return the words as pairs NAME=VALUE.
+
+        Names and units may contain blanks. Without such a pair, the result is empty.
+        """
         pairs, open_words = list[tuple[str, str]](), list[str]()
         for word in words:
             open_words.append(word)
@@ -336,7 +342,7 @@ class Terminal:
         self._table(tuple(names.get(name, name) for name in columns), rows)
 
     def _why_entity(self, typed: str) -> None:
-        """Print the contribution of each observation for and against an entity, the largest first."""
+        """Print the contribution of each observation for and against an entity. The largest comes first."""
         entity = entity_named(self.planner, typed)
         found, shown = shares(self.planner, entity), self.planner.asked_of.shown
         of = "log-odds" if self.planner.ordered_by == "probability" else "score"
@@ -401,7 +407,7 @@ class Terminal:
             self.console.print(table)
             return
         names = 1 if columns[0] else 2  # a place and a name
-        for row in cells:  # the table is too wide: print each row as a line
+        for row in cells:  # if the table is too wide, print each row as a line
             parts = [f"{name} {cell}" for name, cell in zip(columns[names:], row[names:], strict=True) if cell]
             self._hang(f"[bold]{escape(' '.join(row[:names]))}[/bold]  {escape(', '.join(parts))}", first="")
 
@@ -417,7 +423,10 @@ class Terminal:
 
 
 def line_reader(planner: Planner) -> Callable[[str], str]:
-    """Return a function that reads a line: in a terminal with editing, and Tab completes names of features."""
+    """Return a function that reads a line.
+
+    In a terminal the line can be edited, and Tab completes names of features.
+    """
     with suppress(ImportError):
         import readline  # noqa: PLC0415 (missing on some systems)
 
@@ -441,7 +450,10 @@ def _words(line: str) -> list[str]:
 
 
 def _is_value(word: str) -> bool:
-    """Return True if a word can be a value or the beginning of one: a code, or the start of a number."""
+    """Return True if a word can be a value or the beginning of a value.
+
+    Such a word is a code, or the start of a number.
+    """
     return word.casefold() in CODES or re.match(r"[-+]?[.,]?\d", word) is not None
 
 

@@ -1,4 +1,4 @@
-"""Texts shared by the terminal, the page and the JSON lines: names as typed, and the answer in words."""
+"""Texts that the terminal, the page and the JSON lines share: names as typed, and the answer in words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BY_SCORE = "Ordered by preference score: by how much the findings favour one ove
 
 
 def feature_named(planner: Planner, written: str) -> str:
-    """Return the feature with this name, with this alias, or with a name that differs only in case.
+    """Return the feature with this name or alias, or with a name that differs only in case.
 
     The name of a panel is returned as it is. For an unknown name, raise a `PlannerError` with the most similar name.
     """
@@ -42,7 +42,7 @@ def feature_named(planner: Planner, written: str) -> str:
 
 
 def entity_named(planner: Planner, typed: str) -> str:
-    """Return the entity with this name, or the only one whose name differs from it only in case."""
+    """Return the entity with this name, or the only entity whose name differs from it only in case."""
     names = planner.bundle.entities
     alike = [name for name in names if name == typed]
     alike = alike or [
@@ -55,7 +55,7 @@ def entity_named(planner: Planner, typed: str) -> str:
 
 
 def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """Return for each feature in `features.csv` its kind, unit, definition, cut points or None, and words for codes."""
+    """Return the kind, unit, definition, cut points and words for codes of each feature in `features.csv`."""
     table = None if bundle.rates is None else bundle.rates.table
     names = set() if table is None else set(table.names)
     return {
@@ -68,7 +68,10 @@ def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:
 
 
 def value_words(planner: Planner, feature: str) -> str:
-    """Return the observed value of a feature in words: `12.5 K (high)`, or `high` if the number is unknown."""
+    """Return the observed value of a feature in words, such as `12.5 K (high)`.
+
+    If the number is unknown, the text is like `high`.
+    """
     return with_number(planner.asked_of, feature, planner.observed[feature], planner.numbers.get(feature))
 
 
@@ -124,16 +127,17 @@ def ending_of(planner: Planner) -> str:
 
 
 def answer_of(planner: Planner) -> dict[str, Any]:
-    """Return the answer so far: `top_k`, or `entity` and `decision`, with the entries below.
+    """Return the answer so far. The answer contains `top_k`, or `entity` and `decision`, and the entries below.
 
     `ordered_by` is the quantity that orders entities, `probability` or `score`. `probability` is the posterior of the
-    answer, `Planner.answer_probability`; if entities are ordered by score, another set can be more probable. `ahead` is
-    then the lead in score, else null. `undecided` lists tied entities. `certain` is true if no further measurement can
-    change the answer. `words` has all this as text.
+    answer, `Planner.answer_probability`. If entities are ordered by score, another set can be more probable. If
+    entities are ordered by score, `ahead` is the lead in score. For entities ordered by probability, `ahead` is null.
+    `undecided` lists tied entities. `certain` is true if no further measurement can change the answer. `words` is the
+    whole answer as text.
 
-    `none` is true if all measured values are usual, so that no entity is supported. For a bundle with probabilities,
-    `none` is the result of `Planner.none_is_likelier`, and `none_between` has the range of the probability that no
-    entity holds.
+    `none` is true if all measured values are usual. Without any unusual value, no entity is supported. For a bundle
+    with probabilities, `none` is the result of `Planner.none_is_likelier`. For such a bundle, `none_between` is the
+    range of the probability that no entity holds.
     """
     answer: dict[str, Any] = {"top_k": planner.answer()}
     if isinstance(planner, BinaryPlanner):
@@ -152,7 +156,10 @@ def answer_of(planner: Planner) -> dict[str, Any]:
 
 
 class RankedEntity(NamedTuple):
-    """One row of the ranking on a screen: the entity, its number, and the length of its bar as a share."""
+    """One row of the ranking on a screen.
+
+    A row contains the entity, its number, and the length of its bar as a share.
+    """
 
     entity: str
     number: float
@@ -160,7 +167,10 @@ class RankedEntity(NamedTuple):
 
 
 def order_of(planner: Planner, most: int) -> list[RankedEntity]:
-    """Return the first entities of the planner's order, with probability, or with mean score if scores order them."""
+    """Return the first entities of the planner's order, with their probabilities.
+
+    If scores order them, return mean scores instead.
+    """
     if isinstance(planner, BinaryPlanner):
         shares = sorted(planner.probabilities().items(), key=lambda pair: -round(pair[1], 9))
         return [RankedEntity(name, share, share) for name, share in shares]
@@ -176,10 +186,10 @@ def order_of(planner: Planner, most: int) -> list[RankedEntity]:
 
 
 def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
-    """Return every entity, best first: `entity`, `wins` (ties count half), `certain` (duels resolved), `posterior`.
+    """Return every entity, best first.
 
-    If `ordered_by` is `score`, a row also has `score`, the mean score against the others; `posterior` can then have
-    another order.
+    A row has `entity`, `wins` (a tie counts half), `certain` (duels resolved) and `posterior`. If `ordered_by` is
+    `score`, a row also has `score`, the mean score against the other entities. `posterior` can then have another order.
     """
     wins = dict(zip(planner.bundle.entities, planner.wins(), strict=True))
     by_score = planner.ordered_by == "score"
@@ -194,7 +204,7 @@ def standings(planner: TopKPlanner) -> list[dict[str, Any]]:
 
 
 def outcomes_of(planner: Planner, item: Suggestion | None) -> dict[str, list[dict[str, Any]]]:
-    """Return for each suggested feature the effect of each value on the answer; {} for too many entities."""
+    """Return the effect of each value of each suggested feature on the answer. With too many entities, return {}."""
     if item is None or len(planner.bundle.entities) > ALL_DUELS_UP_TO:
         return {}
     return {feature: outcomes(planner, feature) for feature in item.features}

@@ -1,7 +1,7 @@
 """Abstracts of publications, as text for prompts and as files on disk.
 
-An abstract is plain text without markup, so that it cannot imitate the surrounding lines of a prompt. On disk an
-abstract is named by the hash of its content, and a search by its query and date.
+An abstract is plain text without markup. Therefore an abstract cannot imitate the surrounding lines of a prompt. On
+disk, the name of an abstract is the hash of its content. The name of a search is made from its query and date.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DASH = "[\N{HYPHEN-MINUS}\N{ARMENIAN HYPHEN}\N{HYPHEN}-\N{HORIZONTAL BAR}\N{HYP
     "\N{SMALL EM DASH}\N{SMALL HYPHEN-MINUS}\N{FULLWIDTH HYPHEN-MINUS}]"
 )
 _DASHES = re.compile(rf"{_DASH}(?: ?{_DASH})+")
-# Only names of elements count as markup, so that "p<0.05 and n>3" stays.
+# Only names of elements count as markup, so that "p<0.05 and n>3" remains.
 _NAMES = "a|abstract|b|bold|br|div|em|h[1-6]|i|inf|italic|li|ol|p|sc|sec|span|strong|sub|sup|title|u|ul"
 _ATTRIBUTE = r"""\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*')"""
 _TAG = re.compile(rf"</?(?:{_NAMES}|(?:jats|mml):[\w-]+)(?:{_ATTRIBUTE})*\s*/?>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
@@ -55,7 +55,7 @@ _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 @dataclass(frozen=True)
 class Abstract:
-    """One publication; its texts are printable, of bounded length and without runs of dashes.
+    """One publication. The texts of an abstract are printable, of bounded length, and without runs of dashes.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Abstract:
 
     @property
     def cited_as(self) -> str:
-        """Return the citation that a prompt shows: identifier, journal and year."""
+        """Return the citation that a prompt shows. The citation consists of identifier, journal and year."""
         name = "PMID" if self.source == "pubmed" else "DOI" if self.id == self.doi else "Europe PMC"
         journal = self.journal if self.source == "pubmed" else f"{self.journal} preprint".strip()
         return ", ".join(filter(None, (f"{name} {self.id}", journal, str(self.year or ""))))
@@ -120,22 +120,25 @@ def written(document: Any) -> str:
 
 
 def without_markup(text: str) -> str:
-    """Return a text of HTML or JATS as plain lines; a heading begins a line and ends in a colon."""
+    """Return a text of HTML or JATS as plain lines. A heading begins a line and ends in a colon."""
     text = _HEADING.sub(r"\n\2: ", text[:LONGEST_MARKUP])
-    # Some records hold tags that were escaped twice: such tags appear only after the first pass.
+    # Some records contain tags that were escaped twice. Such tags appear only after the first pass.
     for _ in range(2):
         text = html.unescape(_TAG.sub("", _BLOCK.sub("\n", text)))
     return _TAG.sub("", text)
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, without invisible characters and with single blanks; a run of dashes becomes one."""
+    """Return a text on one line, with single blanks and without invisible characters.
+
+    A run of dashes becomes one dash.
+    """
     shown = text if text.isprintable() else "".join(map(_shown, text))
     return _DASHES.sub("\N{EM DASH}", " ".join(unicodedata.normalize("NFC", shown).split()))
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case without accents; a hyphenated word gives its parts and the whole.
+    """Return the words of a text in lower case without accents. A hyphenated word gives its parts and the whole word.
 
     >>> words("Mucosal IL-1β")
     ['mucosal', 'il', '1b', 'il1b']
@@ -162,7 +165,8 @@ def _is_in(name: str, text: str, known: str) -> bool:
     if name.isalpha() and name.isupper():
         return re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text) is not None
     parts = words(name)
-    # The whole of a hyphenated name is the last of its words, as in `words` of the text.
+    # For a hyphenated name, only the whole word is sought. The whole word is the last of its words, as in `words` of
+    # the text.
     sought = parts[-1:] if "-" in name and " " not in name else parts
     return bool(sought) and f" {' '.join(sought)} " in known
 
@@ -181,7 +185,9 @@ def _shortened(text: str, longest: int) -> str:
 
 @dataclass(frozen=True)
 class Search:
-    """One search of a source for at most `most` records, on the day `retrieved` (ISO), with its result.
+    """One search of a source, with its result.
+
+    The search asked for at most `most` records, on the day `retrieved` (ISO).
 
     Parameters
     ----------
@@ -209,13 +215,13 @@ class _SavedSearch(Search):
 
 
 class AbstractCache:
-    """A folder of searches and abstracts; several processes may write to it at the same time."""
+    """A folder of searches and abstracts. Several processes may write to it at the same time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def keep(self, search: Search) -> None:
-        """Save a search and its abstracts; the search is written last, so that its abstracts exist."""
+        """Save a search and its abstracts. The search is written last, so that its abstracts exist."""
         for abstract in search.abstracts:
             path = self._abstract_path(abstract.digest)
             if not path.exists():

@@ -1,4 +1,4 @@
-"""The questions of a study, the schemas of answers, and the strict parser for a model's text."""
+"""The questions of a study, the schemas of answers, and the strict parser for the text of a model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def unary_questions(study: Study) -> list[Question]:
 
 
 def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = None) -> list[Question]:
-    """Return the questions on all unordered pairs of a phenotype's genes; a pair's anchor is its first gene by name.
+    """Return the questions on all unordered pairs of a phenotype's genes.
+
+    The anchor of a pair is its first gene by name.
 
     Parameters
     ----------
@@ -68,7 +70,10 @@ def pair_questions(study: Study, kept: pd.DataFrame, mode: PairMode | None = Non
 
 
 def cut_questions(study: Study) -> list[Question]:
-    """Return one question for each voter on all features that are not binary; none if all features are binary."""
+    """Return one question for each voter on all features that are not binary.
+
+    If all are binary, there is no question.
+    """
     features = known_features(study)
     numbers = [name for name, binary in zip(features.names, features.is_binary, strict=True) if not binary]
     values = {"features": json.dumps(dict.fromkeys(numbers))}
@@ -76,7 +81,10 @@ def cut_questions(study: Study) -> list[Question]:
 
 
 def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
-    """Return one question for each voter and entity on all features, with the voter's own cut points."""
+    """Return one question for each voter and entity on all features.
+
+    The question contains the voter's own cut points.
+    """
     return [
         Question(RATES, {"phenotype": name, "features": json.dumps(ends[voter])}, voter)
         for voter in study.settings.voters
@@ -85,7 +93,7 @@ def rate_questions(study: Study, ends: dict[str, Ends]) -> list[Question]:
 
 
 def known_features(study: Study) -> Features:
-    """Return the features that a study asks about by name; raise an `ElicitationError` if the study has none."""
+    """Return the features that a study asks about by name. A study without features raises an `ElicitationError`."""
     if study.features is None:
         found, step = "no features.csv and no dictionary.csv", "add one: feature, kind, unit, values, definition"
         raise ElicitationError(Fault(f"study {study.settings.name}", found, "the features to ask about", step))
@@ -93,13 +101,16 @@ def known_features(study: Study) -> Features:
 
 
 class Answer(BaseModel):
-    """An answer is read strictly: no key beside those of its schema, no text for a number."""
+    """The base of all answers.
+
+    Reading is strict: keys outside the schema are errors, and so is a text in place of a number.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class RecordedGene(Answer):
-    """A gene of a record made elsewhere, which has neither snippet nor references."""
+    """A gene of a record made elsewhere. Such a gene has neither a snippet nor references."""
 
     gene_symbol: str
     category: str
@@ -119,7 +130,10 @@ class RecordedUnary(Answer):
 
 
 class GeneAnswer(RecordedGene):
-    """One gene that shifts under the phenotype; `reference_indices` count the abstracts of the prompt from 1."""
+    """One gene that shifts under the phenotype.
+
+    The numbers in `reference_indices` count the abstracts of the prompt from 1.
+    """
 
     gene_symbol: Annotated[str, Field(min_length=1)]
     evidence_source: Literal["literature", "model_knowledge"]
@@ -128,7 +142,7 @@ class GeneAnswer(RecordedGene):
 
 
 class Reference(Answer):
-    """One reference of an answer, as an abstract of the prompt has it."""
+    """One reference of an answer, copied from an abstract of the prompt."""
 
     title: str
     pmid: str | None
@@ -136,7 +150,7 @@ class Reference(Answer):
 
 
 class UnaryAnswer(Answer):
-    """The genes of one phenotype, and the references that they rest on."""
+    """The genes of one phenotype, and the references that support them."""
 
     phenotype: str
     genes: Annotated[list[GeneAnswer], Field(min_length=1)]
@@ -144,7 +158,7 @@ class UnaryAnswer(Answer):
 
 
 class RecordedPair(Answer):
-    """A pair in a record made elsewhere, which has no references."""
+    """A pair in a record made elsewhere. Such a pair has no references."""
 
     lit_direction: Literal["same", "opposite", "unclear"]
     lit_prob: Probability
@@ -153,7 +167,7 @@ class RecordedPair(Answer):
 
 
 class PairAnswer(RecordedPair):
-    """Whether two genes shift together under a phenotype."""
+    """The answer whether two genes shift together under a phenotype."""
 
     evidence_source: Literal["literature", "model_knowledge", "none"]
     supporting_text: Annotated[str, Field(max_length=TEXT_LENGTH)]
@@ -161,20 +175,23 @@ class PairAnswer(RecordedPair):
 
 
 class PartnerAnswer(PairAnswer):
-    """Whether one gene shifts together with the anchor under a phenotype."""
+    """The answer whether one gene shifts together with the anchor under a phenotype."""
 
     gene2: Annotated[str, Field(min_length=1)]
 
 
 class AnchorAnswer(Answer):
-    """Whether each of several genes shifts together with the anchor, `gene1`, under a phenotype."""
+    """The answer for each of several genes whether it shifts together with the anchor, `gene1`, under a phenotype."""
 
     gene1: str
     pairs: Annotated[list[PartnerAnswer], Field(min_length=1)]
 
 
 class ConditionalAnswer(Answer):
-    """How probable it is that gene 2 shifts as gene 1 does, in patients with the phenotype and in those without it."""
+    """The probability that gene 2 shifts as gene 1 does.
+
+    One is for patients with the phenotype, and one for patients without it.
+    """
 
     p_with: Probability
     p_without: Probability
@@ -184,7 +201,10 @@ class ConditionalAnswer(Answer):
 
 
 class CutAnswer(Answer):
-    """Below and above which value a feature is called low or high; null for a side that does not exist."""
+    """The cut points of a feature.
+
+    A value below `low` is low, and a value above `high` is high; null means that the side does not exist.
+    """
 
     feature: Annotated[str, Field(min_length=1)]
     low: Annotated[float, Field(allow_inf_nan=False)] | None
@@ -204,7 +224,10 @@ class CutsAnswer(Answer):
 
 
 class RateAnswer(Answer):
-    """Which way a feature shifts with a phenotype, and how often it is high and low with and without."""
+    """The direction in which a feature shifts with a phenotype.
+
+    The answer also has the probabilities of high and low, with and without it.
+    """
 
     feature: Annotated[str, Field(min_length=1)]
     direction: Literal[-1, 0, 1]
@@ -223,14 +246,17 @@ class RateAnswer(Answer):
 
 
 class RatesAnswer(Answer):
-    """How often the values of several features occur with and without a phenotype."""
+    """The probabilities of the values of several features, with and without a phenotype."""
 
     phenotype: str
     features: Annotated[list[RateAnswer], Field(min_length=1)]
 
 
 class BinaryTurn(Answer):
-    """One turn of a plan for one condition: what to measure next, and how probable the condition is now."""
+    """One turn of a plan for one condition.
+
+    The turn says what to measure next, and how probable the condition is now.
+    """
 
     patient_id: str
     next_gene_to_measure: str | None
@@ -240,7 +266,10 @@ class BinaryTurn(Answer):
 
 
 class MulticlassTurn(Answer):
-    """One turn of a plan over all phenotypes: what to measure next, and the ranking now, the most likely first."""
+    """One turn of a plan over all phenotypes.
+
+    The turn says what to measure next, and ranks the phenotypes, the most likely first.
+    """
 
     patient_id: str
     next_gene_to_measure: str | None
@@ -268,15 +297,15 @@ A = TypeVar("A", bound=Answer)
 
 
 def read_answer(schema: type[A], text: str) -> A:
-    """Return the answer in a model's text; raise a `ValueError` with a one-line reason if there is none."""
+    """Return the answer in a model's text. If there is none, a `ValueError` has a one-line reason."""
     return read_wrapped(schema, text)[0]
 
 
 def read_wrapped(schema: type[A], text: str) -> tuple[A, list[str]]:
     """Return the answer in a model's text, and notes on the text that was ignored.
 
-    The parser ignores thoughts, words before and after the only object, a code fence around the object, keys outside
-    the schema, and characters beyond the largest length of a text. Nothing else is changed or guessed.
+    The parser ignores thoughts, words around the only object, and a code fence around it. The parser also ignores keys
+    outside the schema, and characters beyond the largest length of a text. Nothing else is changed or guessed.
 
     Raises
     ------
@@ -319,7 +348,7 @@ MOST_OBJECTS = 1000
 
 
 def _objects(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each outermost JSON object in a text, at most `MOST_OBJECTS` of them."""
+    """Yield start and end of each outermost JSON object in a text. At most `MOST_OBJECTS` objects are found."""
     end = 0
     for _ in range(MOST_OBJECTS):
         begun = _BEGIN.search(text, end)
@@ -336,7 +365,10 @@ def _objects(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _read_object(schema: type[A], text: str) -> tuple[A, list[str]]:
-    """Return the answer in an object, and notes on what was removed; raise a `ValueError` with a reason if none."""
+    """Return the answer in an object, and notes on what was removed.
+
+    If there is no answer, a `ValueError` has the reason.
+    """
     try:
         document = json.loads(text, object_pairs_hook=unique_keys)
         try:
@@ -363,7 +395,7 @@ def _around(before: str, after: str) -> list[str]:
 
 
 def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> str:
-    """Remove the value at a place in a document, or cut it to a length; return a note on the change."""
+    """Remove the value at a place in a document, or cut it to a length. Return a note on the change."""
     *path, last = place
     for step in path:
         document = document[step]
@@ -377,7 +409,7 @@ def _fitted(document: Any, place: Sequence[int | str], longest: int | None) -> s
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object from its pairs; raise a `ValueError` that names a repeated key."""
+    """Return a JSON object from its pairs. A repeated key raises a `ValueError` that names it."""
     document = dict(pairs)
     if len(document) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
@@ -386,7 +418,10 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
-    """Return a one-line reason if an answer does not belong to the question with these `values`; else an empty text."""
+    """Return a one-line reason if an answer does not belong to the question with these `values`.
+
+    If the answer belongs to the question, return an empty text.
+    """
     if isinstance(answer, (UnaryAnswer, RatesAnswer)) and _words(answer.phenotype) != _words(values["phenotype"]):
         return f"phenotype: an answer on {answer.phenotype[:80]!r}"
     if isinstance(answer, AnchorAnswer):
@@ -401,7 +436,7 @@ def beside_the_question(answer: Answer, values: Mapping[str, str]) -> str:
 
 
 def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -> str:
-    """Return a reason that names missing, unexpected or repeated names; else an empty text."""
+    """Return a reason that names missing, unexpected or repeated names. Without such names, return an empty text."""
     if lacking := [name for name in asked if name not in given]:
         return f"{what}: none with {', '.join(lacking)}"
     if others := [name for name, times in Counter(given).items() if times > 1 or name not in asked]:
@@ -410,7 +445,10 @@ def _beside_the_names(what: str, asked: Collection[str], given: Sequence[str]) -
 
 
 def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] | None]) -> str:
-    """Return a reason if a probability is above 0 for a side (low or high) that does not exist; else an empty text."""
+    """Return a reason if a side (low or high) that does not exist has a probability above 0.
+
+    If there is no such side, return an empty text.
+    """
     for each in answer.features:
         low, high = ends[each.feature] or (None, None)
         for end, other, name in ((low, high, "low"), (high, low, "high")):
@@ -421,5 +459,8 @@ def _of_no_side(answer: RatesAnswer, ends: Mapping[str, Sequence[float | None] |
 
 
 def _words(name: str) -> str:
-    """Return a name without the parts that models change: capitals, blanks, signs, and a definition in brackets."""
+    """Return a name without the parts that models change.
+
+    The parts left out are capitals, blanks, signs, and a definition in brackets.
+    """
     return "".join(filter(str.isalnum, name.partition("(")[0].casefold()))

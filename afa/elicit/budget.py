@@ -1,9 +1,9 @@
-"""The cost of asking: caps on calls, tokens and money, which apply to a record as a whole, over all processes and runs.
+"""The cost of asking. Caps on calls, tokens and money apply to a record as a whole, over all processes and runs.
 
-Each call is a line in a `.tries` file of the record, written before the call is made, with the largest use possible. A
-second line, written after the reply, has the tokens that the endpoint counted. A process holds the record's lock while
-it reads these lines and writes the next one. A call without a second line, for example of a process that was killed,
-counts with its largest use.
+Each call is a line in a `.tries` file of the record. The line is written before the call and states its largest
+possible use. A second line is written after the reply. The second line has the tokens that the endpoint counted. A
+process holds the record's lock while it reads these lines and writes the next one. A call without a second line counts
+with its largest possible use. An example is a call of a process that was killed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ACCOUNT_COLUMNS = [
 
 @dataclass(frozen=True)
 class Caps:
-    """Largest use of a record; None is no cap.
+    """Largest use of a record. None means that there is no cap.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Caps:
 
 @dataclass(frozen=True)
 class Prices:
-    """Price of a million tokens of prompt and of answer."""
+    """The prices of a million tokens of the prompt and of the answer."""
 
     prompt: float = 0.0
     answer: float = 0.0
@@ -69,7 +69,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Used:
-    """The use of calls: actual, or the largest possible."""
+    """The use of calls. The use is either the actual use or the largest possible use."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -84,7 +84,7 @@ NO_CAPS, NO_PRICES = Caps(), Prices()
 
 
 class CapError(ElicitationError):
-    """The next call would exceed a cap, so it was not made."""
+    """The next call would exceed a cap. Therefore it was not made."""
 
 
 @dataclass
@@ -97,9 +97,9 @@ class _Call:
 
 
 class Budget:
-    """Caps and prices of a record, and its use so far; safe from several threads and processes.
+    """Caps and prices of a record, and its use so far. Several threads and processes may use it.
 
-    No token is shorter than a byte, so the caps hold for any endpoint that counts tokens correctly.
+    No token is shorter than a byte. Therefore the caps hold for any endpoint that counts tokens correctly.
     """
 
     def __init__(self, record: Record, caps: Caps = NO_CAPS, prices: Prices = NO_PRICES) -> None:
@@ -112,21 +112,25 @@ class Budget:
 
     @property
     def used(self) -> Used:
-        """Return the use of all calls of the record, including other processes; an open call has its largest use."""
+        """Return the use of all calls of the record, including other processes.
+
+        An open call counts with its largest use.
+        """
         with self._mutex:
             self._read()
             return self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
 
     def expected(self, prompt: str, most_answer_tokens: int) -> Used:
-        """Return the largest use of a call with this prompt, which includes all text that is sent."""
+        """Return the largest use of a call with this prompt. The prompt includes all text that is sent."""
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
         return Used(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
     def begin(self, key: str, expected: Used, attempts: int = 0) -> str | None:
-        """Record a call before it is made, and return its name, which `end` takes.
+        """Record a call before it is made, and return the call's name. `end` takes this name.
 
-        While open calls may still turn out to use less than their largest use, the function waits for room. The result
-        is None if another process has added an attempt at this request, or has an open call for this request.
+        If open calls may still use less than their largest use, the function waits for room under the caps. The result
+        is None if another process has added an attempt at this request. The result is also None if another process has
+        an open call for this request.
 
         Parameters
         ----------
@@ -141,7 +145,7 @@ class Budget:
         while True:
             with self._mutex, FileLock(self.record.folder / LOCK, poll_interval=POLL / 2):
                 self._read()
-                # Read attempts after calls: an attempt is recorded before its call ends, so none is missed.
+                # Read attempts after calls. An attempt is recorded before its call ends, so none is missed.
                 self.record.refresh()
                 others = [each for each in self._calls.values() if each.key == key and self._is_going_on(each)]
                 if others or len(self.record.attempts(key)) != attempts:
@@ -163,7 +167,7 @@ class Budget:
             return any(each.key == key and self._is_going_on(each) for each in self._calls.values())
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
-        """Record the tokens of a call; None, if the endpoint did not count, leaves the largest use."""
+        """Record the tokens of a call. If the endpoint did not count, `tokens` is None and the largest use remains."""
         with self._mutex:
             given = self._calls[name]
             given.is_open, given.tokens = False, tokens or given.tokens
@@ -175,7 +179,8 @@ class Budget:
         tokens = expected.prompt_tokens, expected.answer_tokens
         path = self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
         if path != self._claimed:
-            # The lock on this process's file is released when the process ends; until then its open calls are running.
+            # The lock on this process's file is released when the process ends. Until then, open calls of the process
+            # count as running.
             descriptor = os.open(path, os.O_RDONLY)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             weakref.finalize(self, os.close, descriptor)
@@ -208,7 +213,7 @@ class Budget:
         return Used(len(counts), prompt, answer, self.prices.of(prompt, answer))
 
     def _used_before_calls(self) -> Used:
-        """Return the use of the entries without recorded calls; for uncounted tokens, the largest use."""
+        """Return the use of the entries without recorded calls. Uncounted tokens count with the largest use."""
         if self._before is None:
             first: dict[str, str] = {}
             for each in self._calls.values():
@@ -237,7 +242,7 @@ class Budget:
         return None
 
     def _is_going_on(self, given: _Call) -> bool:
-        """Return True if a call is open and its process lives; calls of dead processes stay open."""
+        """Return True if a call is open and its process is alive. Calls of dead processes stay open in the record."""
         if not given.is_open or given.file == self._claimed:
             return given.is_open
         with suppress(FileNotFoundError):
@@ -252,10 +257,11 @@ class Budget:
 
 
 def account_table(record: Record, prices: Prices) -> pd.DataFrame:
-    """Return the use of a record, one row for each prompt, run, model and outcome, with the columns `ACCOUNT_COLUMNS`.
+    """Return the use of a record, with the columns `ACCOUNT_COLUMNS`.
 
-    The last row, `tries`, is the use that caps count: all calls, failed ones included, at the counted or else the
-    largest use. The column `uncounted` has the number of attempts without a token count from the endpoint.
+    There is one row for each prompt, run, model and outcome. The last row, `tries`, is the use that caps count. This
+    row includes all calls, also failed ones. Calls without a token count have their largest use. The column `uncounted`
+    is the number of attempts for which the endpoint gave no token count.
     """
     rows = []
     for entry in record.entries():

@@ -1,4 +1,4 @@
-"""One bounded call to a chat endpoint by the `openai` client, and a parser for the replies that endpoints send.
+"""Make one bounded call to a chat endpoint with the `openai` client, and parse the replies that endpoints send.
 
 Only this module imports the client, which `pip install 'afa[elicitation]'` installs.
 """
@@ -57,14 +57,14 @@ class Reply:
 
 
 class Chat:
-    """Makes calls to one endpoint; safe from threads.
+    """Makes calls to one endpoint. Several threads may use it.
 
     Calls are not repeated, and redirects are not followed. The environment variables of the `openai` client are
-    ignored, so that only the given key, and no other account or header, is sent.
+    ignored. Therefore no key, account or header but our own is sent.
     """
 
     def __init__(self, endpoint: Endpoint, bounds: Bounds) -> None:
-        # The loggers below write the headers of replies, in which an endpoint may repeat the key.
+        # The loggers below write the headers of replies. An endpoint may repeat the key in these headers.
         for name in ("httpcore", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)
         self._bounds = bounds
@@ -83,7 +83,7 @@ class Chat:
     def called(self, document: Mapping[str, Any]) -> HttpReply:
         """Return the reply to one call, of any status.
 
-        Raise a `ReplyError` if no complete reply came within the bounds.
+        If no complete reply came within the bounds, a `ReplyError` is raised.
         """
         late = _late(self._bounds)
         return within(self._bounds.deadline, lambda: self._called(document, late), late)
@@ -105,7 +105,7 @@ class Chat:
 
 
 class _Bounded(openai.DefaultHttpxClient):
-    """A client that sends only our own headers, and reads a reply up to the bounds."""
+    """A client that sends only our own headers. The client reads a reply only up to the bounds."""
 
     def __init__(self, key: str, bounds: Bounds) -> None:
         super().__init__(follow_redirects=False)
@@ -116,7 +116,7 @@ class _Bounded(openai.DefaultHttpxClient):
             "Content-Type": "application/json",
             # A compressed reply could unpack to more bytes than the limit allows.
             "Accept-Encoding": "identity",
-            # A new connection for each call: an endpoint may have closed an idle one.
+            # Each call uses a new connection, because an endpoint may have closed an idle one.
             "Connection": "close",
             "User-Agent": "afa",
             "Authorization": f"Bearer {self.key}",
@@ -147,9 +147,10 @@ def _late(bounds: Bounds) -> ReplyError:
 
 
 def read_reply(text: str) -> Reply:
-    """Return the parsed body of a call: complete or as server-sent events, an answer or an error.
+    """Return the parsed body of a call.
 
-    If the body is neither, `error` has its message, or its kind and first characters.
+    The body is one document or server-sent events, and contains an answer or an error. If the body is not a completion,
+    `error` contains its message. Without a message, it contains the kind of the body and its first characters.
     """
     text = text.removeprefix("\ufeff").strip()
     reply, arguments, is_completion = Reply(), "", False
@@ -182,7 +183,10 @@ def read_reply(text: str) -> Reply:
 
 
 def reason_of(text: str) -> tuple[str, str]:
-    """Return message and code of an error body; for an unknown form, its kind and first characters."""
+    """Return message and code of an error body.
+
+    For an unknown form, the message is the kind of the body and its first characters.
+    """
     what, start = "JSON without a message", text.strip()[:FIRST]
     try:
         error, code = _reason(json.loads(text))
@@ -198,7 +202,7 @@ def reason_of(text: str) -> tuple[str, str]:
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON document of a body, or one for each event; comments and empty events are skipped."""
+    """Yield the JSON document of a body, or one document for each event. Comments and empty events are skipped."""
     if text.startswith(("{", "[")):
         yield json.loads(text)
         return
@@ -209,7 +213,7 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _words(content: Any) -> str:
-    """Return the text of a message: a text, or the parts of a list that are not thoughts."""
+    """Return the text of a message. The message is a text, or a list of parts, of which thoughts are left out."""
     if isinstance(content, list):
         parts = [{"text": part} if isinstance(part, str) else part for part in content]
         return "".join(part.get("text") or "" for part in parts if part.get("type") not in THOUGHTS)
@@ -219,14 +223,17 @@ def _words(content: Any) -> str:
 
 
 def _arguments(message: Mapping[str, Any]) -> str:
-    """Return the arguments of the first tool call of a message, which are the answer if there is no text."""
+    """Return the arguments of the first tool call of a message.
+
+    If the message has no text, these arguments are the answer.
+    """
     calls = [call["function"] for call in message.get("tool_calls") or () if not call.get("index")][:1]
     given = (calls[0] if calls else message.get("function_call") or {}).get("arguments") or ""
     return given if isinstance(given, str) else json.dumps(given)
 
 
 def _reason(document: Any) -> tuple[str, str]:
-    """Return message and code of an error in any form that endpoints use; empty texts without an error."""
+    """Return message and code of an error in any form that endpoints use. Without an error, both texts are empty."""
     if isinstance(document, list):
         document = document[0] if document else None
     if not isinstance(document, dict):
@@ -241,7 +248,7 @@ def _reason(document: Any) -> tuple[str, str]:
 
 
 def _tokens(usage: Any) -> tuple[int, int] | None:
-    """Return the tokens of prompt and answer, or None if they were not both counted."""
+    """Return the tokens of prompt and answer. If the endpoint did not count both, return None."""
     try:
         tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
     except (KeyError, TypeError, ValueError, OverflowError):

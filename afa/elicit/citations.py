@@ -1,8 +1,8 @@
-"""Comparison of the citations in an answer with the abstracts retrieved for its question.
+"""Compare the citations in an answer with the abstracts that were retrieved for its question.
 
-An answer may cite by the number of an abstract in the prompt, by PMID, or by DOI. A citation of anything that is not
-among the abstracts of the prompt is flagged, even if the publication exists. Integers in square brackets count as
-numbers of abstracts, because the prompt writes numbers in brackets.
+An answer may cite by the number of an abstract in the prompt, by PMID, or by DOI. A citation is flagged if it is not
+among the abstracts of the prompt, even if the publication exists. Integers in square brackets count as numbers of
+abstracts, because the prompt writes numbers in brackets.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_IN_RANGE = 50
 
 @dataclass(frozen=True)
 class Checked:
-    """The citations of one gene of an answer, or of the whole answer (`item` empty).
+    """The citations of one gene of an answer. If `item` is empty, they are the citations of the whole answer.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Checked:
 
 
 def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -> list[Checked]:
-    """Return the citations of an answer, one entry for each gene or one for the answer.
+    """Return the citations of an answer. There is one entry for each gene, or one for the whole answer.
 
     Turns of a plan and rankings have no citations to compare.
 
@@ -106,11 +106,11 @@ def checked(question: Question, answer: Answer, abstracts: Sequence[Abstract]) -
 def reference_table(
     entries: Iterable[Entry | None], abstracts: Iterable[Sequence[Abstract]], study: Study
 ) -> pd.DataFrame:
-    """Return the citations of the genes of unary answers, one row for each gene and abstract cited by number.
+    """Return the citations of the genes of unary answers.
 
-    The columns are `REFERENCE_COLUMNS`. `number` is empty in the single row of a gene without citations. `kind` and
-    `id` of the abstract are empty if no abstract with the number was retrieved. `names_gene` is yes if the abstract
-    names the gene by its symbol or an alias of the study.
+    Each gene has one row for each abstract that it cites by number. The columns are `REFERENCE_COLUMNS`. A gene without
+    citations has a single row, in which `number` is empty. If no abstract with this number was retrieved, `kind` and
+    `id` are empty. `names_gene` is yes if the abstract contains the gene's symbol or an alias of the study.
     """
     rows = []
     for entry, own in zip(entries, abstracts, strict=True):
@@ -131,7 +131,7 @@ def reference_table(
 
 
 def retrieved_references(references: str, shown: int) -> str:
-    """Return the numbers of `shown` abstracts in a text of numbers and blanks; `UNKNOWN` is returned unchanged."""
+    """Return those numbers in a text that belong to one of the `shown` abstracts. `UNKNOWN` is returned unchanged."""
     if references == UNKNOWN:
         return references
     return " ".join(number for number in references.split() if 1 <= int(number) <= shown)
@@ -148,7 +148,10 @@ def citation_table(answers: Iterable[Checked]) -> pd.DataFrame:
 
 
 def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
-    """Return one row for each answer or gene, with or without citations, with the columns `COUNT_COLUMNS`."""
+    """Return one row for each answer or gene, with the columns `COUNT_COLUMNS`.
+
+    Answers and genes without citations are included.
+    """
     rows = []
     for each in answers:
         cited, retrieved = len(each.citations), each.retrieved
@@ -157,7 +160,7 @@ def citation_counts(answers: Iterable[Checked]) -> pd.DataFrame:
 
 
 def cited(text: str) -> Iterator[tuple[Kind, str]]:
-    """Yield the citations in a text, by kind: numbers in brackets, PMIDs, DOIs, other identifiers.
+    """Yield the citations in a text, by kind. Kinds are numbers in brackets, PMIDs, DOIs and other identifiers.
 
     >>> list(cited("[UC] down in [1, 3-4]; PMID 123456; doi:10.1136/GUT.1."))
     [('number', '1'), ('number', '3'), ('number', '4'), ('pmid', '123456'), ('doi', '10.1136/gut.1')]
@@ -186,7 +189,10 @@ def _judged(
 
 
 def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> tuple[Kind, str, bool]:
-    """Return a reference as a citation; retrieved if one abstract matches its title and any given PMID and DOI."""
+    """Return a reference as a citation.
+
+    A reference counts as retrieved if one abstract matches its title and any given PMID and DOI.
+    """
     pmid, doi = (reference.pmid or "").strip(), _without_end((reference.doi or "").strip()).lower()
     named: list[tuple[Kind, str]] = [("pmid", pmid), ("doi", doi), ("title", plain(reference.title)[:500])]
     kind, name = next((kind, name) for kind, name in named if name or kind == "title")
@@ -200,17 +206,17 @@ def _reference(reference: Reference, abstracts: Sequence[Abstract]) -> tuple[Kin
 
 
 def _in_brackets(brackets: str) -> Iterator[int]:
-    """Yield the numbers of [1, 3-5]; a year in brackets is skipped."""
+    """Yield the numbers of a text such as [1, 3-5]. A year in brackets is skipped."""
     for first, last in _RANGE.findall(brackets):
         if _YEAR.fullmatch(first):
             continue
         start, end = int(first), int(last or first)
-        # A range too long for a list of abstracts gives its two ends.
+        # If a range is too long for a list of abstracts, only its two ends are used.
         yield from range(start, end + 1) if start <= end < start + _MOST_IN_RANGE else (start, end)
 
 
 def _without_end(doi: str) -> str:
-    """Return a DOI without the punctuation of the sentence around it; brackets of the DOI stay."""
+    """Return a DOI without the punctuation of the sentence around it. Brackets that belong to the DOI remain."""
     while doi and (doi[-1] in ".:" or (doi[-1] == ")" and doi.count("(") < doi.count(")"))):
         doi = doi[:-1]
     return doi

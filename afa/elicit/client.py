@@ -1,4 +1,4 @@
-"""A client of one language model behind an OpenAI-compatible endpoint; every attempt is recorded."""
+"""A client of one language model behind an OpenAI-compatible endpoint. Every attempt is recorded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BUSY = 0.1
 
 
 class Client:
-    """Asks one model, and records every attempt, prompt and call; safe from threads."""
+    """Asks one model, and records every attempt, prompt and call. Several threads may use it."""
 
     def __init__(self, endpoint: Endpoint, budget: Budget, manner: Manner) -> None:
         self.endpoint, self.budget, self.record, self.manner = endpoint, budget, budget.record, manner
@@ -57,7 +57,10 @@ class Client:
 
     @cached_property
     def _chat(self) -> Chat:
-        """Return the chat, created at the first question: importing `openai` is slow, and estimates need no chat."""
+        """Return the chat, which is created at the first question.
+
+        Importing `openai` is slow, and estimates need no chat.
+        """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 
         bounds = Bounds(timeout=self.manner.timeout, deadline=self.manner.deadline, largest=LARGEST)
@@ -68,7 +71,10 @@ class Client:
         return key_of(request, self.endpoint.model, self.manner)
 
     def recorded(self, request: Request) -> Entry | None:
-        """Return the result of `ask` if it needs no call: the answer, or the last allowed attempt; else None."""
+        """Return the result of `ask` if it needs no call, else None.
+
+        The result is the answer, or the last allowed attempt.
+        """
         return self.record.settled(self.key(request), self.manner.answers)
 
     def expected(self, request: Request) -> Used:
@@ -78,10 +84,11 @@ class Client:
         return self.budget.expected(text, self.manner.most_tokens)
 
     def ask(self, request: Request, *, stop: threading.Event | None = None) -> Entry | None:
-        """Return the answer to a request, from the record or from the model; without an answer, the last attempt.
+        """Return the answer to a request, from the record or from the model.
 
-        Attempts of earlier runs count towards `Manner.answers`, except attempts at which the endpoint failed. After
-        `stop` is set, no new call begins; the result is None if there was no earlier attempt.
+        If there is no answer, return the last attempt. Attempts of earlier runs count towards `Manner.answers`.
+        Attempts at which the endpoint failed do not count. After `stop` is set, no new call begins. The result is then
+        None if there was no earlier attempt.
 
         Raises
         ------
@@ -93,7 +100,7 @@ class Client:
         stop, last = stop or threading.Event(), None
         self.record.keep(request.messages)
         while True:
-            # Attempts are counted first: `Budget.begin` notices attempts that another process adds later.
+            # Attempts are counted first, because `Budget.begin` notices attempts that another process adds later.
             attempts = len(self.record.attempts(self.key(request)))
             if (known := self.recorded(request)) is not None:
                 return known
@@ -105,9 +112,10 @@ class Client:
                 return last
 
     def _attempt(self, request: Request, attempts: int, stop: threading.Event) -> Entry | None:
-        """Make and record one more attempt; its prompt quotes the last fault. None if another process is making one.
+        """Make and record one more attempt.
 
-        Calls are made until one has a reply, but at most `Manner.calls`.
+        The prompt of the attempt quotes the last fault. If another process is making an attempt, the result is None.
+        Calls are made until one has a reply. At most `Manner.calls` calls are made.
 
         Parameters
         ----------
@@ -148,14 +156,15 @@ class Client:
                 said = reply.text or reply.refusal or ""
                 return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
             finally:
-                # The call ends after the entry is recorded: otherwise another process would repeat the call.
+                # The call ends after the entry is recorded. If the call ended earlier, another process would repeat the
+                # call.
                 self.budget.end(name, reply.tokens)
         if failure is None:
             return None
         return self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
 
     def _count(self, failure: ReplyError) -> None:
-        """Make all threads wait as long as the endpoint asks, or raise if further calls are useless.
+        """Make all threads wait as long as the endpoint asks. If further calls are useless, raise an error.
 
         Raises
         ------
@@ -189,11 +198,11 @@ class Client:
                 self._closed_until = 0.0 if self._closed_until == until else self._closed_until
 
     def _reply(self, chat: Chat, prompt: str, messages: Messages) -> Reply:
-        """Return the reply to one call; a `ReplyError` with the endpoint's own words if the endpoint failed."""
+        """Return the reply to one call. If the endpoint failed, a `ReplyError` has the endpoint's own words."""
         from afa.elicit.chat import read_reply, reason_of  # noqa: PLC0415
 
         came = chat.called(self._document(prompt, messages))
-        # Remove the key before the text is shortened: a part of a key would not be recognised.
+        # Remove the key before the text is shortened, because a part of a key would not be recognised.
         body = self._writable(came.body.decode(errors="replace"))
         reply, is_sound = read_reply(body), OK <= came.status < REDIRECTS
         if is_sound and not reply.error:
@@ -204,10 +213,10 @@ class Client:
         return self._failed(came, reply, body)
 
     def _failed(self, came: HttpReply, reply: Reply, body: str) -> Reply:
-        """Return the reply of an endpoint that refuses the question; raise a `ReplyError` for any other failure.
+        """Return the reply of an endpoint that refuses the question. Any other failure raises a `ReplyError`.
 
-        A status below 500 means that the request was refused and nothing was computed. After a gateway's time-out or
-        other failure the model may have used tokens.
+        A status below 500 means that the request was refused and nothing was computed. After a time-out or another
+        failure of a gateway, the model may have used tokens.
         """
         status, detail = came.status, self._shown(reply.error)
         if is_refusal := REDIRECTS <= status < INTERNAL and status != TIMED_OUT:
@@ -276,12 +285,14 @@ class Client:
         return " ".join(self._writable(text).split())[:LONGEST_DETAIL]
 
     def _writable(self, text: str) -> str:
-        """Return the text without the key, and with a question mark for each lone surrogate."""
+        """Return the text without the key. A question mark replaces each lone surrogate."""
         return self.endpoint.redacted(text).encode(errors="replace").decode()
 
 
 def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Return the outcome of a reply, and a note: why it is no answer, or which text around the answer was not parsed.
+    """Return the outcome of a reply, and a note.
+
+    The note says why it is no answer, or which text around the answer was ignored.
 
     Parameters
     ----------
@@ -295,12 +306,15 @@ def judged(reply: Reply, schema: type[Answer], values: Mapping[str, str]) -> tup
     try:
         answer, notes = read_wrapped(schema, reply.text)
     except ValueError as error:
-        # Some endpoints give no reason for the end of an answer; an answer that parses is complete.
+        # Some endpoints give no reason for the end of an answer. An answer that parses is complete.
         return ("incomplete", "the answer broke off") if reply.finish is None else ("unparsable", str(error))
     other = beside_the_question(answer, values)
     return ("unparsable", other) if other else ("answered", "; ".join(notes))
 
 
 def _back_off(turn: int) -> float:
-    """Return the seconds before the next call, doubled each time, and random so that clients do not synchronise."""
+    """Return the seconds before the next call.
+
+    The waits double each time, and are random so that clients do not synchronise.
+    """
     return float(2**turn * random.uniform(0.5, 1.0))  # noqa: S311 (not used for secrets)

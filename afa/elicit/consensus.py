@@ -1,4 +1,4 @@
-"""The consensus of several voters: the genes of a phenotype, by agreement and literature, and pooled numbers (F7)."""
+"""The consensus of several voters. Genes are selected by agreement and by literature, and numbers are pooled (F7)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ SAME_MODEL = "The voters are runs of one model, so that their agreement is weak 
 def consensus(
     answers: pd.DataFrame, *, min_agree: int, runs: Collection[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the genes that at least `min_agree` runs name with one direction, and the genes that are dropped.
+    """Return the genes that at least `min_agree` runs name with the same direction, and the genes that are dropped.
 
-    A gene is kept for a phenotype if no run that names the gene gives the other direction. The potential of a kept gene
-    is +1 for Upregulated and -1 for Downregulated; the confidence is the mean `lit_prob` of the runs that name the
-    gene.
+    A gene is dropped for a phenotype if two runs give it opposite directions. The potential of a kept gene is +1 for
+    Upregulated and -1 for Downregulated. The confidence is the mean `lit_prob` of the runs that name the gene.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ def consensus(
 
 
 def check_voters(models: Mapping[str, str], study: Study) -> None:
-    """Raise an `ElicitationError` if voters are the same model, unless the study sets `same_model`.
+    """Raise an `ElicitationError` if two voters are the same model. The setting `same_model` of the study allows this.
 
     Parameters
     ----------
@@ -94,12 +93,13 @@ def check_voters(models: Mapping[str, str], study: Study) -> None:
 
 
 def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """Return the agreement of voters, with the columns `AGREEMENT_COLUMNS`; one row for each phenotype and one for all.
+    """Return the agreement of voters, with the columns `AGREEMENT_COLUMNS`.
 
-    The column `voters` names all voters, or a pair. `genes` is the number of genes that at least one of these voters
-    names. `agreed` is the number of genes that all of them name with one direction, and `share` its share of `genes`.
-    `kappa` is Fleiss' kappa of *up*, *down* and *not named* over all genes in the study's answers; a voter who names
-    genes at random gets 0. `kappa` is empty if all voters give one category to all genes.
+    There is one row for each phenotype, and one for all phenotypes. The column `voters` names all voters, or two of
+    them. `genes` is the number of genes that at least one of these voters names. `agreed` is the number of genes that
+    all these voters name with the same direction. `share` is `agreed` divided by `genes`. `kappa` is Fleiss' kappa over
+    all genes in the study's answers. The categories of `kappa` are *up*, *down* and *not named*. A voter who names
+    genes at random gets 0. If all voters give all genes the same category, `kappa` is empty.
     """
     voters, genes = study.settings.voters, sorted(named["gene"].unique())
     signs = np.zeros((len(study.names), len(voters), len(genes)), dtype=np.int64)
@@ -116,7 +116,7 @@ def agreement(named: pd.DataFrame, study: Study) -> pd.DataFrame:
 
 
 def fleiss_kappa(signs: NDArray[np.int64]) -> float:
-    """Return Fleiss' kappa of the categories -1, 0, +1; NaN if only one category occurs.
+    """Return Fleiss' kappa of the categories -1, 0, +1. If only one category occurs, it is NaN.
 
     Parameters
     ----------
@@ -142,8 +142,8 @@ def evidence_filter(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return the genes of `kept` that literature supports (paragraph "Consensus-and-evidence filtering").
 
-    A gene is supported if an answer that names it gives `literature` as its source and cites a retrieved abstract of
-    one of the `kinds` that has the gene's symbol or an alias in its title or text.
+    A gene is supported by an answer that gives `literature` as the source of the gene and cites a retrieved abstract.
+    The abstract must be of one of the `kinds`, and contain the gene's symbol or an alias in its title or text.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def evidence_filter(
 
 
 def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
-    """Return `SUPPORTS` if a reference supports its gene, else the first condition that it fails."""
+    """Return `SUPPORTS` if a reference supports its gene. If it does not, return the first condition that fails."""
     if row.evidence_source != "literature":
         return f"the answer says {row.evidence_source}"
     if not row.number:
@@ -193,14 +193,14 @@ def _verdict(row: Any, kinds: Sequence[Kind]) -> str:
 
 
 def among(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return (n_rows,) bool, True for rows whose phenotype and gene occur in another table."""
+    """Return True for each row whose phenotype and gene occur in another table, (n_rows,) bool."""
     names = ["phenotype", "gene"]
     found: NDArray[np.bool_] = pd.MultiIndex.from_frame(table[names]).isin(pd.MultiIndex.from_frame(others[names]))
     return found
 
 
 def _agreed(signs: NDArray[np.int64]) -> Iterator[float]:
-    """Yield genes, agreed, share and kappa of `AGREEMENT_COLUMNS`.
+    """Yield the values of the columns genes, agreed, share and kappa in `AGREEMENT_COLUMNS`.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ SHARES = ("p_high_with", "p_high_without", "p_low_with", "p_low_without")
 
 
 def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) -> pd.DataFrame:
-    """Return the median cut points of each feature; a side needs cut points from more than half of the voters.
+    """Return the median cut points of each feature. A side needs cut points from more than half of the voters.
 
     Parameters
     ----------
@@ -258,7 +258,10 @@ def pool_cuts(cuts: pd.DataFrame, names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def cuts_apart(cuts: pd.DataFrame) -> list[str]:
-    """Return a sentence on the ranges of voters' own cut points in a table of `pool_cuts`; none if all agree."""
+    """Return a sentence on the range of the voters' own cut points, given a table of `pool_cuts`.
+
+    If all agree, there is no sentence.
+    """
     found = [
         f"{feature} {side} {row[f'{side}_least']:g} to {row[f'{side}_most']:g}"
         for feature, row in cuts.iterrows()
@@ -269,7 +272,7 @@ def cuts_apart(cuts: pd.DataFrame) -> list[str]:
 
 
 def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Sequence[str]) -> list[str]:
-    """Return a sentence on unanswered questions, and one on directions that the answer's own probabilities contradict.
+    """Return a sentence on unanswered questions, and one on directions that contradict their probabilities.
 
     Parameters
     ----------
@@ -291,7 +294,7 @@ def answers_in_doubt(unary: pd.DataFrame, entities: Sequence[str], features: Seq
 
 
 def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
-    """Read the probabilities of several voters, one CSV file for each.
+    """Read the probabilities of several voters. Each voter has one CSV file.
 
     Parameters
     ----------
@@ -337,7 +340,9 @@ def read_voters(folder: str | Path, unary: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: NDArray[np.bool_]) -> pd.DataFrame:
-    """Return the `SHARES` of pairs of entity and feature, pooled over voters; NaN for pairs without an answer (F7).
+    """Return the `SHARES` of pairs of entity and feature, pooled over voters (F7).
+
+    The `SHARES` are NaN for pairs without an answer.
 
     Parameters
     ----------
@@ -357,7 +362,7 @@ def pooled_shares(voters: pd.DataFrame, pairs: pd.MultiIndex, possible: NDArray[
 
 
 def pool_answers(answers: pd.DataFrame, features: Features) -> pd.DataFrame:
-    """Return one row for each entity and feature, pooled over voters, in the columns of a bundle's `unary.csv`.
+    """Return one row for each entity and feature, pooled over voters. The columns are those of a bundle's `unary.csv`.
 
     Parameters
     ----------

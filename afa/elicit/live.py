@@ -1,4 +1,4 @@
-"""Live models as a source of answers: many questions at once, and the estimated cost of a study."""
+"""Live models as a source of answers. Many questions are asked at once, and the cost of a study is estimated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONGEST_NUMBER = -1.2345678901234567e-300
 
 @dataclass(frozen=True)
 class Terms:
-    """Limits of a live run: its cost, and the number of open calls.
+    """The limits of a live run: its caps and prices, and the number of open calls.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Terms:
 
 
 class Live:
-    """The models of a study's voters, with a common record and budget, as a source of answers.
+    """The models of a study's voters as a source of answers. The models share one record and one budget.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Live:
         return str(self.budget.record.folder)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Ask all questions, voter by voter, and return their entries, other processes' answers included."""
+        """Ask all questions, voter by voter, and return their entries. Answers of other processes are included."""
         for run in dict.fromkeys(question.run for question in questions):
             client, requests = self.clients[run], self._requests(questions, run)
             at_most = shown(estimate(requests, client), self.budget.prices)
@@ -128,13 +128,13 @@ class Live:
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
     def outlook(self, *, min_agree: int) -> pd.DataFrame:
-        """Return the largest use of the questions that are left, one row for each prompt.
+        """Return the largest use of the questions that are left, with one row for each prompt.
 
-        The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest that the study
-        allows. A study of features instead of genes has one row for cut points and one for probabilities.
+        The columns are `OUTLOOK_COLUMNS`. Before all genes are named, the number of pairs is the largest number that
+        the study allows. A study of features instead of genes has one row for cut points, and one for probabilities.
 
-        The column `pairs` has the setting `pairs` of the row, marked `*` if it is the study's setting. `calls` counts
-        one call for each question without an answer; repeated calls are not included.
+        The column `pairs` is the way of asking for pairs that the row assumes. The study's own setting is marked `*`.
+        The column `calls` counts one call for each question without an answer. Repeated calls are not included.
         """
         if self.study.features is not None:
             return self._outlook_of_rates(self.study.features)
@@ -167,13 +167,13 @@ class Live:
     def _row(
         self, prompt: str, questions: Sequence[Question], pairs: str = "", how: str = EXACT, times: int = 1
     ) -> tuple[object, ...]:
-        """Return the row of a prompt, where each question stands for `times` questions of the same length."""
+        """Return the row of a prompt. Each question stands for `times` questions of the same length."""
         runs = dict.fromkeys(question.run for question in questions)
         left = [estimate(self._requests(questions, run), self.clients[run]) for run in runs]
         return prompt, pairs, len(questions) * times, *astuple(sum(left * times, Used())), how
 
     def _answered(self, questions: Sequence[Question]) -> list[Entry] | None:
-        """Return the recorded answers, or None if one is missing."""
+        """Return the recorded answers. If one is missing, return None."""
         found = [self.clients[each.question.run].recorded(each) for each in self._requests(questions)]
         known = [entry for entry in found if entry is not None and entry.outcome == "answered"]
         return known if len(known) == len(found) else None
@@ -190,10 +190,10 @@ class Live:
 
 
 def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4, progress: bool = True) -> list[Entry]:
-    """Return the result of every request, in their order: the answer, or the last attempt without one.
+    """Return the result of every request, in their order. A result is the answer, or else the last attempt.
 
-    Requests answered in the record are not asked again, and equal requests are asked once. All answers are recorded
-    whenever the function ends, so that a rerun asks only the rest.
+    Requests that the record answers are not asked again. Equal requests are asked once. Whenever the function ends, all
+    answers so far are recorded. A rerun asks only the rest.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
 
 
 def estimate(requests: Iterable[Request], client: Client) -> Used:
-    """Return the largest use of the unanswered requests, with one call each; repeated calls are not included."""
+    """Return the largest use of the unanswered requests, with one call each. Repeated calls are not included."""
     _, waiting = _split(((client.key(request), request) for request in requests), client)
     return sum((client.expected(request) for request in waiting.values()), Used())
 
@@ -237,9 +237,9 @@ def shown(used: Used, prices: Prices) -> str:
 
 
 def reasons(attempts: Iterable[Sequence[Entry]]) -> Iterator[str]:
-    """Yield a line for each kind of failure, with its count and an example.
+    """Yield a line for each kind of failure. The line contains the number of such failures and an example.
 
-    Failures are of one kind if their reasons differ only in numbers; the most frequent kind comes first.
+    Failures are of one kind if their reasons differ only in numbers. The most frequent kind comes first.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def _split(keyed: Iterable[tuple[str, Request]], client: Client) -> tuple[dict[s
 
 
 def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Generator[tuple[str, Entry], None, None]:
-    """Yield each request's key and result, in the order of completion; the first error stops the other requests."""
+    """Yield each request's key and result, in the order of completion. The first error stops the other requests."""
     work: queue.SimpleQueue[tuple[str, Request]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[str, Entry] | BaseException] = queue.SimpleQueue()
     stop = threading.Event()
@@ -278,7 +278,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             while not stop.is_set():
                 key, each = work.get_nowait()
                 if client.budget.is_busy(key) and not work.empty():
-                    # Another process is asking this request: ask the other requests first.
+                    # Another process is asking this request, so the other requests are asked first.
                     work.put((key, each))
                     stop.wait(0.05)
                 elif (entry := client.ask(each, stop=stop)) is not None:

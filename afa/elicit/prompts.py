@@ -1,4 +1,4 @@
-"""The prompts of a study: templates under version control, each with the schema of its answer and a digest.
+"""The prompts of a study. A prompt is a template under version control, the schema of its answer, and a digest.
 
 `request` is the only place where a template and the words of a study are combined.
 """
@@ -52,7 +52,10 @@ def request(question: Question, study: Study, abstracts: Abstracts) -> Request:
 
 
 def feature_rows(study: Study, ends: Mapping[str, Sequence[float | None] | None]) -> list[dict[str, str]]:
-    """Return the text on each feature that a prompt asks about, with a voter's cut points if there are any."""
+    """Return the text on each feature that a prompt asks about.
+
+    The text includes a voter's cut points if there are any.
+    """
     if study.features is None:
         return []
     table = study.features.to_frame().set_index("feature").loc[list(ends)]
@@ -78,7 +81,7 @@ def no_abstracts(question: Question) -> Sequence[Mapping[str, Any]]:
 
 
 def with_fault(messages: Messages, detail: str) -> Messages:
-    """Return the prompt with the fault of the last answer added; unchanged if `detail` is empty."""
+    """Return the prompt with the fault of the last answer added. If `detail` is empty, the prompt is unchanged."""
     if not detail:
         return messages
     said = _on_one_line(detail[:300]).rstrip(".")
@@ -86,7 +89,9 @@ def with_fault(messages: Messages, detail: str) -> Messages:
 
 
 def render(name: str, values: Mapping[str, Any]) -> Messages:
-    """Return the prompt `name` with its values filled in, each on one line, so that a value cannot imitate the prompt.
+    """Return the prompt `name` with its values filled in.
+
+    Each value is on one line, so that it cannot imitate the prompt.
 
     Raises
     ------
@@ -105,7 +110,7 @@ def render(name: str, values: Mapping[str, Any]) -> Messages:
 
 @cache
 def prompt_digest(name: str) -> str:
-    """Return the SHA-256 of a prompt's template, its included templates and the schema of its answer."""
+    """Return the SHA-256 of a prompt's template, of its included templates, and of the schema of its answer."""
     sources, pending = {}, [f"{name}.md"]
     while pending:
         template = pending.pop()
@@ -117,13 +122,16 @@ def prompt_digest(name: str) -> str:
 
 
 def key_of(request: Request, model: str, manner: Manner) -> str:
-    """Return the key, in a record, of a request to a model with these settings of asking."""
+    """Return the key of a request in a record. The key depends on the model and on the settings of asking."""
     digest = prompt_digest(request.question.prompt)
     return request_key(request.question, model, manner.parameters, digest, request.messages.digest)
 
 
 def answer_schema(name: str, *, bounds: bool = True) -> dict[str, Any]:
-    """Return the JSON schema of the answer to a prompt, with all keys required, and with or without `BOUNDS`."""
+    """Return the JSON schema of the answer to a prompt, with all keys required.
+
+    If `bounds` is False, it has none of `BOUNDS`.
+    """
     return dict(json.loads(_schema_text(name, bounds)))
 
 

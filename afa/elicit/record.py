@@ -1,8 +1,8 @@
-"""The record of an elicitation: questions and replies as JSON lines that are only appended.
+"""The record of an elicitation. Questions and replies are JSON lines, and lines are only appended.
 
-A folder holds entries (`*.jsonl`), the rendered prompts (`*.wordings`) and the calls (`*.tries`, see
-`afa.elicit.budget`). Each process writes its own files and reads all of them: records of several people can be put into
-one folder, and an interrupted run resumes where it stopped.
+A folder contains entries (`*.jsonl`), the rendered prompts (`*.wordings`) and the calls (`*.tries`, see
+`afa.elicit.budget`). Each process writes its own files and reads all of them. Therefore records of several people can
+be put into one folder, and an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ RESTORE = "restore the file, or take it out of the folder"
 
 
 class JsonLines:
-    """The files of one suffix in a folder: one to append to, and all of them to read.
+    """The files with one suffix in a folder. One file is appended to, and all files are read.
 
-    An incomplete last line, as a killed process leaves it, is skipped.
+    An incomplete last line is skipped. A process that was killed may leave such a line.
     """
 
     def __init__(self, folder: Path, suffix: str) -> None:
@@ -40,13 +40,17 @@ class JsonLines:
         self._read: dict[Path, tuple[int, int]] = {}
 
     def append(self, document: Mapping[str, Any], *, durable: bool = True) -> Path:
-        """Append one line and return its file; with `durable` the line is on disk. Safe from several threads."""
+        """Append one line and return its file.
+
+        If `durable` is True, the line is then on disk. Several threads may call this.
+        """
         line = json.dumps(document, sort_keys=True).encode() + b"\n"
         with self._lock:
             process, path = self._mine or (os.getpid(), self._new())
             if process != os.getpid():
                 path = self._new()
-            # A failure may leave half a line, which must remain the last of its file: the next line goes to a new file.
+            # A failure may leave half a line, which must remain the last of its file. Therefore the next line goes to a
+            # new file.
             self._mine = None
             with path.open("ab") as stream:
                 stream.write(line)
@@ -57,7 +61,7 @@ class JsonLines:
         return path
 
     def new(self, faults: list[Fault]) -> Iterator[tuple[Path, str, bytes]]:
-        """Yield every new JSON line since the last call, with file and place; other lines are added to `faults`."""
+        """Yield every new JSON line since the last call, with its file and place. Other lines are added to `faults`."""
         if self.folder.exists() and not self.folder.is_dir():
             faults.append(Fault(str(self.folder), "a file", "a folder of the record", "name another folder"))
         for path in sorted(self.folder.glob(f"*{self.suffix}")):
@@ -97,7 +101,7 @@ def _bytes_from(path: Path, start: int) -> bytes:
 
 
 def _trouble(line: bytes) -> str:
-    """Return why a line is not JSON; empty for a blank or valid line."""
+    """Return why a line is not JSON. For a blank or valid line, the text is empty."""
     try:
         if line.strip():
             json.loads(line.decode())
@@ -120,7 +124,9 @@ ASKED = ["prompt", "phenotype", "gene1", "gene2"]
 
 @dataclass(frozen=True)
 class Question:
-    """A question without its wording: the name of the prompt, the identifying values, and the run (the voter).
+    """A question without its wording.
+
+    A question consists of the name of the prompt, the identifying values, and the run (the voter).
 
     Parameters
     ----------
@@ -138,14 +144,17 @@ class Question:
 
     @property
     def name(self) -> tuple[object, ...]:
-        """Return the identity of the question; a pair is the same question in either order of its genes."""
+        """Return the identity of the question. A pair is the same question in either order of its genes."""
         genes = frozenset(self.values[key] for key in ("gene1", "gene2") if key in self.values)
         others = tuple(sorted((key, value) for key, value in self.values.items() if key not in ("gene1", "gene2")))
         return self.prompt, self.run, others, genes
 
     @property
     def asked(self) -> tuple[str, str, str, str]:
-        """Return prompt, phenotype and the two genes, empty if it has none, as the columns `ASKED`."""
+        """Return the values of the columns `ASKED`: prompt, phenotype and the two genes.
+
+        A value that the question lacks is empty.
+        """
         phenotype, gene1, gene2 = (self.values.get(key, "") for key in ASKED[1:])
         return self.prompt, phenotype, gene1, gene2
 
@@ -160,7 +169,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Messages:
-    """A rendered prompt: the system's and the user's part."""
+    """A rendered prompt, which consists of a system part and a user part."""
 
     system: str
     user: str
@@ -221,13 +230,13 @@ class Entry:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the entry's fields as they are recorded; an unknown endpoint is omitted, as in earlier records."""
+        """Return the entry's fields as they are recorded. An unknown endpoint is omitted, as in earlier records."""
         document = {**vars(self), "question": self.question.document}
         return {name: document[name] for name in document if name != "endpoint" or self.endpoint != UNKNOWN}
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of request and answer, which does not depend on time, attempt and endpoint."""
+        """Return the SHA-256 of request and answer. This digest does not depend on time, attempt and endpoint."""
         passing = {"attempt", "time", "tokens", "served_model", "endpoint"}
         lasting = {name: value for name, value in self.document.items() if name not in passing}
         return _sha256(json.dumps(lasting, sort_keys=True, ensure_ascii=False))
@@ -242,15 +251,18 @@ def request_key(
 
 
 def first_answer(entries: Sequence[Entry]) -> Entry | None:
-    """Return the first answer, which later answers never replace, else the last attempt, or None."""
+    """Return the first answer, which later answers never replace.
+
+    Without an answer, return the last attempt, or None.
+    """
     answered = (entry for entry in entries if entry.outcome == "answered")
     return next(answered, entries[-1] if entries else None)
 
 
 class Record:
-    """Entries and prompts of a folder, read when first needed; safe from several threads and processes.
+    """Entries and prompts of a folder, read when first needed. Several threads and processes may use it.
 
-    An entry in several files counts once. Lines that are not entries raise one `ElicitationError`; an incomplete last
+    An entry in several files counts once. Lines that are not entries raise one `ElicitationError`. An incomplete last
     line is skipped.
     """
 
@@ -262,7 +274,7 @@ class Record:
         self._lock = threading.RLock()
 
     def append(self, entry: Entry) -> None:
-        """Write one entry; it is on disk when this returns."""
+        """Write one entry. When this method returns, the entry is on disk."""
         with self._lock:
             entries = self._known()
             self._entries.append(entry.document)
@@ -279,22 +291,25 @@ class Record:
             return list(self._known().get(key, ()))
 
     def replies(self, key: str) -> list[Entry]:
-        """Return the model's replies to a request; failures of the endpoint are excluded."""
+        """Return the model's replies to a request. Failures of the endpoint are left out."""
         return [entry for entry in self.attempts(key) if entry.outcome != "failed"]
 
     def settled(self, key: str, most: int) -> Entry | None:
-        """Return the answer to a request, or its last reply if it already has `most` replies; else None."""
+        """Return the answer to a request. Without an answer, return the last of at least `most` replies, else None."""
         replies = self.replies(key)
         answered = (entry for entry in replies if entry.outcome == "answered")
         return next(answered, replies[-1] if len(replies) >= most else None)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries, by key and time, independent of the files they are in."""
+        """Yield all entries, by key and time. The order does not depend on the files."""
         with self._lock:
             return iter([entry for _, entries in sorted(self._known().items()) for entry in entries])
 
     def keep(self, messages: Messages) -> None:
-        """Save a rendered prompt, each text once: `text` by its `sha256`, and the digests of both parts."""
+        """Save a rendered prompt.
+
+        Each text is saved once, by its `sha256`, and the prompt by the digests of both parts.
+        """
         parts = {"system": _sha256(messages.system), "user": _sha256(messages.user)}
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
         with self._lock:

@@ -1,4 +1,4 @@
-"""Recorded answers: read from a folder of files, looked up by question, and merged."""
+"""Recorded answers are read from a folder of files, looked up by question, and merged."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ PAIR_COLUMNS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source"
 def imported(folder: str | Path) -> list[Entry]:
     """Return the entries of a folder with `phenotypes.csv` and `raw/`.
 
-    A unary file gives one entry, with the file's text as `raw`; each row of a pairwise file gives one entry, with the
-    row as JSON.
+    A unary file gives one entry, whose `raw` is the file's text. Each row of a pairwise file gives one entry, whose
+    `raw` is the row as JSON.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def _a_name(text: str) -> str:
 
 
 class _Gene(RecordedGene):
-    """A gene of a file: its symbol is a valid name, and its texts can be written to a table."""
+    """A gene of a file. The symbol of a gene must be a valid name, and its texts must be fit for a table."""
 
     gene_symbol: Annotated[str, AfterValidator(_a_name)]
 
@@ -86,7 +86,7 @@ class _Gene(RecordedGene):
 
 
 class _Unary(RecordedUnary):
-    """The answer in a file: at least one gene, and each gene once."""
+    """The answer in a file. An answer must name at least one gene, and each gene once."""
 
     genes: Annotated[list[_Gene], Field(min_length=1)]  # type: ignore[assignment]
 
@@ -100,7 +100,7 @@ class _Unary(RecordedUnary):
 
 
 def _unary(path: Path, phenotype: str, run: str, faults: list[Fault]) -> Entry:
-    """Return the entry of one answer file; faults of the file are added to `faults`."""
+    """Return the entry of one answer file. Faults of the file are added to `faults`."""
     text = ""
     try:
         text = read_unpacked(path).decode("utf-8-sig").replace("\r\n", "\n")
@@ -119,7 +119,7 @@ def _unary(path: Path, phenotype: str, run: str, faults: list[Fault]) -> Entry:
 
 
 def _pairs(path: Path, phenotype: str, faults: list[Fault]) -> Iterator[Entry]:
-    """Yield the entries of one file of pairs; faults of the file are added to `faults`."""
+    """Yield the entries of one file of pairs. Faults of the file are added to `faults`."""
     table = read_table(path, required=PAIR_COLUMNS)
     genes = table.columns["gene1"], table.columns["gene2"]
     known = {name: index for index, name in enumerate(dict.fromkeys((*genes[0], *genes[1])))}
@@ -147,7 +147,9 @@ def _entry(question: Question, raw: str) -> Entry:
 
 
 class Recorded:
-    """Entries of a record, looked up by question for any model and wording, provided there is only one.
+    """Entries of a record, looked up by question.
+
+    Any model and wording is accepted if the record has only one for the question.
 
     Parameters
     ----------
@@ -164,7 +166,7 @@ class Recorded:
                 self._entries.setdefault(entry.question.name, []).append(entry)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Return the recorded entry of each question; a pair is found in either order of its genes.
+        """Return the recorded entry of each question. A pair is found in either order of its genes.
 
         Raises
         ------
@@ -190,7 +192,9 @@ class Recorded:
 
 
 def write_record(entries: Iterable[Entry], folder: str | Path, name: str) -> int:
-    """Write entries as `<name>.jsonl` into a folder, each once and sorted by question; return their number.
+    """Write entries as `<name>.jsonl` into a folder, and return their number.
+
+    Each entry is written once, sorted by question.
 
     Raises
     ------
@@ -207,9 +211,10 @@ def write_record(entries: Iterable[Entry], folder: str | Path, name: str) -> int
 
 
 def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
-    """Write the entries of several records into one folder, for any order of the records; return their number.
+    """Write the entries of several records into one folder, and return their number.
 
-    Calls are merged completely, whatever entries are selected, so that all use still counts.
+    The order of the records does not matter. All calls are merged, whatever entries are selected, so that all use still
+    counts.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Retrieval for a question (paragraph "Retrieval-grounded prompting"): search in every source, cache, and rank.
+"""Retrieval for a question (paragraph "Retrieval-grounded prompting").
 
-Cached searches are read from disk without a network. Abstracts are ranked by BM25, a standard weighting of sparse word
-vectors.
+All sources are searched, the results are cached, and the abstracts are ranked. Cached searches are read from disk
+without a network. Abstracts are ranked by BM25, a standard weighting of sparse word vectors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The result of retrieval for a question: abstracts in the order of their numbers in the prompt, from 1.
+    """The result of retrieval for a question.
+
+    The abstracts are in the order of their numbers in the prompt, which start at 1.
 
     Parameters
     ----------
@@ -56,9 +58,9 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Literature:
-    """Retrieval of `most` abstracts for a question, from up to `candidates` of each source.
+    """Retrieval of `most` abstracts for a question.
 
-    Results are cached in memory.
+    The abstracts are chosen from up to `candidates` abstracts of each source. Results are cached in memory.
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ class Literature:
     _known: dict[tuple[tuple[str, str], ...], Retrieved] = field(default_factory=dict, repr=False, compare=False)
 
     def retrieved(self, question: Question) -> Retrieved:
-        """Return the abstracts for a question, which are the same for every voter.
+        """Return the abstracts for a question. The abstracts are the same for every voter.
 
         Raises
         ------
@@ -96,7 +98,10 @@ class Literature:
         return quoted(self.retrieved(question).abstracts)
 
     def expected(self, question: Question) -> list[dict[str, str]]:
-        """Return the abstracts that a prompt shows; before retrieval, abstracts of the largest possible length."""
+        """Return the abstracts that a prompt shows.
+
+        Before retrieval, these are abstracts of the largest possible length.
+        """
         try:
             return self.shown(question)
         except ElicitationError:
@@ -104,9 +109,10 @@ class Literature:
             return [longest] * self.most
 
     def check(self, questions: Iterable[Question], entries: Iterable[Entry], study: Study) -> None:
-        """Raise an `ElicitationError` for an answer to other abstracts: its numbers would mean other publications.
+        """Raise an `ElicitationError` for an answer to other abstracts.
 
-        Answers to an earlier template, which can no longer be rendered, are not compared.
+        The numbers in such an answer mean other publications. Answers to an earlier template are not compared, because
+        the template can no longer be rendered.
         """
         for question, entry in zip(questions, entries, strict=True):
             is_rendered = entry.prompt_digest == prompt_digest(question.prompt)
@@ -117,15 +123,15 @@ class Literature:
                 raise ElicitationError(Fault(f"the record, {question}", found, expected, step))
 
     def tables(self, retrieved: Iterable[Retrieved]) -> Mapping[str, pd.DataFrame]:
-        """Return the tables `abstracts` and `searches` of retrieved questions, each question once."""
+        """Return the tables `abstracts` and `searches` of retrieved questions. Each question occurs once."""
         once = list({id(each): each for each in retrieved}.values())
         return {"abstracts": abstract_table(once), "searches": search_table(once)}
 
     def _found(self, question: Question) -> Retrieved:
-        """Return the search results on a question's phenotype, or on its two genes (with aliases) and the phenotype.
+        """Return the search results on a question's phenotype.
 
-        If a search on two genes and the phenotype finds fewer publications than are shown, publications on the genes
-        and the disease are ranked too.
+        For a pair, the search also needs its two genes or their aliases. If this search on a pair finds fewer
+        publications than are shown, publications on the genes and the disease are ranked too.
         """
         genes = [question.values[key] for key in ("gene1", "gene2") if question.values.get(key)]
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
@@ -157,7 +163,7 @@ class Literature:
 
 
 def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
-    """Return each publication once; a PubMed article replaces a preprint with its DOI or title."""
+    """Return each publication once. A PubMed article replaces a preprint with the same DOI or title."""
     by_name = {(each.source, each.id): each for each in abstracts}
     articles = [each for each in by_name.values() if each.source == "pubmed"]
     dois, titles = {each.doi for each in articles if each.doi}, {tuple(words(each.title)) for each in articles}
@@ -169,7 +175,9 @@ def distinct(abstracts: Iterable[Abstract]) -> list[Abstract]:
 
 
 def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Literature:
-    """Return the literature of a study, with its `keywords.csv` if there is one and the cache in the record's folder.
+    """Return the literature of a study.
+
+    The search uses `keywords.csv` if there is one, and the cache in the record's folder.
 
     Parameters
     ----------
@@ -192,7 +200,7 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
 def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> Ranking:
     """Return the `most` abstracts that best match the words of the phrases, best first.
 
-    Abstracts without a match are excluded. The result does not depend on the order of abstracts or phrases; ties are
+    Abstracts without a match are excluded. The result does not depend on the order of abstracts or phrases. Ties are
     sorted by source and number.
     """
     texts = sorted(abstracts, key=lambda each: (each.source, each.id))
@@ -204,7 +212,10 @@ def ranked(abstracts: Iterable[Abstract], phrases: Iterable[str], most: int) -> 
 
 
 def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float]:
-    """Return the BM25 score (in Lucene's form, rounded to `DECIMALS`) of each document for the words `asked`."""
+    """Return the BM25 score of each document for the words `asked`.
+
+    The score has Lucene's form and is rounded to `DECIMALS`.
+    """
     known = set().union(*documents)
     asked = [word for word in asked if word in known]
     if not asked:
@@ -215,7 +226,10 @@ def bm25(documents: Sequence[Sequence[str]], asked: Sequence[str]) -> list[float
 
 
 def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
-    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`; `number` counts in the prompt."""
+    """Return one row for each abstract shown, with the columns `ABSTRACT_COLUMNS`.
+
+    `number` is its number in the prompt.
+    """
     rows = [
         (*each.question.asked, number, a.source, a.id, a.year, a.journal, a.title, score)
         for each in retrievals
@@ -227,7 +241,7 @@ def abstract_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
 def search_table(retrievals: Iterable[Retrieved]) -> pd.DataFrame:
     """Return one row for each search, with the columns `SEARCH_COLUMNS`.
 
-    `total` is the number of records at the source, `taken` the number of records with an abstract.
+    `total` is the number of records at the source. `taken` is the number of records with an abstract.
     """
     rows = []
     for each in retrievals:

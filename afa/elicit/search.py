@@ -1,9 +1,10 @@
-"""Queries on a phenotype, a disease and genes by all their names, and the services that are searched.
+"""Queries on a phenotype, a disease and genes, and the services that are searched.
 
-PubMed is searched through NCBI's E-utilities: `esearch` returns PMIDs, `efetch` the records. Preprints of bioRxiv,
-medRxiv and others are searched in Europe PMC's REST service, because bioRxiv's own service finds preprints only by DOI.
-Neither service could be reached when the module was written. The module was tested with a local server that sends the
-documented replies and errors, but not with the services.
+A query includes all names of a gene. PubMed is searched through NCBI's E-utilities. `esearch` returns PMIDs, and
+`efetch` returns the records. Preprints of bioRxiv, medRxiv and others are searched in Europe PMC's REST service. The
+reason is that bioRxiv's own service finds preprints only by DOI. Neither service could be reached when the module was
+written. The module was tested with a local server that sends the documented replies and errors, but not with the
+services.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from afa.errors import ElicitationError, Fault
 from afa.io.csvfile import read_table
 from afa.io.web import TRANSIENT, USUAL, Bounds, Clock, ReplyError, Web, json_object, unreadable
 
-# Characters that neither service interprets in a quoted phrase.
+# Neither service interprets these characters in a quoted phrase.
 _PLAIN = re.compile(r"[^\w\-/.+' ]|_")
 
 
 @dataclass(frozen=True)
 class Query:
-    """A conjunction of groups of phrases: one phrase of each group must occur."""
+    """A conjunction of groups of phrases. At least one phrase of each group must occur."""
 
     groups: tuple[tuple[str, ...], ...]
 
@@ -39,7 +40,7 @@ class Query:
         return tuple(dict.fromkeys(phrase for group in self.groups for phrase in group))
 
     def written(self, form: str) -> str:
-        """Return the query in a service's syntax; `form` is the service's template of a phrase."""
+        """Return the query in a service's syntax. `form` is the service's template for a phrase."""
         groups = (" OR ".join(form.format(phrase) for phrase in group) for group in self.groups)
         return " AND ".join(f"({group})" for group in groups)
 
@@ -51,13 +52,13 @@ class Keywords:
         self._names = {plain(name).casefold(): tuple(map(plain, phrases)) for name, phrases in names.items()}
 
     def phrases(self, name: str) -> tuple[str, ...]:
-        """Return the phrases for a name; an unknown name is its own phrase."""
+        """Return the phrases for a name. The only phrase for an unknown name is the name itself."""
         own = plain(name)
         return self._names.get(own.casefold(), (own,))
 
 
 def read_keywords(path: str | Path) -> Keywords:
-    """Read a CSV with the columns name, keyword, one row for each phrase; an `ElicitationError` lists its faults."""
+    """Read a CSV with the columns name, keyword, one row for each phrase. An `ElicitationError` lists its faults."""
     table = read_table(path, required=("name", "keyword"))
     for column, texts in table.columns.items():
         blank = [row for row, text in enumerate(texts) if not _PLAIN.sub(" ", text).strip()]
@@ -70,7 +71,7 @@ def read_keywords(path: str | Path) -> Keywords:
 
 
 def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: Sequence[str]) -> Query:
-    """Return a query for publications on all genes, the phenotype and the disease; genes and phenotype may be empty.
+    """Return a query for publications on all genes, the phenotype and the disease. Genes and phenotype may be empty.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: 
 
 
 def plain(name: str) -> str:
-    """Return a name as words for a quoted phrase; raise an `ElicitationError` if no word remains."""
+    """Return a name as words for a quoted phrase. If no word remains, an `ElicitationError` is raised."""
     words = " ".join(_PLAIN.sub(" ", name).split())
     if not any(map(str.isalnum, words)):
         raise ElicitationError(Fault("a search", repr(name), "a name with letters or digits", "correct the name"))
@@ -122,7 +123,7 @@ _YEAR = re.compile(r"\b(?:1[89]|2\d)\d\d\b", re.ASCII)
 
 
 class PubMed:
-    """PubMed as a source of abstracts; a key, never shown, raises the limit from 3 requests a second to 10."""
+    """PubMed as a source of abstracts. A key, which is never shown, raises the limit from 3 requests a second to 10."""
 
     name: SourceName = "pubmed"
 
@@ -132,13 +133,16 @@ class PubMed:
         self._url, self._sender = url.rstrip("/"), {"db": "pubmed", "tool": TOOL, "email": email}
         if key:
             self._sender["api_key"] = key
-        # Status 400 is retried: E-utilities also report failures of their servers by this status.
+        # Status 400 is retried, because E-utilities also report failures of their servers by this status.
         transient = TRANSIENT | {400}
         self._web = Web(PER_SECOND_WITH_KEY if key else PER_SECOND, bounds, transient=transient, clock=clock)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> PubMed:
-        """Return a client with `NCBI_EMAIL`, which NCBI requires, and `NCBI_API_KEY` and `AFA_PUBMED_URL`."""
+        """Return a client that uses `NCBI_EMAIL`, `NCBI_API_KEY` and `AFA_PUBMED_URL`.
+
+        NCBI requires the e-mail address.
+        """
         if not environment.get(EMAIL):
             step = "export it; NCBI writes to it before it blocks a user"
             raise ElicitationError(Fault(f"the environment, {EMAIL}", "nothing", "an e-mail address", step))
@@ -149,7 +153,7 @@ class PubMed:
         return query.written('"{}"[tiab]')
 
     def search(self, query: Query, most: int) -> Found:
-        """Return the `most` records that PubMed ranks highest; raise an `ElicitationError` if the search fails."""
+        """Return the `most` records that PubMed ranks highest. If the search fails, an `ElicitationError` is raised."""
         asked = {
             **self._sender,
             "term": self.written(query),
@@ -174,9 +178,9 @@ class PubMed:
 
 
 def tree(body: bytes) -> Element:
-    """Return the root of an XML reply, read without its DTD.
+    """Return the root of an XML reply. The reply is read without its DTD.
 
-    Raise a `ReplyError` if it is invalid or declares an entity.
+    A reply that is invalid or declares an entity raises a `ReplyError`.
     """
     try:
         if b"<!ENTITY" not in body:
@@ -225,7 +229,7 @@ def _article(record: Element) -> Abstract | str:
 
 
 def _sections(article: Element) -> Iterator[str]:
-    """Yield the sections of an abstract, one line each, with their labels if they have any."""
+    """Yield the sections of an abstract, one line each. A section with a label begins with the label."""
     for part in article.iterfind("Abstract/AbstractText"):
         label, text = one_line(part.get("Label") or ""), _said(part)
         if text:
@@ -239,7 +243,7 @@ def _year(article: Element) -> int | None:
 
 
 def _doi(record: Element, article: Element) -> str:
-    # A fixed path: the list of references has DOIs of other publications.
+    # The path is fixed, because the list of references has DOIs of other publications.
     own = record.find("PubmedData/ArticleIdList/ArticleId[@IdType='doi']")
     if own is None:
         own = article.find("ELocationID[@EIdType='doi'][@ValidYN='Y']")
@@ -247,7 +251,7 @@ def _doi(record: Element, article: Element) -> str:
 
 
 def _said(element: Any) -> str:
-    """Return the text of an element and of the elements inside it (italics, formulas)."""
+    """Return the text of an element and of the elements inside it, such as italics and formulas."""
     return "" if element is None else one_line(without_markup("".join(element.itertext())))
 
 
@@ -260,7 +264,7 @@ _DOI = re.compile(r"10\.\d{4,9}/\S+", re.ASCII)
 
 
 class EuropePmc:
-    """Europe PMC as a source of preprints; the address is `url`, else `AFA_EUROPEPMC_URL`, else the public one."""
+    """Europe PMC as a source of preprints. The address is `url`, else `AFA_EUROPEPMC_URL`, else the public address."""
 
     name: SourceName = "preprint"
 
@@ -275,7 +279,7 @@ class EuropePmc:
     def search(self, query: Query, most: int) -> Found:
         """Return the `most` preprints that the service ranks highest.
 
-        Raise an `ElicitationError` if the search fails.
+        If the search fails, an `ElicitationError` is raised.
         """
         asked = {"query": self.written(query), "format": "json", "resultType": "core", "synonym": "false"}
         abstracts: list[Abstract] = []
@@ -298,7 +302,10 @@ class EuropePmc:
 
 
 def _page(body: bytes) -> tuple[int, list[Any], str]:
-    """Return the number of preprints, the preprints of this page, and the mark of the next page ("": last page)."""
+    """Return the number of preprints, the preprints of this page, and the mark of the next page.
+
+    The mark of the last page is "".
+    """
     document = json_object(body)
     total, results = document.get("hitCount"), document.get("resultList")
     records = results.get("result") if isinstance(results, dict) else None

@@ -1,7 +1,8 @@
-"""The stages from questions to a bundle (appendix `supp:llm-elicitation`): each takes and returns tables by name.
+"""The stages from questions to a bundle (appendix `supp:llm-elicitation`). Each stage takes and returns tables by name.
 
-`unary` and `pairwise` ask, or look up recorded answers; `consensus` and `evidence` filter the genes that `unary` found;
-the last stage writes the bundle of the kept genes and judged pairs, with its provenance.
+The stages `unary` and `pairwise` ask questions, or look up recorded answers. The stages `consensus` and `evidence`
+filter the genes that `unary` found. The last stage writes the bundle of the kept genes and judged pairs, with its
+provenance.
 """
 
 from __future__ import annotations
@@ -134,7 +135,9 @@ def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
 
 
 def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tables:
-    """Return `kept` and `dropped` by the agreement of voters, and `agreement` of all voters and of each pair.
+    """Return the tables `kept` and `dropped`, which follow from the agreement of voters.
+
+    Also return `agreement` of all voters and of each pair.
 
     Raises
     ------
@@ -147,9 +150,9 @@ def consensus_stage(study: Study, named: pd.DataFrame, *, min_agree: int) -> Tab
 
 
 def evidence_stage(study: Study, named: pd.DataFrame, kept: pd.DataFrame, references: pd.DataFrame) -> Tables:
-    """Return `kept` and `dropped` by the cited literature, and `references` with a verdict each.
+    """Return the tables `kept` and `dropped`, which follow from the cited literature.
 
-    All genes are kept if the study does not filter by references.
+    Also return `references`, each with a verdict. If the study does not filter by references, all genes are kept.
 
     Raises
     ------
@@ -196,7 +199,7 @@ def bundle_stage(
     """Write the bundle of the stages `unary`, `consensus`, `evidence` and `pairwise`.
 
     The same answers give the same bytes. Unary potentials are +1 and -1. Pairwise potentials are signs, or log ratios
-    if pairs were asked conditionally; an `unclear` pair is excluded, which equals a zero, and counted.
+    if pairs were asked conditionally. An `unclear` pair is left out, which equals a potential of 0, and it is counted.
 
     Parameters
     ----------
@@ -243,7 +246,7 @@ def bundle_stage(
 
 
 def all_stages(study: Study, source: Source, literature: Literature | None, *, min_agree: int) -> dict[str, Tables]:
-    """Run every stage but the last, in order, and return their tables."""
+    """Run every stage except the last, in order, and return their tables."""
     unary = unary_stage(study, source, literature)
     agreed = consensus_stage(study, unary["named"], min_agree=min_agree)
     supported = evidence_stage(study, unary["named"], agreed["kept"], unary["references"])
@@ -252,10 +255,11 @@ def all_stages(study: Study, source: Source, literature: Literature | None, *, m
 
 
 def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tuple[Study, dict[str, Tables]]:
-    """Return a study and its stages as `bundle_stage` takes them, with the answers of one voter alone.
+    """Return a study and its stages with the answers of one voter only.
 
-    All genes that the voter names stay in the bundle. Pairs are asked only for genes that all voters agree on: a
-    coupling is kept if the voter names both genes, and a gene that the other voters do not name has none.
+    The two results have the form that `bundle_stage` takes. All genes that the voter names stay in the bundle. Pairs
+    were asked only for genes that all voters agree on. Therefore a gene that the other voters do not name has no
+    coupling. A coupling is kept if the voter names both genes.
 
     Parameters
     ----------
@@ -279,10 +283,10 @@ def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tupl
 def build_recorded_bundle(
     folder: str | Path, destination: str | Path, *, min_agree: int, probabilities: str | Path | None = None
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle of a record by the consensus of `min_agree` runs; the same record gives the same bytes.
+    """Write the bundle of a record by the consensus of `min_agree` runs. The same record gives the same bytes.
 
-    The bundle is named `recorded-2of3` or similar. The second result is the table of dropped genes (phenotype, gene,
-    reason).
+    The bundle is named `recorded-2of3` or similar. The second result is the table of dropped genes, with the columns
+    phenotype, gene and reason.
 
     Parameters
     ----------
@@ -305,7 +309,10 @@ def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:
 
 
 def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], pd.DataFrame]:
-    """Return the answer to each question, and the outcomes, one row each; an error counts unanswered questions."""
+    """Return the answers to the questions, and a table with the outcome of each question.
+
+    If answers are missing, an error counts them.
+    """
     entries = source.answers(questions)
     asked = outcomes(questions, entries)
     check_answered(asked, source.place)
@@ -317,8 +324,8 @@ def _cited(
 ) -> tuple[list[Sequence[Abstract]], Tables]:
     """Return the abstracts of each question, and tables of the citations in answers.
 
-    Without literature there are no abstracts. An imported record has no citations by number, so that no tables are
-    returned.
+    Without literature there are no abstracts. An imported record has no citations by number. Therefore it gives no
+    tables.
     """
     retrieved, abstracts = [], list[Sequence[Abstract]]([()] * len(questions))
     if literature is not None:
@@ -338,14 +345,20 @@ def _cited(
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:
-    """Return a text for each kept gene: the number of runs that named the gene, and the mechanism in the first run."""
+    """Return a text for each kept gene.
+
+    The text contains the number of runs that named the gene, and the mechanism in the first run.
+    """
     first = named.drop_duplicates(["phenotype", "gene"])
     merged = kept.merge(first, on=["phenotype", "gene"], how="left", validate="one_to_one")
     return [f"named by {row.n_runs} of {voters} runs; {row.run}: {row.mechanism}" for row in merged.itertuples()]
 
 
 def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], min_agree: int) -> dict[str, Any]:
-    """Return the provenance of the answers: from the study of an imported record, else from the answers."""
+    """Return the provenance of the answers.
+
+    The provenance of an imported record comes from the study, and any other provenance from the answers.
+    """
     settings = study.settings
     days = sorted({time[:10] for time in asked["time"] if time != UNKNOWN})
     known = {
@@ -369,6 +382,6 @@ def _provenance(study: Study, asked: pd.DataFrame, counts: Mapping[str, int], mi
 
 
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the tables concatenated; empty tables, whose columns have no type, are skipped."""
+    """Return the tables concatenated. Empty tables are skipped, because their columns have no type."""
     filled = [table for table in tables if len(table)]
     return pd.concat(filled, ignore_index=True) if filled else tables[0]

@@ -1,10 +1,12 @@
-"""Answers as tables: outcomes of questions, named genes, judged pairs; and these tables as CSV files.
+"""Answers as tables: outcomes of questions, named genes and judged pairs.
 
-Fixed rules, which do not depend on the results, decide which named genes count:
+The tables are also written and read as CSV files. Fixed rules decide which named genes count. The rules do not depend
+on the results:
 (1) A symbol must have the form of HGNC: capital letters, digits and hyphens, beginning with a letter (`C9orf72` keeps
-  its lower-case letters). Surrounding blanks are removed; nothing else is changed, and aliases are not looked up.
-(2) Of the genes of one answer, only the first ones count, up to the requested number.
-(3) A gene named twice in one answer counts once; with two directions it is dropped for its phenotype, in every run.
+  its lower-case letters). Surrounding blanks are removed. Nothing else is changed, and aliases are not looked up.
+(2) In each answer, only the first genes count, up to the requested number.
+(3) A gene named twice in one answer counts once. If the two directions differ, the gene is dropped for its phenotype in
+    every run.
 """
 
 from __future__ import annotations
@@ -69,9 +71,9 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> pd.DataFrame:
-    """Return the outcome of every question, one row each, with the columns `OUTCOME_COLUMNS`.
+    """Return the outcome of every question, one row each. The columns are `OUTCOME_COLUMNS`.
 
-    The column `answer` has `Entry.digest`, or is empty if the question was not asked.
+    The column `answer` is `Entry.digest`. The column `answer` is empty if the question was not asked.
     """
     rows = []
     for question, entry in zip(questions, entries, strict=True):
@@ -85,7 +87,10 @@ def outcomes(questions: Sequence[Question], entries: Sequence[Entry | None]) -> 
 
 
 def check_answered(table: pd.DataFrame, place: str) -> None:
-    """Raise an `ElicitationError` that counts and names the unanswered questions, which get no default value."""
+    """Raise an `ElicitationError` that counts and names the unanswered questions.
+
+    Unanswered questions get no default value.
+    """
     lacking = table[table["outcome"] != "answered"]
     if lacking.empty:
         return
@@ -101,11 +106,11 @@ def check_answered(table: pd.DataFrame, place: str) -> None:
 def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
     """Return one row for each gene in the answers, with the columns `GENE_COLUMNS`.
 
-    Rows are in the order of entries and answers. All named genes are included; `usable_genes` selects the genes that
+    Rows are in the order of entries and answers. All named genes are included. `usable_genes` selects the genes that
     count.
 
-    The column `references` has the numbers of the cited abstracts, separated by blanks, or `UNKNOWN` if the record has
-    none.
+    The column `references` contains the numbers of the cited abstracts, separated by blanks. If the record has no
+    references, it is `UNKNOWN`.
     """
     rows = []
     for entry in _answered(entries):
@@ -117,10 +122,11 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
 
 
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:
-    """Return one row for each pair with an answer, with the columns `PAIR_COLUMNS`, for every way of asking.
+    """Return one row for each pair with an answer, for every way of asking. The columns are `PAIR_COLUMNS`.
 
-    The column `sign` is +1 (same), -1 (opposite) or 0, the sign of `coupling`. For conditional probabilities,
-    `coupling` is ln(p_with / p_without), with both at least `RAREST` from 0 and 1; otherwise it equals `sign`.
+    The column `sign` is +1 (same), -1 (opposite) or 0. The column `sign` is the sign of `coupling`. For conditional
+    probabilities, `coupling` is ln(p_with / p_without), where both are kept at least `RAREST` away from 0 and 1. For
+    other questions, `coupling` equals `sign`.
     """
     rows = [row for entry in _answered(entries) for row in _pairs(entry, place)]
     return pd.DataFrame(rows, columns=PAIR_COLUMNS)
@@ -129,7 +135,7 @@ def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Dat
 def usable_genes(
     named: pd.DataFrame, *, most_genes: int, vocabulary: Collection[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the named genes that count, and the dropped ones with a reason, both in the order of `named`.
+    """Return the named genes that count, and the dropped genes with a reason. Both tables are in the order of `named`.
 
     Parameters
     ----------
@@ -168,16 +174,16 @@ def usable_genes(
 
 
 def write_stage(folder: str | Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write each table as `<name>.csv`, all or none; only an earlier stage's folder is replaced."""
+    """Write each table as `<name>.csv`, all or none. Only the folder of an earlier stage is replaced."""
     with atomic_folder(folder, STAGE_FILES) as temporary:
         for name, table in tables.items():
-            # All texts are quoted: an unquoted carriage return would end the row.
+            # All texts are quoted, because an unquoted carriage return would end the row.
             path = temporary / f"{name}.csv"
             table.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
 def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
-    """Return the named tables of a stage; an `ElicitationError` lists the faults of their files."""
+    """Return the named tables of a stage. An `ElicitationError` lists the faults of their files."""
     faults: list[Fault] = []
     tables = {}
     for name in names:
@@ -195,7 +201,7 @@ def read_stage(folder: str | Path, *names: str) -> dict[str, pd.DataFrame]:
 def cut_points(
     features: Features, voter: str, entries: Iterable[Entry], place: str
 ) -> dict[str, tuple[float | None, float | None]]:
-    """Return a voter's cut points of all features; a binary feature is high if it is present."""
+    """Return a voter's cut points of all features. A binary feature is high if it is present."""
     given: dict[str, tuple[float | None, float | None]] = dict.fromkeys(features.names, (None, 0.5))
     for entry in entries:
         if entry.question.run == voter:
@@ -223,7 +229,7 @@ def answer_of(entry: Entry, place: str = RECORD) -> Any:
 
 
 def plain(text: str) -> str:
-    """Return a text that tables and spreadsheets can show: without NUL, lone surrogates and formulas."""
+    """Return a text that tables and spreadsheets can show. NUL, lone surrogates and formulas are made harmless."""
     text = "".join(REPLACED if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in text)
     return f"'{text}" if text.startswith(FORMULA) else text
 

@@ -24,7 +24,8 @@ KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
 def kappa_of(bundle: Bundle, entity: str) -> float:
     """Return log Z_1 - log Z_0 of an entity's explicit models without observations, nats.
 
-    It is computed by exact inference. Mean-field takes this difference as 0 (docs/decisions.md, Base rates).
+    The difference is computed by exact inference. Mean-field takes this difference as 0 (docs/decisions.md, Base
+    rates).
 
     Raises
     ------
@@ -41,7 +42,7 @@ def kappa_of(bundle: Bundle, entity: str) -> float:
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
     """Return log Z_1 - log Z_0 of two class models without observations and priors, nats.
 
-    It is computed by exact inference.
+    The difference is computed by exact inference.
 
     Parameters
     ----------

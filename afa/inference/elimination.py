@@ -4,9 +4,9 @@ Eliminating a feature joins its remaining neighbours in one table. These neighbo
 order is the size of its largest separator. Min-fill eliminates the feature that joins the fewest new pairs.
 
 In the forward pass, each feature is summed out of the log-table of its clique. The stored result is p(x_v | separator
-of v). Its numbers lie in [0, 1] and cannot overflow. In the backward pass, products and sums give the joint
-probabilities of the separators. A table has one axis for each feature of its clique, in elimination order. Each axis
-has length 3, for the values -1, 0, +1.
+of v). The numbers in this table lie in [0, 1] and cannot overflow. In the backward pass, products and sums give the
+joint probabilities of the separators. A table has one axis for each feature of its clique, in elimination order. Each
+axis has length 3, for the values -1, 0, +1.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Component:
-    """A connected part of a conditioned model. Its n features are numbered in elimination order.
+    """A connected part of a conditioned model. The n features of a component are numbered in elimination order.
 
     Attributes
     ----------
@@ -273,7 +273,7 @@ class Eliminated:
     def _separator_probabilities(self) -> list[Floats]:
         """Return the joint probabilities of each feature's separator.
 
-        They are computed from the last clique to the first.
+        The probabilities are computed from the last clique to the first.
         """
         component = self.component
         found: list[Floats] = [np.ones(())] * component.n
@@ -303,7 +303,7 @@ def best_values(component: Component) -> NDArray[np.int8]:
 def _log_table(component: Component, v: int, messages: dict[int, Floats]) -> Floats:
     """Return the log-weights of the clique of `v`.
 
-    They add up its terms, its couplings to the separator, and the incoming messages.
+    The log-weights add up its terms, its couplings to the separator, and the incoming messages.
     """
     clique, separator = component.clique(v), component.separators[v]
     table = np.zeros((3,) * len(clique))

@@ -1,4 +1,4 @@
-"""Exact inference on a conditioned ternary model. Mean-field results are checked against it.
+"""Exact inference on a conditioned ternary model. Mean-field results are checked against exact results.
 
 Each connected component of the free features is eliminated in min-fill order. If the tables of a model would be too
 large, an error states the estimated cost. Unobserved features outside the support are uniform. If all three values can
@@ -78,7 +78,7 @@ def pair_moments(
     """Return exact first moments E[x_j], (M,), and pair moments E[x_j x_l], (n_free, n_free), given `evidence`.
 
     Pair moments are given for the features in `evidence.free`. First moments are 0 at observed features and outside the
-    support. The argument `memory_limit` and the errors are as in `exact`.
+    support. The memory limit and the errors are those of `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=True)
@@ -138,7 +138,7 @@ def map_state(
     """Return a completion of largest energy, (M,) int8, and its energy E(x), nats. Features outside the support are 0.
 
     Ties are always broken in the same way. When a feature is eliminated, it takes the lowest of its best values. The
-    argument `memory_limit` and the errors are as in `exact`.
+    memory limit and the errors are those of `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)
@@ -158,7 +158,7 @@ def sample(
 ) -> NDArray[np.int8]:
     """Return `n` independent exact samples of all features, (n, M) int8. Observed features keep their values.
 
-    The argument `memory_limit` and the errors are as in `exact`.
+    The memory limit and the errors are those of `exact`.
     """
     state = _conditioned(mrf, evidence)
     parts, _ = _plan(state, memory_limit, pairs=False)

@@ -129,7 +129,7 @@ def mean_field(
 ) -> MeanField:
     """Return mean-field marginals and ELBO of `mrf` given `evidence` (eq:mf-update, eq:elbo-explicit).
 
-    The first sweep starts from `start` if it is given. Otherwise a model of probabilities starts from its
+    The first sweep starts from `start` if it is given. Without `start`, a model of probabilities starts from its
     probabilities, and any other model starts from uniform marginals. Features outside the support stay uniform and are
     not solved for. If a solve reaches the cap of damped sweeps, coordinate ascent finishes it. Coordinate ascent never
     lowers the ELBO.
@@ -173,8 +173,8 @@ def _coordinate_ascent(
 ) -> tuple[Floats, Floats, int, float]:
     """Update one feature at a time in index order (eq:mf-update), until the largest change meets the tolerance.
 
-    The moments of one feature are computed in plain numbers. This is ten times as fast as `moments_of` on arrays of
-    length 1.
+    The moments of one feature are computed in plain numbers. Plain numbers are ten times as fast as `moments_of` on
+    arrays of length 1.
     """
     m, q = m.copy(), q.copy()
     below, above = (terms[:, 0] - terms[:, 1]).tolist(), (terms[:, 2] - terms[:, 1]).tolist()
@@ -205,7 +205,7 @@ def _largest_change(step_m: Floats, step_q: Floats) -> float:
 def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats) -> float:
     """Return the expected energy plus the entropy of a product distribution, nats (eq:elbo-general).
 
-    Its moments are (m, q).
+    The product distribution has the moments (m, q).
     """
     p = probabilities_of(m, q)
     about = m - centre

@@ -1,4 +1,4 @@
-"""Strict reading of CSV files: every row keeps its line number, and all faults are collected before any is raised."""
+"""Strict reading of CSV files. Every row keeps its line number, and all faults are collected before any is raised."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 _LINES = re.compile(r"[^\r\n]++(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _THOUSAND_OR_DECIMAL = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(?!\d)", re.ASCII)
 _LONGEST_SHOWN = 60
-_MOST_COMPARED = 5_000  # names compared with a wrong one: more would take seconds for each wrong name
+_MOST_COMPARED = 5_000  # names compared with a wrong name; more would take seconds for each
 
 
 class RowFaults:
     """The faults of one file, in line order.
 
     Faults with the same column and the same expectation are one kind. The first `SHOWN_PER_KIND` rows of a kind have a
-    line each and the others are counted in one line, so that the list for a wrong column of a million rows stays
-    readable.
+    line each, and one line counts the others. Therefore the list stays readable even if a million rows of a column are
+    wrong.
 
     Parameters
     ----------
@@ -64,21 +64,22 @@ class RowFaults:
 
     def __init__(self, path: str | Path, brief: bool = False, names: Sequence[str] = ()) -> None:
         self.path, self.brief, self.names = str(path), brief, names
-        self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}  # line, found, next step
+        # each item is the line, what was found, and the next step
+        self._shown: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
         self._count: Counter[tuple[str, str]] = Counter()
 
     def add(self, line: int, column: str, found: str, expected: str, next_step: str) -> None:
-        """Note a fault at a 1-based line; `line` 0 means the whole file, `column` "" the whole row."""
+        """Record a fault at a 1-based line. Line 0 means the whole file, and column "" means the whole row."""
         self._count[column, expected] += 1
         if self._count[column, expected] <= (SHOWN_TOGETHER if self.brief else SHOWN_PER_KIND):
             self._shown.setdefault((column, expected), []).append((line, found, next_step))
 
     def place(self, line: int) -> str:
-        """Return the name of the row at a line: the given name, else `line N`."""
+        """Return the name of the row at a line. The name is the given name, or else `line N`."""
         return self.names[line - 2] if self.names and line > 1 else f"line {line}"
 
     def listed(self) -> list[Fault]:
-        """Return all faults in line order, followed by one for each kind that has more rows than are shown."""
+        """Return all faults in line order. One more fault follows for each kind that has more rows than are shown."""
         numbered, unshown = list[tuple[int, Fault]](), list[Fault]()
         for (column, expected), rows in self._shown.items():
             at, count = f", column {column}" if column else "", self._count[column, expected]
@@ -96,7 +97,10 @@ class RowFaults:
         return [fault for _, fault in sorted(numbered, key=itemgetter(0))] + unshown
 
     def _together(self, rows: Sequence[tuple[int, str, str]], count: int) -> str:
-        """Return the wrong texts with the rows where each was found: `'NA' (lines 3, 7), '?' (line 9) and 40 more`."""
+        """Return the wrong texts with the rows where each was found.
+
+        An example is `'NA' (lines 3, 7), '?' (line 9) and 40 more`.
+        """
         lines: dict[str, list[int]] = {}
         for line, found, _ in rows:
             if found in lines or len(lines) < MOST_TEXTS:
@@ -136,13 +140,13 @@ class CsvTable:
         return len(self.lines)
 
     def empty(self, column: str) -> NDArray[np.bool_]:
-        """Return (n_rows,) bool, True where the cell of a column is empty."""
+        """Return True where the cell of a column is empty, (n_rows,) bool."""
         return ~np.fromiter(map(bool, self.columns[column]), dtype=bool, count=len(self))
 
     def wrong(
         self, rows: ArrayLike, column: str, expected: str, step: str, found: str | Callable[[int], str] | None = None
     ) -> None:
-        """Note a fault for some rows of a column.
+        """Record a fault for some rows of a column.
 
         Parameters
         ----------
@@ -156,7 +160,7 @@ class CsvTable:
             self.faults.add(int(self.lines[row]), column, said if isinstance(said, str) else said(row), expected, step)
 
     def once(self, keys: ArrayLike, expected: str, column: str = "") -> None:
-        """Note a fault for each row that repeats the key of an earlier row.
+        """Record a fault for each row that repeats the key of an earlier row.
 
         Parameters
         ----------
@@ -172,18 +176,21 @@ class CsvTable:
         self.wrong(earlier >= 0, column, expected, "remove one of the two rows", found)
 
     def words(self, column: str, known: Sequence[str]) -> None:
-        """Note a fault for each row whose word is not among the known words, which may include the empty text."""
+        """Record a fault for each row whose word is not among the known words. The empty text may be a known word."""
         wrong = [row for row, word in enumerate(self.columns[column]) if word not in known]
         self.wrong(wrong, column, f"one of {', '.join(word or 'nothing' for word in known)}", "choose one of them")
 
 
 def separator_of(path: str | Path) -> str:
-    """Return the separator of a file: a tab for `.tsv` and `.tsv.gz`, else a comma."""
+    """Return the separator of a file. The separator is a tab for `.tsv` and `.tsv.gz`, else a comma."""
     return "\t" if str(path).removesuffix(".gz").endswith(".tsv") else ","
 
 
 def read_header(path: str | Path) -> list[str]:
-    """Return the names of the columns; an empty list if the file has no readable header, which `read_table` reports."""
+    """Return the names of the columns.
+
+    If the file has no readable header, the list is empty, and `read_table` reports the error.
+    """
     text = _text_of(Path(path), RowFaults(path))
     with suppress(csv.Error):
         return next(csv.reader(_lines(text or ""), delimiter=separator_of(path), strict=True), [])
@@ -200,10 +207,11 @@ def read_table(
     brief: bool = False,
     shown: bool = False,
 ) -> CsvTable:
-    """Read a UTF-8 CSV file with a header (`.tsv`: tabs; `.gz`: compressed); its faults are in `CsvTable.faults`.
+    """Read a UTF-8 CSV file with a header.
 
-    Blank lines are skipped. A row longer than the header is a fault and is skipped. A file that cannot be read, or that
-    lacks a required column, gives a table without rows.
+    A `.tsv` file has tabs, and a `.gz` file is compressed. Faults are in `CsvTable.faults`. Blank lines are skipped. A
+    row longer than the header is a fault and is skipped. A file that cannot be read, or that lacks a required column,
+    gives a table without rows.
 
     Parameters
     ----------
@@ -252,7 +260,7 @@ def table_of_frame(
     names: Sequence[str] = (),
     brief: bool = False,
 ) -> CsvTable:
-    """Return a DataFrame as the `CsvTable` of the CSV file with its content; truth values become 0 and 1.
+    """Return a DataFrame as the `CsvTable` of a CSV file with the same content. Truth values become 0 and 1.
 
     Parameters
     ----------
@@ -274,10 +282,10 @@ def table_of_frame(
 def number_column(
     table: CsvTable, column: str, *, low: float = -math.inf, high: float = math.inf, empty: float | None = None
 ) -> NDArray[np.float64]:
-    """Return the numbers of a column, (n_rows,) float64, NaN where a cell is faulty.
+    """Return the numbers of a column, (n_rows,) float64. A faulty cell gives NaN.
 
-    A number must be finite, in [low, high] and at most `LARGEST` in size. An empty cell counts as `empty` if that is
-    given, and is a fault otherwise.
+    A number must be finite, in [low, high] and at most `LARGEST` in size. If `empty` is given, an empty cell gets this
+    value. Without `empty`, an empty cell is a fault.
     """
     texts = table.columns[column]
     parsed = {text: number(text) for text in set(texts)}
@@ -300,9 +308,10 @@ def number_column(
 def name_column(
     table: CsvTable, column: str, known: Mapping[str, int] | None = None, known_from: str = ""
 ) -> NDArray[np.int64]:
-    """Return the index in `known` of each name of a column, (n_rows,) int64, -1 where the name is faulty.
+    """Return the index in `known` of each name in a column, (n_rows,) int64. A faulty name gives -1.
 
-    A name must not be empty, longer than `LONGEST_NAME`, surrounded by spaces or contain invisible characters.
+    A name must not be empty, longer than `LONGEST_NAME`, or surrounded by spaces. A name must not contain invisible
+    characters.
 
     Parameters
     ----------
@@ -334,12 +343,15 @@ def name_column(
 
 
 def is_name(text: str) -> bool:
-    """Return True if a text is a valid name: printable, not empty, not too long, without spaces around it."""
+    """Return True if a text is a valid name.
+
+    Such a name is printable, not empty, not too long, and without spaces around it.
+    """
     return bool(text) and text == text.strip() and text.isprintable() and len(text) <= LONGEST_NAME
 
 
 def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the first row with the same key as each row, (n_rows,) int64.
+    """Return the index of the first row with the same key as each row, (n_rows,) int64.
 
     The result is -1 for the first row of each key and for rows with a negative key.
 
@@ -353,7 +365,10 @@ def earlier_row(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "correct the name") -> str:
-    """Return the next step for an unknown name: the most similar known name, or `otherwise` if none is similar."""
+    """Return the next step for an unknown name.
+
+    The step suggests the most similar known name, or is `otherwise` if none is similar.
+    """
     near = islice(known, _MOST_COMPARED) if len(name) <= LONGEST_NAME else ()
     folded = {other.casefold(): other for other in near}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
@@ -373,7 +388,7 @@ def few(names: Iterable[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes and shortened, for a fault; "nothing" for the empty text."""
+    """Return a text for a fault, in quotes and shortened. The empty text gives "nothing"."""
     short = repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3]) + "..."
     return short if text else "nothing"
 
@@ -406,7 +421,7 @@ def _text_of(path: Path, faults: RowFaults) -> str | None:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text, each with its line end (LF, CR or CR LF), without copying the whole text."""
+    """Yield the lines of a text without copying the whole text. Each line keeps its line end (LF, CR or CR LF)."""
     return (line[0] for line in _LINES.finditer(text))
 
 
@@ -442,7 +457,10 @@ def _header_is_usable(
 def _rows(
     reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults, whole: bool
 ) -> Iterator[list[str]]:
-    """Yield the rows of `width` fields, up to a text that is not CSV; append the first line of each row to `lines`."""
+    """Yield the rows of `width` fields, up to a text that is not CSV.
+
+    The first line of each row is appended to `lines`.
+    """
     begin = reader.line_num + 1  # type: ignore[attr-defined]
     try:
         for row in reader:
@@ -456,7 +474,7 @@ def _rows(
                 yield row if len(row) == width else row + [""] * (width - len(row))
             begin = reader.line_num + 1  # type: ignore[attr-defined]
     except csv.Error as error:
-        # Report the line on which the row begins: the parser notices an open quote only at the end of the file.
+        # Report the line on which the row begins, because the parser notices an open quote only at the end of the file.
         faults.add(begin, "", *_no_csv(error))
 
 
@@ -465,7 +483,7 @@ def _no_csv(error: csv.Error) -> tuple[str, str, str]:
 
 
 def number(text: str) -> float:
-    """Return the number in a cell, or NaN; digits of other scripts and forms such as `1_000` are not numbers."""
+    """Return the number in a cell, or NaN. Digits of other scripts and forms such as `1_000` are not numbers."""
     try:
         return math.nan if "_" in text or not text.isascii() else float(text)
     except ValueError:
@@ -473,7 +491,7 @@ def number(text: str) -> float:
 
 
 def numbers_with_commas(text: str) -> list[str]:
-    """Return the possible numbers at the start of a text with commas before three digits; none for other texts.
+    """Return the possible numbers at the start of a text with commas before three digits. Other texts give none.
 
     >>> numbers_with_commas("1,058 K"), numbers_with_commas("1,058.5"), numbers_with_commas("1,5")
     (['1058', '1.058'], ['1058.5'], [])

@@ -47,7 +47,7 @@ _STAMP = ".snakemake_timestamp"  # files that Snakemake leaves in a folder that 
 
 @contextmanager
 def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` on success, remove it on any error.
+    """Yield a temporary path beside `path`. On success it is renamed to `path`, and on any error it is removed.
 
     The temporary name has the suffix of `path`, because some writers choose the format by suffix. If the disk is full,
     the `OSError` names `path`.
@@ -73,7 +73,7 @@ def atomic_file(path: str | Path, *, private: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; rename it to `path` on success, remove it on any error.
+    """Yield a temporary folder beside `path`. On success it is renamed to `path`, and on any error it is removed.
 
     The earlier folder at `path` is never left half removed. If the disk is full, the `OSError` names `path`.
 
@@ -93,7 +93,8 @@ def atomic_folder(path: str | Path, ours: Collection[str] = (), card: str = "") 
             temporary.chmod(0o777 & ~_umask())
             if target.exists():
                 check_place(target, ours, card)  # check again, because writing the new folder may have taken hours
-                # Rename the earlier folder first: a kill while it is being removed would leave half of it at `path`.
+                # Rename the earlier folder first. If the process were killed while removing it, half of it would be
+                # left at `path`.
                 earlier = target.replace(_new_folder(target.parent, prefix, ""))
             temporary.replace(target)
         finally:
@@ -156,7 +157,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_csv(table: DataFrame, path: str | Path, **form: Any) -> None:
-    """Write a table without its index; raise a `ConfigError` if `path` is an existing file with other columns.
+    """Write a table without its index. If `path` is an existing file with other columns, a `ConfigError` is raised.
 
     Parameters
     ----------
@@ -189,13 +190,13 @@ def _matches(name: str, patterns: Collection[str]) -> bool:
 
 
 def sha256_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal; the file is read in blocks."""
+    """Return the SHA-256 of a file in hexadecimal. The file is read in blocks."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], step: str) -> Iterator[Fault]:
-    """Yield a fault for each SHA-256 in a card that does not match the file beside the card.
+    """Yield a fault for each SHA-256 in the file `card` that does not match the file beside it.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ def digest_faults(card: Path, digests: Mapping[str, Any], known: Sequence[str], 
 
 
 def _give_as(target: Path, temporary: Path) -> None:
-    """Give a temporary file the owner and mode of the file that it replaces; a new file keeps mode 600."""
+    """Give a temporary file the owner and mode of the file that it replaces. A new file keeps mode 600."""
     with suppress(FileNotFoundError):
         status, own = target.stat(), temporary.stat()
         if (status.st_uid, status.st_gid) != (own.st_uid, own.st_gid):
@@ -226,14 +227,17 @@ def _give_as(target: Path, temporary: Path) -> None:
 
 @contextmanager
 def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, str], Path]) -> Iterator[Path]:
-    """Remove the temporaries of dead writers, and yield a new one that stays locked while this process lives."""
+    """Remove the temporary files of dead writers, and yield a new one.
+
+    The new file stays locked while this process lives.
+    """
     _remove_leftovers(folder, prefix, suffix)
     while True:
         temporary = make(folder, prefix, suffix)
         claim = None
         with suppress(FileNotFoundError):
             claim = os.open(temporary, os.O_RDONLY)
-            with suppress(OSError):  # a file system without locks: temporaries of dead writers stay
+            with suppress(OSError):  # without locks in the file system, temporary files of dead writers stay
                 fcntl.flock(claim, fcntl.LOCK_SH)
         try:
             # Another writer may have removed the file as a leftover before it was locked.
@@ -246,7 +250,7 @@ def _claimed(folder: Path, prefix: str, suffix: str, make: Callable[[Path, str, 
 
 
 def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
-    """Remove the temporaries with this prefix and suffix that no living process has locked."""
+    """Remove the temporary files with this prefix and suffix that no living process has locked."""
     for path in folder.glob(f"{escape(prefix)}{_RANDOM_PART}{escape(suffix)}"):
         with suppress(OSError):
             is_folder = path.is_dir()
@@ -260,7 +264,7 @@ def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
 
 @contextmanager
 def _naming(target: Path) -> Iterator[None]:
-    """Set the file name of an error for a full disk to `target`; libraries often omit the name."""
+    """If the disk is full, set the file name of the error to `target`. Libraries often omit the name."""
     try:
         yield
     except OSError as error:
@@ -336,7 +340,7 @@ def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
 def largest_unpacked() -> float:
     """Return how many GB a compressed file may unpack to.
 
-    Raise a `ConfigError` if the variable is not such a number.
+    If the environment variable is not such a number, a `ConfigError` is raised.
     """
     text = os.environ.get(LARGEST_UNPACKED) or str(DEFAULT_GB)
     try:

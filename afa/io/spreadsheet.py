@@ -1,7 +1,7 @@
 """Escape texts that spreadsheet programs would run as formulas.
 
-A text that looks like a formula gets an apostrophe in front, so that a spreadsheet shows the text and does not run it.
-Numbers are unchanged, also numbers saved as text. Files of a bundle are not escaped, because their names must match
+A text that looks like a formula gets an apostrophe in front. A spreadsheet then shows the text and does not run it.
+Numbers are unchanged, even if they are saved as text. Files of a bundle are not escaped, because their names must match
 exactly.
 """
 
@@ -29,7 +29,7 @@ def marked(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Return the text from which `marked` made this one.
+    """Return the text that `marked` changed into this one.
 
     >>> unmarked(marked("=1")), unmarked(marked("'=1")), unmarked("'s")
     ('=1', "'=1", "'s")
@@ -38,9 +38,9 @@ def unmarked(text: str) -> str:
 
 
 def marked_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with all texts escaped, including column names; columns without such texts are not copied.
+    """Return the table with all texts escaped, including column names. Columns without such texts are not copied.
 
-    A carriage return becomes a line feed, because pandas does not quote it and readers would begin a new row there.
+    A carriage return becomes a line feed. Pandas does not quote it, so readers would begin a new row there.
     """
     return _mapped(table, table.columns, lambda text: marked(text.replace("\r\n", "\n").replace("\r", "\n"))).rename(
         columns=lambda name: marked(name) if isinstance(name, str) else name

@@ -1,6 +1,6 @@
-"""HTTP with a deadline and a largest reply for each call, and a rate limit and retries for a public service.
+"""HTTP with a deadline and a largest reply for each call. A public service also has a rate limit and retries.
 
-Redirects are not followed: a redirect would send the request to another host, or drop its body.
+Redirects are not followed. A redirect would send the request to another host, or drop its body.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
-    """The functions of a clock that this module calls; the module `time` has them."""
+    """The functions of a clock that this module calls. The module `time` is such a clock."""
 
     def monotonic(self) -> float: ...
     def time(self) -> float: ...
@@ -98,7 +98,7 @@ class ReplyError(Exception):
 
 @dataclass(frozen=True)
 class HttpReply:
-    """A complete reply of any status; names of headers are case-insensitive."""
+    """A complete reply of any status. Names of headers are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -106,7 +106,7 @@ class HttpReply:
 
 
 def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str], **sent: Any) -> HttpReply:
-    """Make one call, within `bounds.deadline` seconds from its start to the end of the reply.
+    """Make one call. The call must end within `bounds.deadline` seconds, including the whole reply.
 
     Parameters
     ----------
@@ -122,9 +122,10 @@ def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str],
 
 
 def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
-    """Return the result of `call`, or raise `late` after `seconds`, whatever step of the call hangs.
+    """Return the result of `call`.
 
-    The thread of an abandoned call runs on until the call returns.
+    If the call takes longer than `seconds`, raise `late`, whatever step of the call hangs. The thread of an abandoned
+    call runs on until the call returns.
     """
     done: futures.Future[Parsed] = futures.Future()
 
@@ -179,7 +180,10 @@ def _called(
 
 
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Keep the Authorization header as given: without this, requests would look for credentials in ~/.netrc."""
+    """Keep the Authorization header as given.
+
+    If the header were not kept, requests would look for credentials in ~/.netrc.
+    """
     return request
 
 
@@ -199,10 +203,11 @@ def tried(
     clock: Clock,
     deadline: float = math.inf,
 ) -> Parsed:
-    """Return the result of `once(seconds left)`; call it again up to `retries` times if its error allows a retry.
+    """Return the result of `once(seconds left)`.
 
-    The wait before another attempt is `backoff` seconds, doubled each time, or the seconds that the service asks for,
-    but at most `longest`; each wait is logged as a warning. All attempts and waits take at most `deadline` seconds.
+    If its error allows a retry, it is called again, up to `retries` times. The first wait is `backoff` seconds, and
+    each wait is twice as long as the one before. A wait that the service asks for replaces this time. No wait is longer
+    than `longest`, and each wait is logged as a warning. All attempts and waits take at most `deadline` seconds.
 
     Raises
     ------
@@ -231,9 +236,10 @@ def tried(
 
 
 class Web:
-    """A client for one service, with a rate limit shared by all threads.
+    """A client for one service. All threads share the rate limit.
 
-    Data that identify the user belong in the body of a request, never in its address: errors and logs show addresses.
+    Data that identify the user belong in the body of a request, never in its address, because errors and logs show
+    addresses.
     """
 
     def __init__(
@@ -243,7 +249,7 @@ class Web:
         self._lock, self._next = threading.Lock(), -math.inf
 
     def wait(self) -> None:
-        """Return when the next request may be sent; all threads share one rate."""
+        """Return when the next request may be sent. All threads share one rate."""
         with self._lock:
             now = self._clock.monotonic()
             start = max(now, self._next)
@@ -254,9 +260,10 @@ class Web:
     def asked(
         self, method: Literal["GET", "POST"], url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]
     ) -> Parsed:
-        """Return `parse(body)` of the reply to a GET with `fields` in the address, or to a POST with them in the body.
+        """Return `parse(body)` of the reply to a request.
 
-        `parse` may raise a `ReplyError`; attempts are repeated within the bounds.
+        A GET has `fields` in the address, and a POST has them in the body. `parse` may raise a `ReplyError`. Attempts
+        are repeated within the bounds.
 
         Raises
         ------
@@ -271,7 +278,7 @@ class Web:
             reply = called(method, url, bounds, headers={"User-Agent": "afa"}, **sent)
             if reply.status == requests.codes.ok:
                 return parse(reply.body)
-            # The body of a refusal is not shown: PubMed repeats the key or the caller's address there.
+            # The body of a refusal is not shown, because PubMed repeats the key or the caller's address in it.
             wait = seconds_asked_for(reply.headers, self._clock.time())
             raise ReplyError(f"HTTP status {reply.status}", again=reply.status in self._transient, wait=wait)
 
@@ -286,7 +293,7 @@ class Web:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a reply; a `ReplyError` that allows a retry if there is none."""
+    """Return the JSON object in a reply. If there is none, a `ReplyError` allows a retry."""
     try:
         # The parser is not strict, because services return unescaped control characters of the question.
         document = json.loads(body, strict=False)
@@ -306,7 +313,10 @@ def unreadable(body: bytes, form: str) -> str:
 
 
 def seconds_asked_for(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds of a Retry-After header (a number or a date); None without one, or if it is too large."""
+    """Return the seconds of a Retry-After header, which is a number or a date.
+
+    If the header is missing or the number is too large, return None.
+    """
     retry_after = headers.get("Retry-After", "")
     try:
         seconds = float(retry_after)

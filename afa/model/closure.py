@@ -1,14 +1,14 @@
 """The closure makes two class-conditional models from one elicited model. There are two closures (eq:half-potential).
 
 Elicitation gives only S = log(p_1 / p_0). The paper's closure, `differential`, takes p_1 ~ exp(+S/2) and p_0 ~
-exp(-S/2). Both are pairwise models on the graph of S. Therefore all methods for two entities apply to the two classes
-(tab:mode-mapping). The paper derives this closure by maximum entropy. The derivation does not hold (docs/errata.md), so
-the closure is a choice.
+exp(-S/2). Both class models are pairwise models on the graph of S. Therefore all methods for two entities apply to the
+two classes (tab:mode-mapping). The paper derives this closure by maximum entropy. The derivation does not hold
+(docs/errata.md), so the closure is a choice.
 
-Our closure, `shared`, treats an elicited coupling as co-variation in both classes. It takes p_1 ~ exp(+alpha.x/2 +
-x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Then p_0(x) = p_1(-x). Therefore Z_0 = Z_1 exactly, and E_Q[sign S] =
-0 exactly before any observation. S is alpha.x alone. The couplings only predict unobserved features. In both closures
-each class gets half the prior.
+Our closure, `shared`, treats an elicited coupling as co-variation in both classes. This closure takes p_1 ~
+exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). With `shared`, p_0(x) = p_1(-x). Therefore Z_0 = Z_1
+exactly, and E_Q[sign S] = 0 exactly before any observation. S is alpha.x alone. The couplings only predict unobserved
+features. In both closures each class gets half the prior.
 
 A bundle with class-conditional probabilities needs no closure: `explicit` takes the two classes from the bundle
 (`afa.model.bundle.rates`).
@@ -36,7 +36,7 @@ Closure = Literal["differential", "shared", "explicit"]
 def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
     """Return the models of class 1 and class 0.
 
-    Their energies are +S/2 and -S/2, so each has half the prior (eq:half-potential). Negating S exchanges the two
+    The energies are +S/2 and -S/2, so each model has half the prior (eq:half-potential). Negating S exchanges the two
     models and the errors of their bounds (prop:anti-sym).
     """
     return mrf.scaled(0.5), mrf.scaled(-0.5)
@@ -45,9 +45,9 @@ def half_potentials(mrf: PairwiseMRF) -> tuple[PairwiseMRF, PairwiseMRF]:
 def shared_potentials(mrf: PairwiseMRF, strength: float = STRENGTH) -> tuple[PairwiseMRF, PairwiseMRF]:
     """Return the models of class 1 and class 0.
 
-    Both have the couplings Psi. Class 1 has 1/2 times the unary potentials and the prior, and class 0 has -1/2 times
-    both. Psi is the matrix of elicited couplings, scaled down until beta L^2 equals `strength`. Weaker couplings are
-    not scaled.
+    Both models have the couplings Psi. Class 1 has 1/2 times the unary potentials and the prior, and class 0 has -1/2
+    times both. Psi is the matrix of elicited couplings, scaled down until beta L^2 equals `strength`. Weaker couplings
+    are not scaled.
     """
     couplings = shared_factor(mrf, strength) * mrf.couplings
     one, zero = (
@@ -95,7 +95,7 @@ def closed_bundle(
 ) -> Bundle:
     """Return a bundle of two entities, `entity` and `not entity`.
 
-    Their models are the class models of `entity` (tab:mode-mapping).
+    The models of the two entities are the class models of `entity` (tab:mode-mapping).
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ def closed_bundle(
 def contraction(mrf: PairwiseMRF, evidence: Evidence | None = None) -> float:
     """Return beta L^2, the largest absolute row sum of the couplings among unobserved features (eq:mf-contraction).
 
-    If it is below 1, the paper's condition holds and mean-field has one fixed point. For ternary features, a value
-    below 3/2 is enough, because the moment map has slope at most 2/3. Half-potentials have half of this beta L^2
+    If beta L^2 is below 1, the paper's condition holds and mean-field has one fixed point. For ternary features, a
+    value below 3/2 is enough, because the moment map has slope at most 2/3. Half-potentials have half of this beta L^2
     (prop:halved). With shared couplings it is at most `strength`.
     """
     strength = abs(mrf.couplings)

@@ -33,7 +33,7 @@ VALUES = (-1, 0, 1)
 
 
 def shown_unit(unit: str) -> str:
-    """Return the unit to show after a number. It is empty if the text means no unit, such as "None".
+    """Return the unit to show after a number. The text is empty if the text means no unit, such as "None".
 
     >>> shown_unit("bar"), shown_unit("None")
     ('bar', '')
@@ -123,7 +123,7 @@ class Features:
     def spans(self) -> tuple[Span | None, ...]:
         """Return the interval of each feature's possible numbers according to its coding.
 
-        It is None if the coding gives no interval.
+        The interval is None if the coding gives no interval.
         """
         said = zip(self.codings, self.units, self.kinds, strict=True)
         return tuple(span_of(coding, unit, closed=kind != "continuous") for coding, unit, kind in said)

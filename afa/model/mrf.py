@@ -4,13 +4,13 @@ A model gives each configuration x in {-1, 0, +1}^M the energy
 
     E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
-Here `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the paper's
-models `f_j(s) = alpha_j s` and `mu = 0`. Then E(x) = pi + alpha . x + 1/2 x' W x, which counts each unordered pair once
-(eq:mrf-general). In models of probabilities `f_j(s) = log P_j(s)`, and `mu` contains the means of the P_j. With this
-centring, couplings do not change the marginals (docs/decisions.md, Base rates). A value that cannot occur has f_j(s) =
--inf.
+In this formula `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the
+paper's models `f_j(s) = alpha_j s` and `mu = 0`. The energy is then E(x) = pi + alpha . x + 1/2 x' W x, which counts
+each unordered pair once (eq:mrf-general). In models of probabilities `f_j(s) = log P_j(s)`, and `mu` contains the means
+of the P_j. With this centring, couplings do not change the marginals (docs/decisions.md, Base rates). A value that
+cannot occur has f_j(s) = -inf.
 
-Conditioning on observed features is exact. It gives a model of the same kind on the unobserved features (App.
+Conditioning on observed features is exact. Conditioning gives a model of the same kind on the unobserved features (App.
 supp:updatemrf).
 """
 
@@ -117,9 +117,10 @@ class PairwiseMRF:
         prior: float = 0.0,
         features: tuple[str, ...] = (),
     ) -> PairwiseMRF:
-        """Return the model that has these marginals before any observation. Its couplings are centred on their means.
+        """Return the model that has these marginals before any observation.
 
-        In this model `unary` is the part of log P that is linear in the value.
+        The couplings of the model are centred on the means of the marginals. In this model `unary` is the part of log P
+        that is linear in the value.
 
         Parameters
         ----------
@@ -195,7 +196,7 @@ class PairwiseMRF:
     def reach(self) -> float:
         """Return an upper bound on the absolute energy of any configuration, nats.
 
-        It is a sum of the absolute prior, terms and couplings.
+        The bound is a sum of the absolute prior, terms and couplings.
         """
         of_values = np.where(self.possible, np.abs(self.terms), 0.0).max(axis=1, initial=0.0).sum()
         about = np.ones(self.n_features) if self.centre is None else 1.0 + np.abs(self.centre)
@@ -334,14 +335,17 @@ class Evidence:
 
     @property
     def field(self) -> Floats:
-        """Return the effective unary potentials, (M,) nats (eq:reduced-unary). They are 0 at observed features."""
+        """Return the effective unary potentials, (M,) nats (eq:reduced-unary).
+
+        The potentials are 0 at observed features.
+        """
         return np.where(self.observed, 0.0, self.mrf.unary + self.shift)
 
     @property
     def terms(self) -> Floats:
         """Return the effective terms of -1, 0, +1, (M, 3) nats.
 
-        They are the model's terms plus the shift, and 0 where observed.
+        The effective terms are the model's terms plus the shift, and 0 where observed.
         """
         about = np.array(VALUES) - (0.0 if self.mrf.centre is None else self.mrf.centre[:, None])
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
@@ -429,7 +433,7 @@ def difference_terms(a: Evidence, b: Evidence) -> tuple[Floats, Floats]:
 def pair_terms(a: PairwiseMRF, b: PairwiseMRF, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Floats:
     """Return the contributions of n pairs of features to E_a(x) - E_b(x), (n, 3, 3) nats.
 
-    They are NaN for impossible values.
+    The contributions are NaN for impossible values.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Random orders and numbers that depend only on names and seeds.
 
-They do not depend on positions or on the order of execution.
+Orders and numbers do not depend on positions or on the order of execution.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The base class of both planners. It contains the data of one patient, the allocation rule, and the answers so far."""
+"""The base class of both planners.
+
+The base class contains the data of one patient, the allocation rule, and the answers so far.
+"""
 
 from __future__ import annotations
 
@@ -219,7 +222,7 @@ class Planner(ABC):
     def undecided(self) -> list[str]:
         """Return the entities that are tied for the answer.
 
-        Only their names decide their order. Without a tie, the list is empty.
+        Only the names of tied entities decide their order. Without a tie, the list is empty.
         """
 
     def in_words(self) -> str:
@@ -253,7 +256,7 @@ class Planner(ABC):
     def largest_gain(self) -> float:
         """Return the largest gain of any item, nats.
 
-        It is summed over the item's unobserved features, and `Stop.gain` is compared with it.
+        The gain is summed over the item's unobserved features, and `Stop.gain` is compared with it.
         """
         view, duels = self._view(), self._open_duels()
         by_entity = self.gain == INFORMATION
@@ -355,10 +358,10 @@ class Planner(ABC):
         return with_number(self.asked_of, feature, self._log.observed[feature], self._log.numbers.get(feature))
 
     def skip(self, name: str) -> None:
-        """Mark the feature or panel `name` as not measurable, so that its unobserved features are not suggested again.
+        """Mark `name`, a feature or the unobserved features of a panel, as not measurable.
 
-        The answer treats skipped features as unobserved. A certain answer therefore holds for every value that they
-        could have.
+        A skipped feature is never suggested again. The answer treats skipped features as unobserved. A certain answer
+        therefore holds for every value that they could have.
         """
         asked = self._asked if self._fresh else None
         if asked is not None and name == asked.name:
@@ -434,8 +437,8 @@ class Planner(ABC):
 
         The column `duels_moved` counts the duels in which the feature has a gain. The column `share` is the gain as a
         share of all gains. The column `tells` names the entities that the feature separates. The gain is summed over
-        all unresolved duels. With more than 200 entities, it is summed only over the unresolved duels across the top-k
-        boundary. Every duel has weight 1, even if the rule uses other weights. With costs or panels, the columns
+        all unresolved duels. With more than 200 entities, the gain is summed only over the unresolved duels across the
+        top-k boundary. Every duel has weight 1, even if the rule uses other weights. With costs or panels, the columns
         `item`, `cost` and `gain_per_cost` describe the feature's panel, and rows are sorted by `gain_per_cost`.
 
         Parameters
@@ -485,7 +488,7 @@ class Planner(ABC):
     def strengths(self) -> NDArray[np.float64]:
         """Return the quantity that `why` explains for each entity, (N,).
 
-        It is the log-odds in nats, or the mean score.
+        This quantity is the log-odds in nats, or the mean score.
         """
 
     def settled_probability(self) -> float:
@@ -546,7 +549,7 @@ class Planner(ABC):
         return next((item for item in self._first if item in offered), None)
 
     def _first_item(self) -> Suggestion:
-        """Return the item to suggest. Its reason mentions the effects of costs, panels and the budget."""
+        """Return the item to suggest. The reason of the item mentions the effects of costs, panels and the budget."""
         if (named := self._to_begin_with()) is not None:
             open_ = [self.bundle.features[j] for j in self._menu.members[named] if self._offer().open[j]]
             return Suggestion(self._menu.names[named], tuple(open_), float(self._offer().price[named]), NAMED_FIRST)
@@ -575,7 +578,10 @@ class Planner(ABC):
         return replace(item, reason=words)
 
     def _with_others(self, item: Suggestion) -> Suggestion:
-        """Return a suggestion of `item` and other items to measure at once. It contains at most `together` items."""
+        """Return a suggestion of `item` and other items to measure at once.
+
+        The suggestion contains at most `together` items.
+        """
         offer, menu, belief = self._offer(), self._menu, self._belief
         assert belief is not None
         features = belief.together(
@@ -603,7 +609,10 @@ class Planner(ABC):
         )
 
     def _offer(self) -> Offer:
-        """Return the features that can be suggested in the current state. They are computed once for each state."""
+        """Return the features that can be suggested in the current state.
+
+        The features are computed once for each state.
+        """
         if self._offered is None:
             self._offered = offer_of(self._menu, self.bundle, self._log, self._left())
         return self._offered

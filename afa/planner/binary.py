@@ -30,9 +30,9 @@ from afa.planner.rules import Rule
 class BinaryPlanner(Planner):
     """Decide whether one entity holds for a patient while measuring few features.
 
-    The two classes are the models of the closure (`afa.model.closure`). They form a duel of two virtual entities, and
-    their difference is the entity's own model S (tab:mode-mapping). The parameters are those of `TopKPlanner` without
-    `k` and `holds`. The following parameters differ.
+    The two classes are the models of the closure (`afa.model.closure`). The two classes form a duel of two virtual
+    entities, and their difference is the entity's own model S (tab:mode-mapping).
+    The parameters are those of `TopKPlanner` without `k` and `holds`. The following parameters differ.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class BinaryPlanner(Planner):
         return float(evidence[0] - evidence[1])
 
     def probability(self) -> float:
-        """Return P(entity | x_obs). It is the logistic function of `log_odds` (prop:calibration)."""
+        """Return P(entity | x_obs). The probability is the logistic function of `log_odds` (prop:calibration)."""
         return float(expit(self.log_odds()))
 
     def probabilities(self) -> dict[str, float]:
@@ -110,7 +110,9 @@ class BinaryPlanner(Planner):
         return dict(zip(self.bundle.entities, (held, 1 - held), strict=True))
 
     def decision(self, by: Literal["calibrated", "raw"] | None = None) -> Literal[-1, 0, 1]:
-        """Return the sign of `log_odds` or of `score`. It is 1 for the entity, -1 against the entity, and 0 for a tie.
+        """Return the sign of `log_odds` or of `score`.
+
+        The sign is 1 for the entity, -1 against the entity, and 0 for a tie.
 
         Parameters
         ----------

@@ -31,7 +31,8 @@ Clusters = tuple[tuple[int, ...], ...]
 class Clustering:
     """The clusters for one patient, which are recomputed after every `CLUSTER_EVERY` observations.
 
-    The function `clusters` makes them from `distances`, at the first request after each multiple of `CLUSTER_EVERY`.
+    The function `clusters` makes the clusters from `distances`, at the first request after each multiple of
+    `CLUSTER_EVERY`.
     """
 
     def __init__(self, bundle: Bundle) -> None:

@@ -1,7 +1,7 @@
 """The state of one patient under the `explicit` closure, for bundles with probabilities (docs/decisions.md, F1-F13).
 
-`ExplicitPatient` has the same interface as the patients in `afa.engine.patient`, which are for the paper's models. It
-computes with the readable functions. A side is one of the two entities in a duel, with its two class models
+`ExplicitPatient` has the same interface as the patients in `afa.engine.patient`, which are for the paper's models. The
+class computes with the readable functions. A side is one of the two entities in a duel, with its two class models
 (`afa.planner.sides`).
 """
 
@@ -90,9 +90,10 @@ class ExplicitPatient(PatientState):
             self._stale[v] |= place >= 0 or grouped
 
     def score_table(self, entities: tuple[str, ...], features: tuple[str, ...]) -> ScoreTable:
-        """Return the scores of all sides for `Belief` (docs/frontier.md). Their log-odds are shrunk by tau.
+        """Return the scores of all sides for `Belief` (docs/frontier.md).
 
-        If the shrinkage depends on the observed features (tau `effective`), a `PlannerError` is raised.
+        The log-odds of these scores are shrunk by tau. If the shrinkage depends on the observed features (tau
+        `effective`), a `PlannerError` is raised.
         """
         if any(side.repeats is not None for side in self.packed.sides):
             found, step = "tau effective with a background", "give tau a number, or leave it out"
@@ -167,7 +168,7 @@ class ExplicitPatient(PatientState):
         return float(np.log(left[0] / left[1]))
 
     def log_evidence(self) -> Floats:
-        """Return the log-odds of each side, shrunk by `tau`, (N,) nats (F16). They include the prior."""
+        """Return the log-odds of each side, shrunk by `tau`, (N,) nats (F16). The log-odds include the prior."""
         self._solve_stale()
         return self._believed(self.log_odds)
 
@@ -291,7 +292,7 @@ class ExplicitPatient(PatientState):
     def total_unary(self) -> Floats:
         """Return half the range of each feature's terms, summed over sides, (M,) nats (A7, F11).
 
-        It is 0 for observed features.
+        The result is 0 for observed features.
         """
         self._solve_stale()
         return np.asarray(self._half_range(self.terms).sum(axis=0))
@@ -299,8 +300,8 @@ class ExplicitPatient(PatientState):
     def information(self) -> Floats:
         """Return the mutual information between each feature and the side that holds, (M,) nats.
 
-        It is 0 for observed features. If several sides may hold, the result is a sum over sides. Each side adds the
-        mutual information between the feature and whether the side holds.
+        The information is 0 for observed features. If several sides may hold, the result is a sum over sides. Each side
+        adds the mutual information between the feature and whether the side holds.
         """
         odds, (one, other) = self.log_evidence(), self.predictive
         if not self.rivals:
@@ -348,9 +349,10 @@ class ExplicitPatient(PatientState):
     def _states_of(self, a: Indices, b: Indices) -> list[tuple[Indices, Floats, Floats]]:
         """Return the exclusive groups that one measurement reveals, and the probabilities of their states in a and b.
 
-        Groups without unobserved members are skipped. The probabilities are (q, g + 1) for each of a and b. Those of a
-        are from the class with entity a. Those of b are from the class without the entity if several sides may hold.
-        Otherwise they are from the class with entity b.
+        Groups without unobserved members are skipped. The probabilities are (q, g + 1) for each of a and b. The
+        probabilities of a are from the class with entity a. The probabilities of b are from the class without the
+        entity if several sides may hold. If at most one side holds, the probabilities of b are from the class with
+        entity b.
         """
         found = []
         for group, together in zip(self.packed.groups, self.packed.measured_at_once, strict=True):

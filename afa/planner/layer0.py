@@ -1,7 +1,7 @@
 """Layer 0: exclude entities from the top k before anything is observed (App. supp:layer0_lipschitz).
 
 Entities are clustered by the l1 distance of their potentials (`afa.planner.cluster`). The paper gives each cluster an
-interval around the score of its centroid. It removes a cluster if enough entities dominate it. The score is an
+interval around the score of its centroid. Layer 0 removes a cluster if enough entities dominate it. The score is an
 expectation under the centroid model itself, not under a patient's state. Therefore the paper's certificates can be
 false, as docs/decisions.md explains. The sound certificates in this module compare the possible scores over all
 completions. `without_eliminated` is the optional filter of a planner.
@@ -37,7 +37,7 @@ Bounds = tuple[Floats, Floats, NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster of entities. Its centroid is the mean of its members' log-odds and parameters.
+    """A cluster of entities. The centroid is the mean of the members' log-odds and parameters.
 
     Attributes
     ----------
@@ -104,14 +104,17 @@ class Partition:
 
     @property
     def gap(self) -> float:
-        """Return the smallest l1 distance between two centroids, nats. It is NaN if there is only one cluster."""
+        """Return the smallest l1 distance between two centroids, nats.
+
+        The distance is NaN if there is only one cluster.
+        """
         return float(self.centroid_gaps[:, 0].min()) if len(self.clusters) > 1 else float("nan")
 
     @property
     def separation(self) -> float:
         """Return the gap divided by the largest radius (tab:layer0_synthetic).
 
-        It is infinite if all clusters have radius 0.
+        The result is infinite if all clusters have radius 0.
         """
         radius = max(cluster.radius for cluster in self.clusters)
         return self.gap / radius if radius > 0 else self.gap * float("inf")
@@ -121,8 +124,8 @@ class Partition:
         """Return the two sides of the activation condition (sec:eval_filter).
 
         The first side should be far below the second. The first side is the largest l-infinity distance of a member to
-        its centroid. The second side is the smallest l-infinity distance between two centroids. It is NaN if there is
-        only one cluster.
+        its centroid. The second side is the smallest l-infinity distance between two centroids. The second side is NaN
+        if there is only one cluster.
         """
         between = self.centroid_gaps[:, 1].min() if len(self.clusters) > 1 else np.nan
         return max(cluster.spread for cluster in self.clusters), float(between)
@@ -167,7 +170,7 @@ class Certificates:
 def score_distances(entities: Parameters) -> Floats:
     """Return the l1 distances of log-odds and parameters, (N, N) nats.
 
-    They are upper bounds on the difference of two scores.
+    These distances are upper bounds on the difference of two scores.
     """
     return distances(entities.bundle) + np.abs(_leads(entities.bundle))
 
@@ -241,8 +244,9 @@ def centroid_certificates(parted: Partition, k: int, *, criterion: str = "f1", r
 def sound_certificates(entities: Parameters, k: int, *, bounds: Bounds | None = None) -> Certificates:
     """Return certificates that hold under every completion. An entity is excluded if `k` entities beat it.
 
-    One entity beats another if its lowest score exceeds the highest score of the other. It also beats the other if
-    their log-odds differ by more than the l1 distance of their other potentials. Without priors all scores are 0 at x =
+    One entity beats another if its lowest score exceeds the highest score of the other. An entity also beats another
+    entity if their log-odds differ by more than the l1 distance of their other potentials. Without priors all scores
+    are 0 at x =
     0. Therefore nothing is certified.
 
     Parameters

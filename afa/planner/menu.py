@@ -152,10 +152,10 @@ class Menu:
         return tuple(dict.fromkeys(known[name] for name in first))
 
     def per_cost(self, gain: Floats, open_: NDArray[np.bool_]) -> Floats:
-        """Return the gain per unit of cost of each feature's item, (M,). It is 0 for a feature that is not available.
+        """Return the gain per unit of cost of each feature's item, (M,).
 
-        The gain of an item is summed over its available features. The gain of a free item is divided by 1. The sum
-        treats the features of a panel as independent sources of gain.
+        The gain is 0 for a feature that is not available. The gain of an item is summed over its available features.
+        The gain of a free item is divided by 1. The sum treats the features of a panel as independent sources of gain.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ def chosen_item(rule: Rule, view: View, menu: Menu, price: Floats, offered: NDAr
 def _offering(view: View, menu: Menu, offered: NDArray[np.bool_]) -> View:
     """Return a view in which only the offered features are unobserved.
 
-    Its gains are those of items per unit of cost.
+    The gains of this view are those of items per unit of cost.
     """
     if menu.plain:
         return view if (offered == ~view.observed).all() else replace(view, observed=~offered)

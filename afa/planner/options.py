@@ -1,6 +1,6 @@
 """Options common to both planners, including the stopping rules.
 
-They are checked once and converted to plain values.
+The options are checked once and converted to plain values.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Options:
     def looked_ahead_to(self) -> str | None:
         """Return the target of `f_target`.
 
-        It is the given target, or else the guiding score if that score can be a target.
+        The target is the given target, or else the guiding score if that score can be a target.
         """
         return self.target or (self.score if self.gain == "f_target" and self.score in TARGETS else None)
 
@@ -373,7 +373,10 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def listing_options(init: Init) -> Init:
-    """Return the `__init__` of a planner with all options in its signature. It rejects unknown options."""
+    """Return the `__init__` of a planner with all options in its signature.
+
+    The returned `__init__` rejects unknown options.
+    """
     own, types = signature(init), get_type_hints(Options)
     named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
     every = [each.replace(annotation=types[name]) for name, each in signature(Options).parameters.items()]

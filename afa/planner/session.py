@@ -261,8 +261,8 @@ def replay_session(
 def _steps_again(steps: Sequence[_Step], bundle: Bundle, changes: list[str]) -> list[Action]:
     """Return the steps that the edited bundle accepts. Values that changed or are skipped are added to `changes`.
 
-    A feature is skipped if its last value does not fit. Its earlier values were corrected, so they do not count as
-    measured.
+    A feature is skipped if its last value does not fit. Earlier values of the feature were corrected, so they do not
+    count as measured.
     """
     actions = [Action(**step.model_dump()) for step in steps]
     last = {row[0]: row[1:] for action in actions if action.kind != "skip" for row in action.rows()}

@@ -130,7 +130,7 @@ def sides_for(
 ) -> Fixed:
     """Return the sides of the duels.
 
-    They are all entities, or one entity and no entity. They are computed once for each bundle.
+    The sides are all entities, or one entity and no entity. The sides are computed once for each bundle.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Top-k identification finds the entities that a patient's features support most.
 
-It compares entities in pairwise duels.
+The planner compares entities in pairwise duels.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class TopKPlanner(Planner):
     def lead(self) -> float:
         """Return the lead of the answer.
 
-        It is the smallest preference score of an entity in `top_k` against an entity outside. The lead is 0 if
+        The lead is the smallest preference score of an entity in `top_k` against an entity outside. The lead is 0 if
         `ordered_by` is `probability`.
         """
         if self.ordered_by == "probability":
@@ -191,7 +191,7 @@ class TopKPlanner(Planner):
     def strengths(self) -> Floats:
         """Return the quantity that orders the entities, (N,).
 
-        It is the log-odds in nats, or the mean score against the other entities.
+        This quantity is the log-odds in nats, or the mean score against the other entities.
         """
         if self.ordered_by == "score":
             return np.asarray(self.scores().sum(axis=1) / (len(self.bundle.entities) - 1))
@@ -283,8 +283,8 @@ class TopKPlanner(Planner):
     def none(self) -> tuple[float, float]:
         """Return the smallest and the largest probability that no entity holds (docs/decisions.md, F6).
 
-        The two probabilities are equal if at most one entity holds. Both are 0 if exactly one entity holds. A bundle
-        that has only directions raises a `PlannerError`, because it has no such probability.
+        The two probabilities are equal if at most one entity holds. Both probabilities are 0 if exactly one entity
+        holds. A bundle that has only directions raises a `PlannerError`, because it has no such probability.
         """
         if self.holds is None:
             step = "ask one entity at a time: afa.BinaryPlanner"
@@ -316,12 +316,12 @@ class TopKPlanner(Planner):
     def certified(self) -> bool:
         """Return True if `top_k` is certain to be the set of the k best entities at full observation.
 
-        This is certain if each duel between an entity a in the top k and an entity b outside is resolved and won by a.
-        The tight `l1` bracket contains D_ab(x) for every completion x. Therefore S_a(x) > S_b(x) for every x. At full
-        observation, a then wins its duels against the N - k entities outside. Therefore a has at least N - k Copeland
-        wins. In the same way, b loses its duels against the k entities inside. Therefore b has at most N - 1 - k wins.
-        Neither a tie-break nor a duel within either set can exchange a and b. The set stays the same, but the order
-        inside it may change.
+        The set is certain if each duel between an entity a in the top k and an entity b outside is resolved and won by
+        a. The tight `l1` bracket contains D_ab(x) for every completion x. Therefore S_a(x) > S_b(x) for every x. At
+        full observation, a then wins its duels against the N - k entities outside. Therefore a has at least N - k
+        Copeland wins. In the same way, b loses its duels against the k entities inside. Therefore b has at most N - 1 -
+        k wins. Neither a tie-break nor a duel within either set can exchange a and b. The set stays the same, but the
+        order inside it may change.
 
         The condition is sufficient, not necessary: a bracket can be wider than the range of scores over completions.
         The certainty is about the ranking by S. At full observation, every score except `kl_nonzero` gives this
@@ -340,11 +340,11 @@ class TopKPlanner(Planner):
         """Return the smallest probability that the current winner of a duel stays ahead.
 
         The minimum is over all duels across the top-k boundary. For a duel, this is the probability that D_ab at full
-        observation has its current sign. It is computed under the duel's own predictive distribution, by the Gaussian
-        approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and 1/2 for a tie. It is below 1/2
-        if a guiding score other than `linearity` and `stack_a` prefers the other entity. Under the `explicit` closure,
-        it is the probability that the winner holds, given that exactly one of the two entities holds. With the score
-        `background` it is `top_probability`.
+        observation has its current sign. The probability is computed under the duel's own predictive distribution, by
+        the Gaussian approximation of `stack_a` (eq:fsp). The probability is 1 for a resolved duel and 1/2 for a tie.
+        The probability is below 1/2 if a guiding score other than `linearity` and `stack_a` prefers the other entity.
+        Under the `explicit` closure, it is the probability that the winner holds, given that exactly one of the two
+        entities holds. With the score `background` it is `top_probability`.
         """
         if self.guide == BACKGROUND:
             return self.top_probability()

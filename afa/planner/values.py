@@ -50,7 +50,7 @@ class Scale(NamedTuple):
 
 
 class ReadValue(NamedTuple):
-    """A value after reading. It contains a code and, if a number was given, the number and its unit."""
+    """A value after reading. A `ReadValue` contains a code and, if a number was given, the number and its unit."""
 
     code: int
     number: float | None = None
@@ -189,8 +189,8 @@ def read_typed(bundle: Bundle, feature: str, text: str) -> ReadValue:
 
     The text may be a word or a sign. If the feature has a range, it may also be a number, and otherwise a code. For a
     feature with a range, `0`, `1` and `-1` are numbers. A number may end with the unit of the feature and may have a
-    decimal comma. A comma before exactly three digits could separate thousands. It raises an error that asks which
-    number is meant.
+    decimal comma. A comma before exactly three digits could separate thousands. Such a comma raises an error that asks
+    which number is meant.
     """
     scale, typed = scale_of(bundle, feature), text.strip()
     known = _word(bundle, feature, typed)
@@ -265,7 +265,7 @@ def _number_of(typed: str, unit: str, fault: Fault) -> float:
 
 
 def unknown(features: Collection[str], feature: Any) -> PlannerError:
-    """Return the error for an unknown feature name. It suggests the most similar name."""
+    """Return the error for an unknown feature name. The error suggests the most similar name."""
     step = suggestion(feature, features) if isinstance(feature, str) else "give its name"
     step = "see bundle.features" if step.startswith("correct") else step
     return PlannerError(Fault(f"feature {feature!r}", "an unknown name", "a feature of the bundle", step))

@@ -36,8 +36,8 @@ DUELS_AT_ONCE = 1_000
 def told_apart(state: PatientState, entities: tuple[str, ...], features: list[int], over: DuelWeights) -> str:
     """Return the entities that some features separate, in words such as `a from b and c`.
 
-    They come from the duels with the largest weighted gain. The first name is one of the two entities in the best duel.
-    It is the one with more gain over all its duels. If there is no gain, the text is empty.
+    The entities come from the duels with the largest weighted gain. The first name is one of the two entities in the
+    best duel. The first name is the one with more gain over all its duels. If there is no gain, the text is empty.
     """
     apart = separated(state, len(entities), features, over)
     return f"{entities[apart[0]]} from {listed([entities[v] for v in apart[1:]], NAMED)}" if apart else ""

@@ -183,9 +183,9 @@ class Background:
     ) -> Background:
         """Return the background estimated from patients without labels.
 
-        It contains the shares of each value and the covariance of the features. A feature that was measured in no
-        patient has equal probabilities. `shrunk_covariance` computes the covariance. Bundles of more than 500 features
-        get no covariance.
+        This background contains the shares of each value and the covariance of the features. A feature that was
+        measured in no patient has equal probabilities. `shrunk_covariance` computes the covariance. Bundles of more
+        than 500 features get no covariance.
 
         Parameters
         ----------
@@ -415,8 +415,8 @@ class ScoreTable:
     def neighbours(self) -> tuple[Indices, Floats, Indices]:
         """Return the neighbour and the coupling for each end of each coupling, (2 n_pairs,) each.
 
-        A neighbour is the slot at the other end. Both arrays are sorted by the feature at the end itself. A third array
-        contains the position of each feature's first entry, (n_features + 1,).
+        A neighbour is the slot at the other end. Both arrays are sorted by the feature at the end in question. A third
+        array contains the position of each feature's first entry, (n_features + 1,).
         """
         order, start = self._by_feature(self.feature[np.concatenate(self.ends)])
         return np.concatenate(self.ends[::-1])[order], np.concatenate([self.psi, self.psi])[order], start
@@ -477,7 +477,10 @@ class ScoreTable:
 
     @cached_property
     def step(self) -> float:
-        """Return 1 if all potentials are whole numbers, else 0. If it is 1, all scores are whole numbers too."""
+        """Return 1 if all potentials are whole numbers, else 0.
+
+        If the result is 1, all scores are whole numbers too.
+        """
         parts = (self.constant, self.terms, self.psi)
         return float(all((part == np.round(part)).all() for part in parts))
 
@@ -520,9 +523,9 @@ class Differences(NamedTuple):
     def weights(self) -> Floats:
         """Return phi(d / sqrt V) / sqrt V for each difference, scaled to a maximum of 1, (k, N - k).
 
-        Here d and V are the mean and the variance of the difference. If V is 0, the weight is 0. The weight is
-        proportional to the normal density of D_ab at 0. A difference that is nearly decided, or that no measurement can
-        change, has a weight near 0. The scaling avoids underflow and does not change any choice.
+        In the formula, d and V are the mean and the variance of the difference. If V is 0, the weight is 0. The weight
+        is proportional to the normal density of D_ab at 0. A difference that is nearly decided, or that no measurement
+        can change, has a weight near 0. The scaling avoids underflow and does not change any choice.
         """
         open_ = self.variance > 0
         v = np.where(open_, self.variance, 1.0)
@@ -553,7 +556,7 @@ class Belief:
     joint : (n_features, n_features) float64 or None
         Covariance of the features, which is 0 for observed features. None if features are treated as independent.
     background : Background
-        The given background. If its covariance is ignored, the covariance is removed.
+        The given background. If the covariance is ignored, it is removed.
     observed : (n_features,) bool
         True for each observed feature. Also True for a feature that must be 0 because another member of its exclusive
         group is +1.
@@ -708,10 +711,10 @@ class Belief:
     def covariance(self, entities: Indices | None = None) -> Floats:
         """Return the covariance of all scores with the scores of some entities, (N, n).
 
-        By default these are all entities. For independent features the result is exact. It is Cov(S_v, S_w) = sum_j
-        c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus terms for exclusive groups and for the non-linear scores
-        of the `explicit` closure. With a covariance Sigma of the features, the first sum becomes c_v Sigma c_w, and the
-        second sum is approximate.
+        By default these are all entities. For independent features the result is exact. The result is Cov(S_v, S_w) =
+        sum_j c_vj c_wj s_j + sum_{j<l} psi_vjl psi_wjl s_j s_l, plus terms for exclusive groups and for the non-linear
+        scores of the `explicit` closure. With a covariance Sigma of the features, the first sum becomes c_v Sigma c_w,
+        and the second sum is approximate.
         """
         chosen = np.arange(len(self.mean)) if entities is None else entities
         if self.joint is not None:
@@ -747,7 +750,7 @@ class Belief:
         return [part for part in parts if len(part) > 1]
 
     def variances(self) -> Floats:
-        """Return the variance of each score S_v, (N,). It is the diagonal of `covariance`."""
+        """Return the variance of each score S_v, (N,). The result is the diagonal of `covariance`."""
         table = self.table
         if self.joint is None:
             total = table.by_entity(self.slope**2 * self.spread[table.feature])
@@ -820,7 +823,7 @@ class Belief:
     def _paired(self, of: Differences, feature: int) -> Floats:
         """Return how much the gain of each other feature rises if `feature` is measured too, (M,).
 
-        It is 0 for uncoupled features.
+        The rise is 0 for uncoupled features.
         """
         table = self.table
         there, psi, begin = table.neighbours
@@ -885,10 +888,11 @@ class Belief:
     def top_probability(self, k: int) -> float:
         """Return the probability that the current top k is also the top k at full observation. Ties count as right.
 
-        It is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of the belief.
-        The seed is fixed. Outside the top k, only the 100 entities with the largest risk of entering it are sampled.
-        The risks of the remaining entities are subtracted, so that the answer is a lower bound. If scores are whole
-        numbers, ties are frequent. Then a difference above -1/2 counts as right (continuity correction).
+        The probability is estimated from 4,096 samples of a joint normal distribution with the mean and covariance of
+        the belief. The seed is fixed. Outside the top k, only the 100 entities with the largest risk of entering it are
+        sampled. The risks of the remaining entities are subtracted, so that the answer is a lower bound. If scores are
+        whole numbers, ties are frequent. With whole numbers, a difference above -1/2 counts as right (continuity
+        correction).
         """
         half = max(self.table.step / 2, self.table.tie)
         of = self.differences(k)

@@ -1,4 +1,4 @@
-"""Brackets are intervals for the final value of a score. They can decide a duel before full observation.
+"""Brackets are intervals for the final value of a score. Brackets can decide a duel before full observation.
 
 `l1` is rigorous: whatever the unobserved features are, the final score lies in the interval. `kl` and `hanson_wright`
 are heuristic, because they treat observations as a random sample. Observations are not a random sample. All brackets
@@ -45,9 +45,9 @@ def l1_interval(evidence: Evidence, *, form: str = "tight") -> tuple[float, floa
 def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
     """Return the interval that contains E_a(x) - E_b(x) for all values of the unobserved features.
 
-    An unobserved term or pair adds at least its smallest and at most its largest value. If it is never measured, it
-    adds nothing. For the paper's models this interval is the tight `l1_interval` of D_ab. For models of probabilities
-    it need not be symmetric.
+    An unobserved term or pair adds at least its smallest and at most its largest value. A term or pair that is never
+    measured adds nothing. For the paper's models this interval is the tight `l1_interval` of D_ab. For models of
+    probabilities it need not be symmetric.
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)

@@ -1,7 +1,8 @@
 """Readable definitions of gains: the expected effect of one more measurement on a duel (sec:gain).
 
-`cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution. This is the mixture of the
-two entities' marginals, weighted by their posterior. The page docs/decisions.md gives the reasons.
+`cmi` and `f_target` take the expectation over x_f under the duel's predictive distribution. The predictive distribution
+is the mixture of the two entities' marginals, weighted by their posterior. The page docs/decisions.md gives the
+reasons.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ TARGETS = ("linearity", "two_elbo", "stack_a")
 def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
     """Return half the range of the duel's effective term u_f for each feature, (M,) nats (eq:wald_mag).
 
-    It is 0 for observed features. For the paper's models the result is |delta_f^eff|. This is the most that observing
-    the feature can directly add to the running constant. No inference is needed.
+    The result is 0 for observed features. For the paper's models the result is |delta_f^eff|. |delta_f^eff| is the most
+    that observing the feature can directly add to the running constant. No inference is needed.
     """
     return half_range(difference_terms(a, b)[0])
 
@@ -46,10 +47,10 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 
 
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
-    """Return I(y; x_f | x_obs) for each feature, (M,) nats (eq:cmi). It is 0 for observed features.
+    """Return I(y; x_f | x_obs) for each feature, (M,) nats (eq:cmi). The information is 0 for observed features.
 
     Bayes' rule uses the mean-field marginals. The gain is then the Jensen-Shannon divergence of the two predictive
-    marginals, with the posterior as weights. It lies in [0, H(y)].
+    marginals, with the posterior as weights. The gain lies in [0, H(y)].
 
     Parameters
     ----------
@@ -97,15 +98,18 @@ def divergence(odds: Floats, one: Floats, other: Floats) -> Floats:
 
 
 def site_probabilities(marginals: Marginals) -> Floats:
-    """Return the probabilities of -1, 0, +1 for each feature, (M, 3). They are uniform outside the support."""
+    """Return the probabilities of -1, 0, +1 for each feature, (M, 3).
+
+    The probabilities are uniform outside the support.
+    """
     return probabilities_of(marginals.first, marginals.second)
 
 
 def f_target(a: Evidence, b: Evidence, *, target: str = "linearity", solver: Solver | None = None) -> Floats:
     """Return E_{x_f}[ |F(x_obs, x_f) - F(x_obs)| ] for each feature, (M,) (eq:smart_delta).
 
-    It is 0 for observed features. F is the score named by `target`. For each value of x_f, the conditioned models are
-    solved again from the uniform start. This gives the score after the observation.
+    The result is 0 for observed features. F is the score named by `target`. For each value of x_f, the conditioned
+    models are solved again from the uniform start. The second solution gives the score after the observation.
     """
     score = _SCORE[target]
     now = [mean_field(state.mrf, state, solver=solver) for state in (a, b)]

@@ -1,9 +1,9 @@
 """Preference scores V_ab between entities (sec:pref_scores). If V_ab > 0, a beats b; V_ab = 0 is a tie.
 
-Each function takes the evidence of one patient, with one item for each entity in bundle order. It returns the (N, N)
-matrix of all duels. This matrix is antisymmetric except for `kl`. The binary setting is the duel of the two
-half-potential models (`afa.model.closure`). The difference of these models is S. `afa.engine` contains the compiled
-form for whole cohorts. The page docs/decisions.md gives the reasons.
+Each function takes the evidence of one patient, with one item for each entity in bundle order. Each function returns
+the (N, N) matrix of all duels. The matrix of duels is antisymmetric except for `kl`. The binary setting is the duel of
+the two half-potential models (`afa.model.closure`). The difference of these models is S. `afa.engine` contains the
+compiled form for whole cohorts. The page docs/decisions.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -102,10 +102,11 @@ def background(evidence: Sequence[Evidence], frequencies: Floats) -> Floats:
 
 
 def stack_a(evidence: Sequence[Evidence], marginals: Sequence[Marginals]) -> Floats:
-    """Return 2 Phi(mu_D / sigma_D) - 1, which lies in [-1, 1]. It is the Gaussian estimate of E_Q[sign D_ab] (eq:fsp).
+    """Return 2 Phi(mu_D / sigma_D) - 1, which lies in [-1, 1].
 
-    The score estimates eq:f2-criterion-stacka. The mean mu_D is `linearity`. It is eq:mu-D with the observed features
-    added. If sigma_D is 0, the score is the sign of mu_D.
+    This score is the Gaussian estimate of E_Q[sign D_ab] (eq:fsp). The score estimates eq:f2-criterion-stacka. The mean
+    mu_D is `linearity`. `linearity` is eq:mu-D with the observed features added. If sigma_D is 0, the score is the sign
+    of mu_D.
     """
     means = linearity(evidence, marginals)
     means[np.abs(means) <= tie_of([state.mrf for state in evidence])] = 0.0
@@ -167,7 +168,7 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
 def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
     """Return (N_+ - N_-) / (N_+ + N_-), the sign vote without zero votes.
 
-    It is 0 if there are no votes. The arguments are those of `kl`.
+    The result is 0 if there are no votes. The arguments are those of `kl`.
     """
     positive, negative = sign_votes(models, observations)
     votes = positive + negative

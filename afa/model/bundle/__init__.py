@@ -1,7 +1,7 @@
 """A bundle contains the potentials of N entities on the same M features.
 
-It is a folder on disk, or a read-only object in memory. `afa.model.bundle.format` describes the folder. The writer is
-imported at its first use, because pandas is slow to import.
+A bundle is a folder on disk, or a read-only object in memory. `afa.model.bundle.format` describes the folder. The
+writer is imported at its first use, because pandas is slow to import.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Convert entities to and from Markov networks of pgmpy.
 
-A network has one variable for each feature, with the states -1, 0 and +1. It has one factor exp(theta_j x_j) for each
-feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). The scale of a factor does not affect the
-distribution and is ignored. The network's attribute `log_odds` contains the prior log-odds of the entity. In a bundle
-with probabilities, each entity has two networks, one for each class (docs/decisions.md, Base rates). The variables of
-these networks have only the states that can occur. Such networks cannot be converted back.
+A network has one variable for each feature, with the states -1, 0 and +1. The network has one factor exp(theta_j x_j)
+for each feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). The scale of a factor does not
+affect the distribution and is ignored. The network's attribute `log_odds` contains the prior log-odds of the entity. In
+a bundle with probabilities, each entity has two networks, one for each class (docs/decisions.md, Base rates). The
+variables of these networks have only the states that can occur. Such networks cannot be converted back.
 """
 
 from __future__ import annotations

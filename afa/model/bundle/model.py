@@ -1,7 +1,7 @@
 """A bundle expresses a language model's statements about N entities as potentials on the same M ternary features.
 
-`afa.model.bundle.format` describes the folder. A `Bundle` is read-only. It does not contain the columns confidence and
-evidence, which remain in the files.
+`afa.model.bundle.format` describes the folder. A `Bundle` is read-only. A `Bundle` does not contain the columns
+confidence and evidence, which remain in the files.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Bundle:
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows.
 
-        It contains the unary potentials, with entities as rows and features as columns.
+        The table contains the unary potentials, with entities as rows and features as columns.
         """
         table = pd.DataFrame(self.unary, index=list(self.entities), columns=list(self.features))
         heading = f"<p><b>{escape(self.name)} {escape(self.version)}</b>: unary potentials</p>"
@@ -170,9 +170,10 @@ class Bundle:
     def mrf(self, entity: str) -> PairwiseMRF:
         """Return the model of an entity on all M features.
 
-        It has all couplings and the prior log-odds of the entity (eq:disc_score). The energy of this model is S_v,
-        unless the bundle has couplings in both classes. In that case `contrast` returns the model of S_v. If a feature
-        has only two possible values, the model counts each value from their midpoint (docs/decisions.md, Base rates).
+        The model has all couplings and the prior log-odds of the entity (eq:disc_score). The energy of this model is
+        S_v, unless the bundle has couplings in both classes. If the bundle has couplings in both classes, `contrast`
+        returns the model of S_v. If a feature has only two possible values, the model counts each value from their
+        midpoint (docs/decisions.md, Base rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -229,10 +230,11 @@ class Bundle:
         return self._model(self.index(entity), self.couplings(entity, included))
 
     def contrasts(self) -> Bundle:
-        """Return the bundle for computing duels. It has no couplings that are in both classes.
+        """Return the bundle for computing duels. This bundle has no couplings that are in both classes.
 
-        Such couplings cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned unchanged.
-        Otherwise the provenance of the new bundle contains the digest of this bundle as `restricted_from`.
+        Couplings in both classes cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned
+        unchanged. If the bundle has such couplings, the provenance of the new bundle contains the digest of this bundle
+        as `restricted_from`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
@@ -255,7 +257,8 @@ class Bundle:
     def log_odds(self) -> NDArray[np.float64]:
         """Return the prior log-odds of each entity against its absence, (N,) nats.
 
-        They serve questions about one entity alone. The log-odds equal `priors`, unless priors.csv has probabilities.
+        These log-odds serve questions about one entity alone. The log-odds equal `priors`, unless priors.csv has
+        probabilities.
         """
         return self.priors if self.shares is None else np.log(self.shares) - np.log1p(-self.shares)
 
@@ -360,7 +363,7 @@ class Bundle:
     def shown(self, name: str) -> str:
         """Return the name that people are shown for an entity or a feature.
 
-        It is the name itself unless display.csv has another.
+        The name itself is shown unless display.csv has another one.
         """
         other = name.removeprefix("not ")
         if name not in self.display_names and name != other and other not in self.features:

@@ -33,8 +33,8 @@ def prior_rows(
     If the file has log-odds, the probabilities are None. If several entities may hold, a prior is the log-odds of the
     entity against its absence. If at most one entity holds, a prior is the logarithm of the entity's weight, and the
     state without any entity has weight 1. In a file of log-odds, an entity without a row has log-odds 0. In a file of
-    probabilities it has probability 1/2 if several entities may hold. Otherwise the entities without a row share the
-    remaining probability equally.
+    probabilities it has probability 1/2 if several entities may hold. If at most one entity may hold, the entities
+    without a row share the remaining probability equally.
 
     Parameters
     ----------

@@ -169,8 +169,9 @@ class Rates:
     def background(self) -> Floats:
         """Return the background probabilities of -1, 0, +1 among all people, (M, 3) float64 (F5).
 
-        A row comes from features.csv if it is given there. Otherwise it is pooled from the classes without an entity,
-        and without these it is uniform. Given and pooled probabilities are floored.
+        A row comes from features.csv if it is given there. A row that features.csv does not give is pooled from the
+        classes without an entity. If there is no such class either, the row is uniform. Given and pooled probabilities
+        are floored.
         """
         uniform = self.possible / self.possible.sum(axis=1, keepdims=True)
         found = np.full((self.n_features, 3), np.nan) if self.table is None else self.table.background
@@ -241,7 +242,7 @@ class Rates:
     def directions(self) -> Floats:
         """Return sign(mu_1 - mu_0) for each row with probabilities, (n,).
 
-        It is the potential of a row without a potential (F10).
+        The sign is the potential of a row without a potential (F10).
         """
         probability_rows, b = self.probability_rows, self.background[self.probability_rows.feature]
         means = []
@@ -382,9 +383,9 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
 
     A model covers the features of its entity and of all exclusive groups. Features of exclusive groups have the
     background distribution, as in `bundle_models`. If any entity couples two features in both classes, every entity
-    that covers both features has a coupling of them. The coupling comes from the entity's own row if there is one.
-    Otherwise it is the mean over the entities that have this coupling. All couplings of the bundle are multiplied by
-    the same factor. The `prior` of a model is the entity's element of `Bundle.priors`.
+    that covers both features has a coupling of them. The coupling comes from the entity's own row if there is one. A
+    coupling without a row is the mean over the entities that have this coupling. All couplings of the bundle are
+    multiplied by the same factor. The `prior` of a model is the entity's element of `Bundle.priors`.
     """
     together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
@@ -409,8 +410,8 @@ def exclusive_log_odds(
 ) -> Floats:
     """Return the log-odds that exclusive groups add for an entity, (n,) nats (F13).
 
-    At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of that member. Otherwise the
-    group adds log(P_1 / P_0) of all states that remain after the members observed as 0.
+    At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of that member. If no member
+    is +1, the group adds log(P_1 / P_0) of all states that remain after the members observed as 0.
 
     Parameters
     ----------

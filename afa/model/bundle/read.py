@@ -93,7 +93,10 @@ def validate_bundle(path: str | Path) -> tuple[list[Fault], list[str]]:
 
 
 def entities_of(path: str | Path) -> int:
-    """Return the number of entities in the folder of a bundle or field. It is 2 if the folder cannot be read."""
+    """Return the number of entities in the folder of a bundle or field.
+
+    The number is 2 if the folder cannot be read.
+    """
     folder, names = Path(path), set()
     try:
         header = read_mapping(folder / HEADER) if (folder / HEADER).is_file() else {}

@@ -1,7 +1,7 @@
 """Interface of an allocation rule: the data that a rule receives and the choice that a rule returns.
 
-A rule receives a `View` of one patient, which contains scores, brackets and gains. They are computed from the
-observations, without unobserved values or labels. A rule returns a `Choice` with a reason.
+A rule receives a `View` of one patient, which contains scores, brackets and gains. The contents of a view are computed
+from the observations, without unobserved values or labels. A rule returns a `Choice` with a reason.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Choice:
 class View:
     """Data of one patient in one round that a rule may use.
 
-    They are the observations, and quantities that follow from the observations. A duel is identified by its index in
-    `pairs`. Large or costly quantities are computed when a rule first asks for them. A rule can ask for a few duels by
-    index; then only those duels are computed.
+    The data are the observations, and quantities that follow from the observations. A duel is identified by its index
+    in `pairs`. Large or costly quantities are computed when a rule first asks for them. A rule can ask for a few duels
+    by index; then only those duels are computed.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class View:
     def information(self) -> Floats:
         """Return the mutual information between each feature and the entity that holds, (M,) nats.
 
-        It is 0 for observed features.
+        The information is 0 for observed features.
         """
         if self.find_information is None:
             return np.zeros(len(self.features))
@@ -191,7 +191,7 @@ class View:
     def frontier(self) -> Floats:
         """Return the gain of each feature for the current top k, (M,) (`Belief.frontier`).
 
-        It is 0 for observed features. If the planner has no background, a `PlannerError` is raised.
+        The gain is 0 for observed features. If the planner has no background, a `PlannerError` is raised.
         """
         if self.find_frontier is None:
             step = "give the planner a background"
@@ -199,7 +199,7 @@ class View:
         return np.where(self.observed, 0.0, self.find_frontier())
 
     def ranked(self, members: Sequence[int]) -> list[int]:
-        """Return some entities, best first. They are ranked by the duels between them."""
+        """Return some entities, best first. The entities are ranked by the duels between them."""
         chosen = np.array(members, dtype=np.int64)
         order: list[int] = ranks_of(self.scores, chosen, name_places(self.entities), self.tie).order.tolist()
         return order
@@ -228,9 +228,10 @@ def view_of(
     patient: str = "",
     seed: int = 0,
 ) -> View:
-    """Return the present view of one patient. It contains no unobserved values and is valid until the next observation.
+    """Return the present view of one patient.
 
-    A feature counts as observed if another feature of its exclusive group is +1.
+    The view contains no unobserved values and is valid until the next observation. A feature counts as observed if
+    another feature of its exclusive group is +1.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ def view_of(
 class Rule(Protocol):
     """An allocation rule is a class without arguments.
 
-    Its method `choose` answers every view with an unobserved feature. The choice must be a function of the view alone.
+    The method `choose` answers every view with an unobserved feature. The choice must be a function of the view alone.
     The function `afa.planner.rules.check_policy` tests this.
     """
 

@@ -26,7 +26,7 @@ Order = NDArray[np.int64]
 
 
 def rule_of(name: str) -> Callable[[], Rule]:
-    """Return the class named by `module:Class`. It is imported with the working folder first on the path."""
+    """Return the class named by `module:Class`. The class is imported with the working folder first on the path."""
     module_name, _, class_name = name.partition(":")
     where, expected = f"allocation rule {name!r}", "module:Class with a method choose(view), as in afa.planner.rules"
     if not (module_name and class_name.isidentifier()):
@@ -59,8 +59,9 @@ def check_policy(
     """Run some patients under a rule in several ways. The first case that fails raises a `PlannerError`.
 
     A rule must answer every view with a `Choice` of an unobserved feature and a reason, up to full observation. The
-    choice must be a function of the view alone. It must be the same when the rule is asked again, and after other
-    patients. It must not change with the order of entities and features, or with unobserved values and labels.
+    choice must be a function of the view alone. The choice must be the same when the rule is asked again, and after
+    other patients. The choice must not change with the order of entities and features, or with unobserved values and
+    labels.
 
     Parameters
     ----------

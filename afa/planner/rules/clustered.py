@@ -11,9 +11,9 @@ from afa.planner.rules.lucb import of_most_contested, of_one_duel
 class Clustered:
     """Choose by the gain of one duel (eq:clustered-alloc).
 
-    It is between the lowest champion inside the top k and the highest champion outside. A champion is the best entity
-    of its cluster by Copeland wins inside the cluster. If one side has no champion, or the champions' duel is resolved,
-    the rule uses the duel of `lucb`.
+    The duel is between the lowest champion inside the top k and the highest champion outside. A champion is the best
+    entity of its cluster by Copeland wins inside the cluster. If one side has no champion, or the champions' duel is
+    resolved, the rule uses the duel of `lucb`.
     """
 
     def choose(self, view: View) -> Choice:

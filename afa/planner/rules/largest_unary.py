@@ -1,4 +1,4 @@
-"""`largest_unary`: the largest total absolute effective unary. It does not depend on the duels."""
+"""`largest_unary`: the largest total absolute effective unary. The unary does not depend on the duels."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from afa.planner.rules.base import Choice, Duels, View, heaviest, nothing_to_dec
 class Lucb:
     """Choose by the gain of one duel.
 
-    It is between the top-k entity with the smallest lower bound and the outside entity with the largest upper bound.
-    The bounds of an entity are the tight `l1` interval of its own S_v.
+    The duel is between the top-k entity with the smallest lower bound and the outside entity with the largest upper
+    bound. The bounds of an entity are the tight `l1` interval of its own S_v.
     """
 
     def choose(self, view: View) -> Choice:
@@ -30,9 +30,9 @@ def most_contested(view: View) -> int | None:
     """Return the index in `view.pairs` of LUCB's duel, or None if every duel across the boundary is resolved.
 
     LUCB's duel is between a top-k entity h and an outside entity l. Among the unresolved duels, it has the largest
-    upper(l) - lower(h). The duel with the largest difference of all may already be resolved. Its bracket can be
-    narrower than the intervals of the two entities. Then the unresolved duel with the next largest difference is taken.
-    Ties within rounding error are broken by the name of h, and then by the name of l.
+    upper(l) - lower(h). The duel with the largest difference of all may already be resolved. The bracket of a duel can
+    be narrower than the intervals of the two entities. If the duel is resolved, the unresolved duel with the next
+    largest difference is taken. Ties within rounding error are broken by the name of h, and then by the name of l.
     """
     if not len(view.contested):
         return None

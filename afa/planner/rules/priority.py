@@ -1,6 +1,6 @@
 """`priority_all` and `priority_clusters`, the paper's rules.
 
-They give larger weights to close duels near the boundary.
+The two rules give larger weights to close duels near the boundary.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def by_priority(view: View, duels: Duels, what: str) -> Choice:
 def influence(view: View, duels: Duels) -> Floats:
     """Return the weights w_ab of some duels, (q,) in (0, 1] (eq:w_impl).
 
-    A weight decreases with the distance of the entities from the boundary. It also decreases with |V_ab|. An entity of
-    rank r is k - r places from the top-k boundary if it is inside, and r - (k + 1) places if it is outside. Ranks k and
-    k + 1 are therefore 0 places away.
+    A weight decreases with the distance of the entities from the boundary. A weight also decreases with |V_ab|. An
+    entity of rank r is k - r places from the top-k boundary if it is inside, and r - (k + 1) places if it is outside.
+    Ranks k and k + 1 are therefore 0 places away.
     """
     away = np.where(view.rank <= view.k, view.k - view.rank, view.rank - view.k - 1)
     a, b = sides_of(len(view.entities), duels).T

@@ -7,7 +7,7 @@ from afa.planner.rules.base import Choice, View
 
 
 class Random:
-    """Choose features in a uniformly random order over all M features. This is the baseline that uses no data."""
+    """Choose features in a uniformly random order over all M features. This rule is the baseline that uses no data."""
 
     looks_at = "nothing"
 
