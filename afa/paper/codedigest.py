@@ -1,14 +1,15 @@
-"""The code that a job runs, as a digest over its functions and all code of afa that they reach.
+"""Digests of the code that a job runs: its functions, and all code of afa that these functions reach.
 
 Snakemake notices a changed rule, but not a changed import. Each rule therefore has two parameters: the digest of the
 functions that its command calls, and the versions of the packages on which the numbers depend (`versions`). A digest
-covers a function, the names of its module that the function uses, and the whole of every module that is imported before
-the function runs.
+covers a function and all names of its module that the function uses. It also covers every module that is imported
+before the function runs, as a whole.
 
 Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
 `_words_of_errors`). Imports under `if TYPE_CHECKING:` are not followed, because they do not run. Imports by
-`importlib.import_module` in `afa` itself are not followed either: `afa.cli.stage` imports the declarations of stages
-and the models of the settings in this way, and the parameters of a rule already contain its declaration and settings.
+`importlib.import_module` in `afa` itself are not followed either. `afa.cli.stage` imports the declarations of stages
+and the models of the settings in this way. This is safe, because the parameters of a rule already contain its
+declaration and settings.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ PACKAGE = Path(__file__).parents[1]
 DIGEST_LENGTH = 16
 """Number of hexadecimal digits of a code digest."""
 NUMERICS = ("numpy", "scipy", "numba", "pandas")
-"""Packages whose versions are a parameter of every job: another version makes all jobs run again."""
+"""Packages whose versions are a parameter of every job. If a version changes, all jobs run again."""
 MOST_SOURCES = 2_000
-"""Largest number of sources in the cache file; the latest are cached."""
+"""Largest number of sources in the cache file. If there are more, only the latest are kept."""
 
 
 @cache
@@ -51,12 +52,12 @@ class Piece(NamedTuple):
     Parameters
     ----------
     digest : digest of the statement's code
-    binds : names of the module that the statement sets or changes; a statement that sets no name runs at every import
+    binds : names of the module that the statement sets or changes. A statement that sets no name runs at every import
         of the module
     uses : names of the module in the statement
-    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement; the first of the two that is a
-        module is the one imported
-    is_import : the statement is an import and nothing else
+    imports : pairs (`afa.module.name`, `afa.module`) of the imports in the statement. If the first name is a module,
+        this module is imported, else the second
+    is_import : True if the statement is only an import
 
     """
 
@@ -68,12 +69,12 @@ class Piece(NamedTuple):
 
 
 class Code:
-    """The current code of the package; each file is read once, and only if a digest reaches the file.
+    """The current code of the package. A file is read only if a digest reaches it, and at most once.
 
     Parameters
     ----------
     known
-        A cache file of parsed sources, by the sources' content. It only saves time.
+        A cache file of parsed sources, keyed by the content of a source. It only saves time.
 
     """
 
@@ -89,7 +90,7 @@ class Code:
         self._modules: dict[str, tuple[str, set[str]]] = {}
 
     def digest(self, *roots: str) -> str:
-        """Return the SHA-256 of the code reached from `roots`; see `parts`."""
+        """Return the SHA-256 of the code that `parts` finds from `roots`."""
         digest = hashlib.sha256()
         for name, part in sorted(self.parts(*roots).items()):
             digest.update(f"{name}\0{part}\0".encode())
@@ -98,13 +99,13 @@ class Code:
     def parts(self, *roots: str) -> dict[str, str]:
         """Return the digests of the code reached from `roots`, by name of module or function.
 
-        A root is a module, `afa.cohort.encode`; a function, `afa.paper.experiments.sign:run`; or the path of a
-        notebook, `notebooks/chaos.ipynb`. For a notebook, the modules imported in its cells count; the notebook itself
-        is an input of its rule.
+        A root is a module (`afa.cohort.encode`), a function (`afa.paper.experiments.sign:run`), or the path of a
+        notebook (`notebooks/chaos.ipynb`). For a notebook, only the modules imported in its cells are reached. The
+        notebook itself is not part of the digest, because it is an input of its rule.
 
         Raises
         ------
-        ConfigError : a module that does not parse, or has a top-level statement of an unknown kind; a notebook that
+        ConfigError : a module does not parse, a module has a top-level statement of an unknown kind, or a notebook
             cannot be read.
 
         """
@@ -143,9 +144,9 @@ class Code:
         return self._modules[module]
 
     def _function(self, module: str, name: str) -> tuple[dict[str, str], set[str]]:
-        """Return the digest of a function, by its name, and the modules imported before it runs.
+        """Return function name -> digest, and the modules that are imported before the function runs.
 
-        For a function that its module only imports (`from afa.module import run`), the function of the other module is
+        If the module only imports the function (`from afa.module import run`), the function of the other module is
         used.
         """
         pieces = self._pieces(module)
@@ -189,7 +190,7 @@ def _listed(value: object) -> object:
 
 
 def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
-    """Return the pieces of the sources in a cache file; empty if the file is missing or incomplete."""
+    """Return the pieces of the sources in a cache file. The result is empty if the file is missing or incomplete."""
     try:
         return {
             key: tuple(
@@ -203,9 +204,10 @@ def _read(known: Path) -> dict[str, tuple[Piece, ...]]:
 
 
 def needed(pieces: Sequence[Piece], name: str) -> list[Piece]:
-    """Return the pieces of a module that a name needs, in order: pieces that bind the name, and those that they need.
+    """Return the pieces of a module that a name needs, in order.
 
-    A piece that binds no name, such as a top-level call, always runs, so that every name needs it.
+    These are the pieces that bind the name, and the pieces that they need in turn. A piece that binds no name, such as
+    a top-level call, always runs, so that every name needs it.
     """
     binding: dict[str, list[int]] = {}
     for number, piece in enumerate(pieces):
@@ -228,7 +230,7 @@ def pieces_of(source: bytes, file: Path) -> tuple[Piece, ...]:
 
     Raises
     ------
-    ConfigError : the file and line of invalid Python, or of a statement of an unknown kind.
+    ConfigError : the source is invalid Python, or has a statement of an unknown kind. The message has file and line.
 
     """
     with _named(file):
@@ -252,7 +254,7 @@ _IMPORTS = (ast.Import, ast.ImportFrom)
 _KNOWN_STATEMENTS = (
     *(*_NAMED, *_IMPORTS, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Delete, ast.If, ast.Try, ast.TryStar, ast.With),
     *(ast.For, ast.While, ast.Match, ast.Expr, ast.Assert, ast.Raise, ast.Pass),
-    getattr(ast, "TypeAlias", ast.Pass),  # of Python 3.12
+    getattr(ast, "TypeAlias", ast.Pass),  # exists since Python 3.12
 )
 
 
@@ -275,7 +277,7 @@ def _pieces_of(source: bytes) -> tuple[Piece, ...]:
 
 
 def _that_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run: without texts, `pass`, and imports for type checking only."""
+    """Yield the statements that run. Texts, `pass`, and imports for type checking are left out."""
     for statement in body:
         if isinstance(statement, ast.If) and _is_for_types(statement):
             yield from _that_run(statement.orelse)
@@ -300,7 +302,10 @@ def _with_names(statement: ast.Import | ast.ImportFrom, names: list[ast.alias]) 
 
 
 def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
-    """Yield the names that a statement binds in its scope and, if `changed`, those it changes (`name[0] = ...`)."""
+    """Yield the names that a statement binds in its scope.
+
+    If `changed`, also yield the names whose values it changes (`name[0] = ...`).
+    """
     if isinstance(node, _NAMED):
         yield node.name
         return
@@ -319,7 +324,7 @@ def _bound(node: ast.AST, *, changed: bool = True) -> Iterator[str]:
 
 
 def _used(node: ast.AST) -> set[str]:
-    """Return the names in a node that may belong to its module; local names of a function are excluded."""
+    """Return the names in a node that may belong to its module. Local names of a function are excluded."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         names = {node.id} if isinstance(node, ast.Name) else set()
         return names.union(*map(_used, ast.iter_child_nodes(node)))
@@ -342,7 +347,7 @@ def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Pi
 
 
 def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
-    """Append the syntax tree below a node to `words`, without line numbers, docstrings and the `omitted` constants."""
+    """Append the syntax tree below a node to `words`. Line numbers, docstrings and `omitted` constants are left out."""
     words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)
@@ -359,10 +364,11 @@ def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
 def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
     """Return the `id` of every constant in a statement that can only be text for people.
 
-    Arguments of `Fault(...)` and of `help=` are such text: a string, the constant parts of an f-string, both branches
-    of a conditional, both parts of a sum. The value or default of a name that its function uses only in these places,
-    and the return value of `Fault.__str__`, are also such text. The texts of other exceptions are part of a digest,
-    because a model whose answer is refused receives the text of the `ValueError`.
+    Arguments of `Fault(...)` and of `help=` are such text. An argument can be a string, an f-string (its constant parts
+    count), a conditional (both branches count) or a sum (both parts count). If a function uses a name only in these
+    places, the value or default of the name is also such text, as is the return value of `Fault.__str__`. The texts of
+    other exceptions are part of a digest, because a language model receives the text of the `ValueError` that refuses
+    its answer.
     """
     spoken: list[ast.expr] = []
     for node in nodes:
@@ -384,7 +390,10 @@ def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the strings and names in an expression for a text: in both branches, both parts of a sum, an f-string."""
+    """Yield the strings and names in an expression for a text.
+
+    The expression may have conditionals, sums and f-strings.
+    """
     if isinstance(node, ast.IfExp):
         yield from chain(_leaves(node.body), _leaves(node.orelse))
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -396,7 +405,7 @@ def _leaves(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _values_of_names(function: ast.FunctionDef | ast.AsyncFunctionDef, in_place: set[int]) -> Iterator[ast.expr]:
-    """Yield values and defaults of names that a function uses only in the words of errors (`in_place`)."""
+    """Yield values and defaults of names that a function uses only in texts of errors (`in_place`)."""
     nodes = list(ast.walk(function))
     used = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
     spoken = {node.id for node in used if id(node) in in_place} - {node.id for node in used if id(node) not in in_place}
@@ -450,14 +459,14 @@ def user_files(module: str) -> list[Path]:
 
     Raises
     ------
-    ConfigError : a file that is not Python, or that calls `import_module` with a name that is only known at run time.
+    ConfigError : a file is not Python, or it calls `import_module` with a name that is only known at run time.
 
     """
     files: dict[str, Path] = {}
     pending = [module]
     while pending:
         name = pending.pop()
-        # Find the package first: to find a module inside it, Python imports the package.
+        # # Find the package first, because Python imports the package to find a module inside it.
         top, _ = _found(name.partition(".")[0])
         file, package = (None, None) if top is not None and _is_installed(top) and name != module else _found(name)
         if file is None or name in files:
@@ -489,7 +498,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def _found(module: str) -> tuple[Path | None, str | None]:
-    """Return the source of a module and its package; None for both if there is no such module."""
+    """Return the source of a module and the name of its package. Both are None if there is no such module."""
     try:
         spec = find_spec(module)
     except (ImportError, ValueError):

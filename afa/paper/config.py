@@ -1,4 +1,4 @@
-"""The settings of a run: a model of `config/config.yaml` with all keys, which forbids any others."""
+"""The settings of a run: a model of `config/config.yaml` with all its keys. Other keys are forbidden."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Asking(Section):
 
     @property
     def terms(self) -> str:
-        """Return the command-line options for the caps of a live run; empty if no model is asked."""
+        """Return the command-line options for the caps of a live run. The text is empty if no model is asked."""
         given = {name: getattr(self, name) for name in Asking.model_fields if name != "live"}
         words = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value is not None]
         return " ".join(words) if self.live else ""
@@ -134,7 +134,7 @@ class Baselines(Asking):
 
     @property
     def folder(self) -> Path | None:
-        """Return the folder where answers are read and saved; None if no model is asked."""
+        """Return the folder where answers are read and saved, or None if no model is asked."""
         if isinstance(self.record, Path):
             return self.record
         return Path("data/llm_baselines") if self.live else None
@@ -186,15 +186,15 @@ class RunConfig(StageSettings, _Inputs):
 
 
 def check_run_config(document: dict[str, Any]) -> RunConfig:
-    """Validate a configuration as merged by Snakemake; all faults are raised as one `ConfigError`."""
+    """Validate a configuration after Snakemake has merged its parts. All faults are raised as one `ConfigError`."""
     return check_model({key: value for key, value in document.items() if value != ""}, RunConfig, "the configuration")
 
 
 def cohort_file(settings: RunConfig, *folders: Path) -> Path:
     """Return the file of a run's cohort, from the first folder that has it.
 
-    The `folders` are `config/cohorts` of the workflow and of its users; the folder `resources/fields` next to each
-    `config` is searched as well. A `ConfigError` lists the known cohorts.
+    The `folders` are `config/cohorts` of the workflow and of its users. The folder `resources/fields` next to each
+    `config` is searched as well. If there is no such file, raise a `ConfigError` that lists the known cohorts.
     """
     paths = [folder / f"{settings.cohort}.yaml" for folder in folders]
     fields = [folder.parents[1] / FIELDS for folder in folders]
@@ -208,7 +208,7 @@ def cohort_file(settings: RunConfig, *folders: Path) -> Path:
 
 
 def carried_extract(settings: RunConfig, series: str, home: Path = Path()) -> Path | None:
-    """Return the folder of the bundled extract from which a run reads a series; None if it reads a mirror or GEO.
+    """Return the folder of the bundled extract of a series, or None if the run reads the series from a mirror or GEO.
 
     Parameters
     ----------
@@ -220,11 +220,12 @@ def carried_extract(settings: RunConfig, series: str, home: Path = Path()) -> Pa
 
 
 def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Baselines]:
-    """Return the settings of the language models of a run, by table of the summary; empty if none is run.
+    """Return table of the summary -> settings of its language models. The result is empty if no language model is run.
 
-    `llm_baselines` has the settings of the run. With `carried` it has the settings of the bundled answers, and
-    `llm_choosing`, in which models chose their own features, is added. The bundled answers belong to the default values
-    of all settings in their prompts; with other values neither is run.
+    `llm_baselines` has the settings of the run. If the record is `carried`, it has the settings of the bundled answers,
+    and `llm_choosing` is added, in which models chose their own features. The bundled answers were made with the
+    default values of all settings that affect the prompts. If one of these settings has another value, the bundled
+    answers are not used.
 
     Parameters
     ----------
@@ -245,9 +246,9 @@ def language_models(settings: RunConfig, home: Path = Path()) -> dict[str, Basel
 
 
 def own_rule_files(settings: RunConfig) -> list[Path]:
-    """Return the files of modules with user-defined rules and of their imports.
+    """Return the files of modules with user-defined rules, and the files of the modules that they import.
 
-    A module that does not exist is a `ConfigError`.
+    Raise a `ConfigError` if a module does not exist.
     """
     files: dict[Path, None] = {}
     for name in settings.allocation.rules:

@@ -1,9 +1,8 @@
 """Detection of source and input files that change while a run's jobs use them.
 
-Before its first job, a run notes the content of every file of the package and of the project's files that rules name as
-inputs. Each job compares its files with these notes at its end. A job that used a module, template or input that was
-edited in the meantime fails, even if the file is later restored: no result is recorded with sources that did not
-produce it.
+Before its first job, a run records the digest of every file of the package, and of every file of the project that a
+rule has as input. At its end, each job compares the files that it used with these digests. The job fails if a module,
+template or input has been edited in the meantime. Thus, no result is recorded with sources that did not produce it.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from afa.io.files import atomic_file, sha256_of
 
 PACKAGE = Path(__file__).parents[1]
 NOTED = "AFA_SOURCES"
-"""Environment variable with the path of the file in which a run noted its sources."""
+"""Environment variable with the path of the file of recorded digests."""
 LARGEST = 10_000_000
-"""Largest input that is noted, in bytes; larger ones take too long to read."""
+"""Largest input, in bytes, whose digest is recorded. Larger inputs take too long to read."""
 
 
 def sources(inputs: Iterable[str | Path] = ()) -> dict[str, str]:
-    """Return the SHA-256 of every file of the package and of the inputs that are files, by path."""
+    """Return path -> SHA-256 for every file of the package and for every input that is a file."""
     package = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
     files = [path for path in (*package, *map(Path, inputs)) if path.is_file() and path.stat().st_size <= LARGEST]
     return {str(path): sha256_of(path) for path in files}
@@ -40,8 +39,8 @@ def note_sources(found: dict[str, str], file: str | Path) -> None:
 def check_sources(words: Sequence[str]) -> None:
     """Raise an error if a file used by this process has changed since the run began.
 
-    A process uses its imported modules, their data files, and the inputs that the command line names, directly or by
-    their folder.
+    A process uses its imported modules, their data files, and the inputs that the command line names. The command line
+    can name an input or its folder.
 
     Parameters
     ----------
@@ -49,7 +48,7 @@ def check_sources(words: Sequence[str]) -> None:
 
     Raises
     ------
-    ConfigError : the files that have changed. Outside a run nothing is compared.
+    ConfigError : a file has changed. The message lists all changed files. Outside a run, nothing is compared.
 
     """
     try:
@@ -67,7 +66,7 @@ def check_sources(words: Sequence[str]) -> None:
 
 
 def _is_used(path: Path, packages: set[Path], named: set[Path]) -> bool:
-    """Return True if a file is data of one of the packages, or a named path, or inside a named folder."""
+    """Return True if a file is data of one of the packages, has a named path, or is inside a named folder."""
     if not path.is_relative_to(PACKAGE):
         return path in named or not named.isdisjoint(path.parents[:-1])
     inside = next((folder for folder in path.parents if (folder / "__init__.py").is_file()), PACKAGE)

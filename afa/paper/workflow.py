@@ -1,8 +1,8 @@
 """Tasks of a run that Snakemake does not do: locks of dead runs, the workflow's folder, leftovers of killed runs.
 
-Snakemake's own lock is a file that outlives a killed Snakemake and does not name its owner. In addition, every run and
-every job (`workflow/scripts/job.sh`) holds a shared kernel lock on one file, which ends with its process. If that file
-can be locked exclusively, no run is alive, and an existing lock of Snakemake belongs to a dead run.
+Snakemake's own lock is a file. It outlives a killed Snakemake and does not name its owner. In addition, every run and
+every job (`workflow/scripts/job.sh`) holds a shared kernel lock on one file. A kernel lock ends with its process. If
+that file can be locked exclusively, no run is alive, and an existing lock of Snakemake belongs to a dead run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from afa.io.files import atomic_folder
 
 
 def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
-    """Return True if a command line names a profile, or Snakemake finds the default one for a Snakefile."""
+    """Return True if a command line names a profile, or if Snakemake finds the default profile of a Snakefile."""
     if any(word.partition("=")[0] in ("--profile", "--workflow-profile") for word in words):
         return True
     places = (Path(), Path("profiles"), Path(snakefile).parent / "profiles")
@@ -33,10 +33,10 @@ def has_profile(words: Sequence[str], snakefile: str | Path) -> bool:
 
 
 def remove_shards(run: Path) -> None:
-    """Remove the shards of stages whose joined tables exist, because no job needs these shards.
+    """Remove the shards of every stage whose joined tables exist. No job needs these shards.
 
-    Snakemake removes shards after the job that joined them, except for empty folders. If a run is killed in between,
-    all shards remain.
+    Snakemake removes shards after the job that joins them, but it leaves empty folders. If a run is killed before, all
+    shards remain.
     """
     for shards in (run / "shards").glob("*"):
         if any((run / "tables" / shards.name).glob("*")):
@@ -46,20 +46,20 @@ def remove_shards(run: Path) -> None:
 
 
 def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
-    """Return the folder of the workflow to which the files of rules in `rules` belong.
+    """Return the folder of the workflow whose rules are in `rules`.
 
-    For a workflow in a git repository, Snakemake reads files of rules one by one and has no folder of the workflow.
-    For such a workflow the whole commit is unpacked, once, into a folder in `state` named after the commit.
+    For a workflow in a git repository, Snakemake reads the files of rules one by one and has no folder of the workflow.
+    In this case, the whole commit is unpacked once, into a folder in `state` that is named after the commit.
 
     Parameters
     ----------
-    rules : `<folder>/workflow/rules` as Snakemake names it: local, in a repository on this machine, or at a hosting
-        provider
+    rules : `<folder>/workflow/rules` in Snakemake's form. The folder can be local, in a repository on this machine, or
+        at a hosting provider
     state : `.snakemake` of the run
 
     Raises
     ------
-    ResourceError : rules from anywhere else, such as a web address.
+    ResourceError : the rules come from anywhere else, such as a web address.
 
     """
     if isinstance(rules, LocalSourceFile):
@@ -83,20 +83,20 @@ def workflow_folder(rules: SourceFile, state: str | Path) -> Path:
     return folder
 
 
-ALIVE = "alive"  # file in `.snakemake` with the name of the machine of its runs
+ALIVE = "alive"  # file in `.snakemake` that has the name of the machine on which runs are alive
 
-_joined: dict[Path, IO[str]] = {}  # stays open, and so locked, until this process ends
+_joined: dict[Path, IO[str]] = {}  # files stay open, and therefore locked, until this process ends
 
 
 def join_the_living(state: str | Path) -> str | None:
     """Take this process's shared lock in the folder `state` (`.snakemake`) until the process ends.
 
-    A lock of Snakemake is removed if only a dead run can have left it; otherwise the reason to keep the lock is
-    returned. On a file system without locks, nothing is done and Snakemake's lock stays.
+    If only a dead run can have left Snakemake's lock, the lock is removed. Otherwise, return the reason why the lock is
+    kept. On a file system without locks, nothing is done, and Snakemake's lock is kept.
 
     Raises
     ------
-    ResourceError : a folder that cannot be written.
+    ResourceError : the folder cannot be written.
 
     """
     folder = Path(state).absolute()
@@ -123,7 +123,10 @@ def join_the_living(state: str | Path) -> str | None:
 
 
 def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None:
-    """Remove Snakemake's lock if every possible owner would be seen in `file`; else return who may own it."""
+    """Remove Snakemake's lock if every possible owner would also lock `file`.
+
+    Otherwise, return who may own the lock.
+    """
     locks = list((folder / "locks").glob("*.lock"))
     here = socket.gethostname()
     file.seek(0)
@@ -134,7 +137,8 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
             f"{folder}/locks: found the lock of a run, and processes at work here ({pids}); expected no other run on"
             " the same files. Next step: if Snakemake stops now, wait for them or end them, then type the same again."
         )
-    # A network file system may have locks per machine: then live processes on other machines are not visible here.
+    # # A network file system may have separate locks for each machine. Then, live processes on other machines are not
+    # visible.
     if locks and last != here:
         place = last or "an unknown machine"
         return (
@@ -151,7 +155,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
 
 
 def _holders(alive: Path) -> list[int]:
-    """Return the other processes on this machine that have the file open."""
+    """Return the ids of all other processes on this machine that have opened the file."""
     pids = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):

@@ -1,5 +1,6 @@
-# Language models that plan, with answers that are bundled with the project, from a record, or live.
-# The bundled answers belong to two experiments: models follow the planner's order, or choose features themselves.
+# Language models that plan. Their answers are bundled with the project, come from a record, or are asked live.
+# The bundled answers belong to two experiments. In the first, models follow the planner's order.
+# In the second, models choose features themselves.
 BASELINES = language_models(settings, Path(home(".")))
 
 if BASELINES:
@@ -14,7 +15,7 @@ for name, asked in BASELINES.items():
         *(path.name for path in study_files(PLANNED_STUDY).values()),
         "keywords.csv",
     )
-    # A live run adds to the record, and the changed record must not start another run.
+    # A live run adds answers to the record. The changed record must not make the job run again.
     ANSWERS = [] if asked.live else files_of(asked.folder, "*.jsonl", "retrieved/**/*")
 
     rule:

@@ -1,4 +1,4 @@
-# The bundle, checked and in canonical form: from the elicitation, from the answers of a field, or given by the user.
+# The bundle, checked and in canonical form. It comes from the elicitation, a field's answers, or the user.
 if OWN_BUNDLE is None:
 
     include: "elicit.smk"

@@ -1,4 +1,4 @@
-# The cohort, encoded from a series: a bundled extract, a series of GEO or of a mirror, or a simulated series.
+# The cohort, encoded from a series. The series is a bundled extract, comes from GEO or a mirror, or is simulated.
 EXTRACT = None if TABLE else carried_extract(settings, COHORT.series, Path(home(".")))
 SERIES, SERIES_FILES = [], []
 FILES["source"] = [f"{RUN}/source.json"]
@@ -124,7 +124,7 @@ rule encode_cohort:
         " {params.complete} --out {params.folder} > {log} 2>&1"
 
 
-# The same series with each gene encoded against the cohort itself, at each of several thresholds.
+# The same series, where each gene is encoded by comparison with the cohort itself, at several thresholds.
 rule cohort_by_cohort:
     """The same patients, encoded against each other instead of the controls."""
     input:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-# The version of the package that these rules call.
+# The version of the package afa that these rules call.
 PACKAGE_VERSION = "0.2.0"
 
 try:
@@ -71,12 +71,12 @@ def home(path):
 
 
 def here_or_home(path):
-    """Return a path of the settings, or if nothing exists there, the same path in the workflow."""
+    """Return a path of the settings. If it does not exist, return the same path in the workflow."""
     return path if path.exists() else Path(home(path))
 
 
 try:
-    # The workflow's folder is another than the working folder for a module or with --directory.
+    # For a module or with --directory, the workflow's folder differs from the working folder.
     HOME = workflow_folder(workflow.current_basedir, ".snakemake")
     settings = check_run_config(config)
     COHORT_FILE = str(
@@ -86,14 +86,14 @@ try:
     COHORT = load_cohort_file(COHORT_FILE)
     SOURCES |= {COHORT_FILE, *OWN_RULE_FILES}
     TABLE = isinstance(COHORT, TableCohort)
-    # A field has its own bundle; without a field and without a bundle in the settings, the study is elicited.
+    # A field has its own bundle. If there is no field and no bundle in the settings, the study is elicited.
     FIELD = Path(COHORT_FILE).parent if Path(COHORT_FILE).name == "study.yaml" else None
     OWN_BUNDLE = settings.bundle or FIELD
     ENTITIES = None if OWN_BUNDLE is None else entities_of(OWN_BUNDLE)
     # The paper's stages take only patients with all values measured.
     GAPS = bool(FIELD) and nobody_is_complete(COHORT, settings.tables)
     NEEDS = read_needs(home("resources/benchmarks"))
-    # The same command resumes after a crash: the lock of a dead run is removed, the lock of a living run never.
+    # The same command resumes a run after a crash. Only the lock of a dead run is removed.
     if workflow.is_main_process and (kept := join_the_living(".snakemake")):
         logger.warning(f"afa: {kept}")
 except AfaError as error:
@@ -108,7 +108,7 @@ if workflow.is_main_process and not has_profile(sys.argv, workflow.main_snakefil
 
 
 def doubled(path):
-    """Return a path for Snakemake to format, with braces in folder names escaped."""
+    """Return a path with escaped braces, because Snakemake formats it."""
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
@@ -125,7 +125,7 @@ if "{" in str(HOME.absolute()):
 os.environ.update(AFA_SOURCE=str(HOME.absolute()))  # for envs/afa.post-deploy.sh
 
 
-# Each job ends with a comparison of the code that it ran, and of its sources, with the files at the start of the run.
+# At its end, each job compares its code and its sources with the files at the start of the run.
 onstart:
     note_sources(sources(SOURCES), ".snakemake/afa_sources.json")
     os.environ[NOTED] = os.path.abspath(".snakemake/afa_sources.json")
@@ -138,8 +138,8 @@ onstart:
             logger.info(f"afa: {note}")
 
 
-# A killed run may leave shards that no job will read again, and Snakemake removes only shards of the current run.
-# Shards stay if the command asks for them, by --notemp or as its target.
+# A killed run may leave shards that no job needs. Snakemake removes only shards of the current run.
+# Shards are kept if the command has --notemp or names a shard as target.
 onsuccess:
     if "--notemp" not in sys.argv and not any(
         "/shards/" in word for word in sys.argv
@@ -169,8 +169,10 @@ SHARDS = [f"{part}-of-{settings.shards}" for part in range(1, settings.shards + 
 
 
 def files_of(folder, *patterns):
-    """Files under a folder, hidden ones left out. Rules name them as inputs beside the folder, whose own time does
-    not change when a file in it does."""
+    """Return the files under a folder, except hidden files.
+
+    A rule names these files as inputs, because the time of the folder does not change when a file in it changes.
+    """
     found = [path for pattern in patterns for path in Path(folder).glob(pattern)]
     shown = [path for path in found if not path.name.startswith(".")]
     files = sorted(str(path) for path in shown if path.is_file())
@@ -183,13 +185,15 @@ PRINTED_TABLES = [
     Path(file).stem for file in PAPER_TABLES if Path(file).name.startswith("tab_")
 ]
 LOOKED_INTO = 10_000_000
-"""Bytes. A larger source counts as Snakemake has it: when it is newer, and other, than what was read."""
+"""Largest source, in bytes, whose content is compared. For larger sources, only Snakemake's own comparison is used."""
 DIGESTS = {}
 
 
 def contents(*parts):
-    """What is in the sources of a job, files or lists of them, as a parameter: Snakemake looks into a file only where
-    it is newer than what was made of it, and a file of an older date may be put in its place.
+    """Return a digest of the sources of a job, for a parameter. A part is a file or a list of files.
+
+    Snakemake compares the content of a file only if the file is newer than the output. It would therefore not notice a
+    file that is replaced by an older file.
     """
     files = [
         file
@@ -209,9 +213,10 @@ atexit.register(CODE.keep)
 
 
 def code_of(*roots, beside=""):
-    """A parameter: the digest of the code that one job runs, what counts `beside` it, and the versions of packages.
+    """Return a function for a parameter: digest of the code of a job, the text `beside`, and versions of packages.
 
-    A function, as only a job of the plan needs its digest: a module that another rule reaches may be half written.
+    It is a function, so that only jobs of the plan compute their digest. A module that another rule uses may be
+    incomplete while it is edited.
     """
 
     def digest(wildcards):
@@ -230,8 +235,10 @@ def command_digest(command, beside=""):
 
 
 def stage_digest(name, command, *functions):
-    """`code_of` one job of a stage: a command, the stage's functions that it calls, and what the stage declares beside
-    its inputs and settings."""
+    """Return `code_of` one job of a stage: a command, and the functions of the stage that it calls.
+
+    The digest also covers the declaration of the stage, except inputs and settings.
+    """
     stage = declared.STAGES[name]
     said = repr((stage.scopes, stage.tables, stage.single, sorted(stage.rows)))
     return code_of(
@@ -242,7 +249,7 @@ def stage_digest(name, command, *functions):
 
 
 def template_digest(pattern):
-    """Digest of what a page is written in beside Python, so that its rule runs again when that changes."""
+    """Return a digest of the templates of a page. The rule of the page runs again if a template changes."""
     templates = PACKAGE / "evaluate" / "templates"
     parts = [templates / "base.html", *sorted(templates.glob(pattern))]
     return "".join(sha256_of(part)[:DIGEST_LENGTH] for part in parts)
@@ -268,7 +275,7 @@ def shown_in(notebook):
 
 
 def notebook_code(notebook):
-    """`code_of` a figure notebook's cells, and of the command that runs it."""
+    """Return `code_of` the cells of a figure notebook and of the command that runs it."""
     return code_of("afa.cli.report:notebook", notebook)
 
 
@@ -281,22 +288,22 @@ def caption_in(notebook):
 
 
 def notebook_caption(notebook):
-    """Return the caption of a notebook's figure, filled in for this run, for Snakemake's own report."""
+    """Return the caption of a notebook's figure for Snakemake's own report. Its fields are filled in."""
     return doubled(
         fill_caption(caption_in(notebook), COHORT.name, settings.bootstrap.confidence)
     )
 
 
 def confidence_option(notebook):
-    """Return the option with the confidence of the intervals, for a notebook whose caption contains it."""
+    """Return the option with the confidence of the intervals if the notebook's caption contains it, else ""."""
     said = "{confidence}" in caption_in(notebook)
     return f"-p confidence={settings.bootstrap.confidence}" if said else ""
 
 
-# Snakemake compares the params of two runs of a job as sets of values, without the names of the params.
-# Two params that could exchange their values therefore include the name of the option: `--seeds 0,1`, not `0,1`.
+# Snakemake compares the params of two runs of a job as sets of values, and ignores the names of the params.
+# If two params could exchange their values, each includes the name of its option: `--seeds 0,1`, not `0,1`.
 def live_options(*prompts):
-    """Return the settings that affect the answers of a live elicitation stage; the key is only in the environment."""
+    """Return the settings that affect the answers of a live elicitation stage. The key is only in the environment."""
     if not settings.elicitation.live:
         return ""
     from afa.model.study import MODEL
@@ -310,7 +317,7 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# Parts that this run lacks, with the reason: the comparison with the paper, and stages.
+# Part that this run lacks -> reason. A part is the comparison with the paper, or a stage.
 # A run lacks a stage if its bundle or its cohort does not meet the requirements of the stage.
 LEFT_OUT = declared.left_out(
     2 if ENTITIES is None else ENTITIES,
@@ -328,7 +335,7 @@ STAGES = {
     name: stage for name, stage in declared.STAGES.items() if name not in LEFT_OUT
 }
 # `FILES` has the files that jobs read, by name; for a folder, it has the list of the folder's files.
-# Other files of a bundle or cohort are covered by the digests in bundle.yaml and cohort.yaml.
+# The digests in bundle.yaml and cohort.yaml cover all other files of a bundle or cohort.
 FILES = {
     "bundle": [f"{RUN}/bundle/{name}" for name in (HEADER, *REQUIRED_FILES)],
     "cohort": [
@@ -349,11 +356,12 @@ for name, stage in STAGES.items():
 
 
 def files_by_name(names):
-    """Return the files that a job reads, by the names of its inputs."""
+    """Return name of an input -> its files."""
     return {name: FILES[name] for name in names}
 
 
-# Steps that come before others, except stages, which declare their inputs. Some steps are not in every run.
+# Step -> the steps that come before it. Stages are left out, because they declare their inputs.
+# Some steps are not in every run.
 BEFORE = {
     "bundle": ["unary", "consensus", "evidence", "pairwise", "bundle_dropped"],
     "cohort": ["bundle", "geo", "source"],
@@ -364,7 +372,7 @@ BEFORE = {
 
 
 def files_behind(*names):
-    """Return every saved file on which some stages, the bundle or the cohort depend, and their own files."""
+    """Return the files of some stages, the bundle or the cohort, and every saved file on which they depend."""
     needed, pending = set(), list(names)
     while pending:
         name = pending.pop()
@@ -384,13 +392,13 @@ def files_behind(*names):
 
 
 def files_of_part(part):
-    """The files of a part of the run, `bundle`, `tables/sign` or `curves/sign.parquet`, that a figure reads."""
+    """Return the files of a part of the run, such as `bundle`, `tables/sign` or `curves/sign.parquet`."""
     name = part.removeprefix("tables/")
     return FILES[name] if name in FILES else [f"{RUN}/{part}"]
 
 
 def rows_of(name):
-    """Return a list with the file of a stage's rows of the summary; empty for a stage without rows."""
+    """Return a list with the file of a stage's rows of the summary. It is empty if the stage has no rows."""
     has_rows = STAGES[name].summary is not None
     return [f"{RUN}/curves/{name}.parquet"] if has_rows else []
 
@@ -401,22 +409,22 @@ def folder_of(files):
 
 
 def run_folder(wildcards, input):
-    """A parameter: the folder of the run, by its cohort's."""
+    """Return the folder of the run, which is the folder above the cohort's."""
     return os.path.dirname(folder_of(input.cohort))
 
 
 def folder_of_input(name):
-    """A parameter: the folder of the files of a named input."""
+    """Return a function for a parameter: the folder of the files of a named input."""
     return lambda wildcards, input: folder_of(input[name])
 
 
 def folder_of_output(name):
-    """A parameter: the folder of the files of a named output."""
+    """Return a function for a parameter: the folder of the files of a named output."""
     return lambda wildcards, output: folder_of(output[name])
 
 
 def settings_of(keys):
-    """Return the settings that a job reads, as JSON; single keys of a section have a dot."""
+    """Return the settings that a job reads, as JSON. A key with a dot is a single key of a section."""
     document = settings.model_dump(mode="json")
     chosen = {}
     for head, _, name in (key.partition(".") for key in keys):
@@ -428,7 +436,7 @@ def settings_of(keys):
 
 
 def input_options(wildcards, input):
-    """The options that name the inputs of a stage: of the first two their own, of all others --input."""
+    """Return the options that name the inputs of a stage: --bundle, --cohort, and --input for all other inputs."""
     own = ("bundle", "cohort")
     paths = {
         name: files if isinstance(files, str) else folder_of(files)
@@ -446,7 +454,7 @@ def shard_option(wildcards):
 
 
 def settings_of_part(wildcards):
-    """What a part of the grid reads: its gain, and the rules that look at one; or those that look at none."""
+    """Return the settings of one part of the grid: a gain and the rules that use it, or the rules without a gain."""
     document = json.loads(settings_of(STAGES["allocation"].settings))
     document["allocation"] = settings.allocation.part(wildcards.gain)
     return json.dumps(document)
@@ -458,12 +466,12 @@ wildcard_constraints:
 
 
 def field_folder(name):
-    """Return the folder of a field, of this run or of the workflow."""
+    """Return the folder of a field, in the working folder or else in the workflow."""
     return here_or_home(Path("resources/fields") / name)
 
 
 def files_of_field(name):
-    """Return the files of a field, including its table if that is in a mirror."""
+    """Return the files of a field. If its table is in a mirror, the table is included."""
     folder = field_folder(name)
     mirrored = [] if settings.tables is None else [settings.tables / name]
     parts = ["study.yaml", "entities.csv", "features.csv", "groups.csv", "record/*.csv"]
@@ -478,13 +486,13 @@ def files_of_field(name):
 
 
 BEGUN_FIRST = ("gauge", "accurate")
-"""Stages that do without the walk, which takes the first job of a new installation a minute to compile."""
+"""Stages that do not use the compiled walk. Its first compilation takes a minute."""
 GATES = ("sanity",)
-"""Stages that stop a run on purpose, so that another attempt ends as the first did."""
+"""Stages that stop a run if a check fails. Another attempt would end in the same way."""
 
 
 def shard_folder(name):
-    """The folder of the tables of one shard of a stage, with its wildcards."""
+    """Return the folder of the tables of one shard of a stage, with wildcards."""
     return f"{RUN}/shards/{name}/" + (
         "{gain}/{shard}" if name == "allocation" else "{shard}"
     )
@@ -497,12 +505,12 @@ def shard_folders(name):
 
 
 def is_split(name):
-    """Return True if a stage has separate jobs for parts of it; the allocation grid always has one for each gain."""
+    """Return True if a stage is split into several jobs. The allocation grid always has one job for each gain."""
     return name == "allocation" or (STAGES[name].sharded and settings.shards > 1)
 
 
 def rows_option(wildcards, output):
-    """Return the option that names the rows of a stage; empty for a stage without rows."""
+    """Return the option that names the rows of a stage. The text is empty if the stage has no rows."""
     return f"--rows {output.rows}" if output.rows else ""
 
 
@@ -512,7 +520,7 @@ def sources_of(stage):
 
 
 def series_option(wildcards, input):
-    """Return the option that names the folder of the series; empty if GEO itself is used."""
+    """Return the option that names the folder of the series. The text is empty if GEO itself is used."""
     if SIMULATED:
         return f"--mirror {folder_of(input.files)}"
     kind = "extract" if EXTRACT else "mirror"
@@ -520,7 +528,7 @@ def series_option(wildcards, input):
 
 
 # Return the memory and time that a job requests: the need of its rule in stored runs, and more in later attempts.
-# Stored runs have no shards, so that a job for a shard or for rows requests the need of the whole stage.
+# Stored runs have no shards. A job for a shard or for rows therefore requests the need of the whole stage.
 def need_of(rulename):
     whole = f"{rulename.removesuffix('_shard').removesuffix('_rows')}_tables"
     return NEEDS.get(rulename) or NEEDS.get(whole, UNMEASURED)

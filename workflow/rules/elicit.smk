@@ -1,4 +1,4 @@
-# From questions to a bundle, with recorded answers, or with `live` and a model that is asked for missing answers.
+# From questions to a bundle. The answers are recorded. With `live`, a model is asked for missing answers.
 from afa.elicit.record import RETRIEVED
 from afa.model.study import KEYWORDS_FILE, RECORD_FOLDER, retrieves, study_files
 
@@ -6,14 +6,15 @@ ELICITATION = settings.elicitation
 STUDY = here_or_home(ELICITATION.study)
 RECORD = ELICITATION.record or STUDY / RECORD_FOLDER
 STUDY_FILES = files_of(STUDY, *(path.name for path in study_files(STUDY).values()))
-# A live stage appends to its record. The record is not an input, because it would be newer than the stage's output.
+# A live stage appends answers to its record, so that the record is newer than the stage's output.
+# Therefore, the record of a live stage is not an input.
 RECORD_FILES = [] if ELICITATION.live else files_of(RECORD, "*.jsonl")
 KEYWORD_FILES = []
 if retrieves(STUDY):
     KEYWORD_FILES = files_of(STUDY, KEYWORDS_FILE)
     RECORD_FILES += [] if ELICITATION.live else files_of(RECORD, f"{RETRIEVED}/**/*")
 
-# The tables of each step. A study that uses abstracts has additional tables for readers.
+# The tables of each step. If a study uses abstracts, there are additional tables for readers.
 ELICITED = {
     "unary": ["asked", "named", "dropped", "references"],
     "consensus": ["kept", "dropped", "agreement"],

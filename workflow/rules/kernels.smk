@@ -1,8 +1,8 @@
 # The kernels of the engine are compiled once, before the stages start.
-# After a change of the engine this rule does not run again; each stage then compiles the kernels that it lacks.
-# The rule has no digest of its code on purpose.
-# While this job is planned, Snakemake checks no other job whose only planned input is an ancient() output of this job.
-# The kernels are cached beside Snakemake's records: all nodes of a cluster see this folder of the project.
+# If the engine changes, this rule does not run again. Each stage then compiles the kernels that are missing.
+# This rule deliberately has no digest of its code.
+# If this job had to run, Snakemake would not check other jobs whose only planned input is an ancient() output of it.
+# The kernels are cached next to Snakemake's records, because all nodes of a cluster see this folder of the project.
 # The kernels are not part of the results, because machine code differs between machines.
 KERNELS = ".snakemake/afa_kernels"
 COMPILED = f"{KERNELS}/compiled.json"

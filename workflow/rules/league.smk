@@ -1,4 +1,4 @@
-# The league: every field with real labels, evaluated separately, and the common page in results/league.
+# The league evaluates every field with real labels separately, and makes a common page in results/league.
 FIELDS = sorted(
     {
         path.parent.name
@@ -13,8 +13,8 @@ MIRROR = (
 )
 
 
-# The output is a folder, because only the job finds out whether the table is available; if the table is missing, the
-# job writes a note.
+# The output is a folder, because only the job finds out whether the table is available.
+# If the table is missing, the job writes a note.
 rule league_field:
     """Accuracy of zero-shot acquisition on one field with real labels."""
     input:

@@ -27,7 +27,8 @@ rule summary:
         "afa join {input.parts} --out {output} > {log} 2>&1"
 
 
-# One notebook for each part of the paper: its chapter and title in the report, and the files of the run that it reads.
+# Notebook -> its chapter and title in the report, and the files of the run that it reads.
+# Each part of the paper has one notebook.
 NOTEBOOKS = {
     "comparison": ("Comparison", "verdicts by table", ["comparison", "bundle"]),
     "cohort": ("Inputs", "patients, encoding and labels", ["bundle"]),
@@ -122,7 +123,7 @@ if "llm_choosing" in BASELINES:
         ["curves/llm_choosing.parquet"],
     )
 
-# Figures without tables in this run are left out, and the report gives the reason.
+# If this run lacks the tables of a figure, the figure is left out, and the report gives the reason.
 for name, (_, _, reads) in dict(NOTEBOOKS).items():
     lacking = [Path(part).stem for part in reads if Path(part).stem in LEFT_OUT]
     if lacking:
@@ -234,7 +235,7 @@ REPORTED = [
 ]
 
 
-# The complete and checked settings of this run, which determine its numbers.
+# The complete and checked settings of this run. They determine its numbers.
 rule run_config:
     """The settings of this run, complete and checked."""
     output:
@@ -256,7 +257,7 @@ rule run_config:
         "printf '%s\\n' {params.settings:q} > {output} 2> {log}"
 
 
-# The origin of every figure and table: the workflow's records of the jobs behind them.
+# The origin of every figure and table: the workflow's records of the jobs that led to it.
 rule provenance:
     """The origin of every result: the jobs behind it, and their inputs."""
     input:
@@ -377,14 +378,14 @@ rule workflow_report:
         mem_mb=memory,
         runtime=minutes,
     params:
-        # Snakemake does not compare functions of the inputs, so the report does not depend on the Snakefile.
+        # Snakemake does not compare functions of the inputs. A change of the Snakefile does not make the report again.
         snakefile=lambda wildcards, input: os.path.relpath(workflow.main_snakefile),
     shell:
         "snakemake --snakefile {params.snakefile:q} --nolock --cores 1 --profile none --workflow-profile none --configfile {input.config}"
         " --report {output} -- {input.results} > {log} 2>&1"
 
 
-# Every file of the run that is saved.
+# All files of the run that are saved.
 if GAPS:
     KEPT = [*FILES["league"], f"{RUN}/report.html"]
 else:

@@ -1,9 +1,10 @@
-# For every stage of afa/paper/experiments one job makes the tables and the rows of the summary.
-# If a stage is split, each shard has a job for its part of the tables, one job joins the parts, and one makes the rows.
-# Shards are temporary folders, so that thousands of them are planned quickly.
+# For every stage of afa/paper/experiments, one job makes the tables and the rows of the summary.
+# If a stage is split into shards, each shard has a job that makes its part of the tables.
+# Another job joins the parts, and a further job makes the rows.
+# A shard is a temporary folder, so that Snakemake plans thousands of shards quickly.
 
 
-# No function of a rule may use the variables of the loop: it would see their values for the last stage.
+# No function of a rule may use the variables of the loop, because it would see their values for the last stage.
 for name, stage in STAGES.items():
     summary = stage.summary or ()
     summarised = [] if stage.summary is None else ["summarise"]
@@ -43,8 +44,8 @@ for name, stage in STAGES.items():
 
     if is_split(name):
 
-        # The inputs and the code of the shards are named here too, because shards are temporary.
-        # After a shard fails in a rerun, no file remains from which Snakemake would see that the shard must run again.
+        # This rule also names the inputs and the code of the shards, because shards are temporary.
+        # If a shard fails in a rerun, no file shows Snakemake that the shard must run again.
         rule:
             """Tables of a stage, joined from its shards."""
             name:
@@ -84,7 +85,7 @@ for name, stage in STAGES.items():
             shell:
                 "afa gather {params.stage} {input.shards} --out {params.folder} > {log} 2>&1"
 
-        # The rows have a separate job, so that other intervals do not make the shards again.
+        # The rows have a separate job, so that a change of the intervals does not make the shards again.
         rule:
             """Rows of the summary, from the tables of a stage."""
             name:

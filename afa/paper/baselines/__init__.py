@@ -1,6 +1,6 @@
-"""The protocol by which language models plan: models, tasks, patients and rounds, and the fixed part of their prompts.
+"""The protocol of language models that plan: models, tasks, patients, rounds, and the fixed part of the prompts.
 
-The fixed part of a prompt has the condition or the candidates, and potentials or abstracts.
+The fixed part of a prompt states the condition or the candidates, and gives potentials or abstracts.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
     from afa.paper.config import Baselines
 
 KNOWLEDGE: Mapping[str, str] = {"mrf_llm": "potentials", "rag_llm": "literature", "knowledge_llm": "literature"}
-"""The prompt of each baseline: with the bundle's potentials, or with abstracts (app. llm-planning-prompts).
-
-`knowledge_llm`, which the paper does not have, uses the prompt of `rag_llm` without abstracts, so that only the model's
-own knowledge remains.
+"""The prompt of each baseline: with the bundle's potentials, or with abstracts (app. llm-planning-prompts). The paper
+does not have `knowledge_llm`. It uses the prompt of `rag_llm` without abstracts, so that the model has only its own
+knowledge.
 """
 BINARY, TOP_K = TASKS = ("binary", "top_k")
 PROMPTS: Mapping[str, str] = {BINARY: "binary", TOP_K: "multiclass"}
 CHECKPOINTS, TRAJECTORY = "checkpoints", "trajectory"
-"""Asked at some rounds only, along a given order; or at each turn, with the earlier turns listed."""
+"""Two values of `turns`. `CHECKPOINTS`: the model is asked only at some rounds, and the order is given. `TRAJECTORY`:
+the model is asked at each turn, and the prompt lists the earlier turns.
+"""
 PLANNER = "planner"
 CONTROL = "control"
 BASELINE_TABLES = ("turns", "faults", "calls", "readouts", "targets", "protocol")
 """Tables of `afa experiment baselines`."""
 CONSTANT = "fixed_top_k"
-"""The same k entities for every patient: those most often among the k best at full observation."""
+"""Name of a constant answer: the k entities that are most often among the k best at full observation."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class Protocol:
     ----------
     asked : settings of the section `baselines`
     k : size of the top set
-    answers : largest number of answers to a turn, which is asked again while its answer breaks a rule
+    answers : largest number of answers to a turn. A turn is asked again while its answer breaks a rule
 
     Raises
     ------
-    ConfigError : a method or a task twice; a horizon although models do not choose features.
+    ConfigError : a method or a task occurs twice, or a horizon is set although models do not choose features.
 
     """
 
@@ -83,9 +84,9 @@ class Protocol:
         return sorted({0, last, *(t for t in self.asked.rounds if 0 < t < last)})
 
     def patients_of(self, names: Sequence[str]) -> list[str]:
-        """Return the patients who are asked about, in the cohort's order.
+        """Return the patients of the questions, in the cohort's order.
 
-        Patients are sampled by a hash of their names, so that a seed determines the set.
+        Patients are sampled by a hash of their names, so that the seed determines the set.
         """
         drawn = random_order(names, patient="", seed=self.asked.seed, experiment="llm_baselines")
         chosen = set(drawn[: self.asked.patients].tolist())
@@ -97,25 +98,25 @@ class Protocol:
         return [name for name in bundle.entities if name in chosen]
 
     def evidence_of(self, method: str) -> str:
-        """Return the order of observation: a given order, by its name, or the model's own, by the model's method."""
+        """Return the name of the given order of observation. If the model chooses, return its method instead."""
         return self.asked.order if self.at_checkpoints else method
 
 
 def prompts_of(protocol: Protocol) -> list[str]:
-    """Return the names of the prompts that are asked."""
+    """Return the names of the prompts that the protocol uses."""
     return [
         f"{PROMPTS[task]}_{KNOWLEDGE[method]}" for method in protocol.asked.methods for task in protocol.asked.tasks
     ]
 
 
 def prompt_digests() -> str:
-    """Return a digest of the templates of all prompts that are asked."""
+    """Return a digest of the templates of all prompts."""
     names = [f"{PROMPTS[task]}_{knowledge}" for task in TASKS for knowledge in dict.fromkeys(KNOWLEDGE.values())]
     return "".join(prompt_digest(name)[:DIGEST_LENGTH] for name in names)
 
 
 PER_PHENOTYPE = 2
-"""Number of abstracts on each phenotype in a question about all of them."""
+"""Number of abstracts on each phenotype in a question about all phenotypes."""
 Abstracts = Callable[[str], Sequence[Mapping[str, str]]]
 """Function that returns title, source and text of the abstracts on a phenotype, best first."""
 
@@ -127,9 +128,9 @@ class Briefing:
     Parameters
     ----------
     facts : values of the template
-    labels : allowed labels of a decision; for a condition, `control` comes first
+    labels : allowed labels of a decision. For the question about one condition, `control` comes first
     size : number of labels of a decision
-    features : all M, sorted by name
+    features : names of all M features, sorted
 
     """
 
@@ -146,7 +147,7 @@ class Trial:
 
     Attributes
     ----------
-    order : the order in which features are observed; None if the model chooses
+    order : the order in which features are observed, or None if the model chooses
     alias : the patient's name in prompts and records, which does not reveal the sample of a public series
 
     """
@@ -175,8 +176,8 @@ def briefings(
 
     Raises
     ------
-    BundleError : an entity named `control`.
-    ElicitationError : `rag_llm` without any abstract on its question.
+    BundleError : an entity has the name `control`.
+    ElicitationError : `rag_llm` has no abstract on its question.
 
     """
     if BINARY in protocol.asked.tasks and CONTROL in bundle.entities:
@@ -209,7 +210,10 @@ def _knowledge(bundle: Bundle, method: str, about: Sequence[str], abstracts: Abs
 
 
 def _literature(entities: Sequence[str], abstracts: Abstracts | None) -> list[Mapping[str, str]]:
-    """Return the abstracts on one phenotype, or the best few on each of several, without repetition."""
+    """Return the distinct abstracts on some phenotypes.
+
+    For one phenotype, these are all abstracts on it. For several phenotypes, they are the best few on each of them.
+    """
     found: dict[str, Mapping[str, str]] = {}
     for entity in entities:
         own = [] if abstracts is None else list(abstracts(entity))

@@ -1,15 +1,15 @@
 """Dialogues of a language model about a patient: ask, measure the chosen feature, ask again, until the last round.
 
-An answer has two parts, the feature to measure and the labels of the decision; each part counts if it is valid. An
+An answer has two parts: the feature to measure, and the labels of the decision. Each part is used if it is valid. An
 answer about another patient has no valid part (app. llm-planning-prompts).
 
-The rule for invalid turns (decision N2): a turn whose answer breaks a rule is asked again, with the rule that was
-broken. After `Protocol.answers` answers, the valid parts of the last one count. An invalid or missing choice is
-replaced by the first unobserved feature by name. A missing decision counts as wrong, without a default. Both are
-counted.
+Invalid answers are handled as follows (decision N2). If an answer breaks a rule, the turn is asked again, and the
+prompt states the broken rule. After `Protocol.answers` answers, the valid parts of the last answer are used. An invalid
+or missing choice is replaced by the first unobserved feature by name. A missing decision counts as wrong. Replaced
+choices and missing decisions are counted.
 
-Many dialogues run at once: each wave asks the next question of every open dialogue. Answers are recorded, or come from
-a live model with caps on its record and an estimate before the first question.
+Many dialogues run at once: each wave asks the next question of every open dialogue. Answers come from a record or from
+a live model. A live model has caps on its use, and an estimate of the use is made before the first question.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ FAULTS: Mapping[str, str] = {
     "twice": "top_k_labels names a label twice",
     "probability": "top_k_labels and lit_prob are on different sides",
 }
-"""Rules that an answer may break: the word in tables, and the text for the model when it is asked again."""
+"""Rules that an answer may break. The key is the word in tables; the value is the text for the model in the next
+question.
+"""
 PICK, LABELS = "pick", "labels"
 THRESHOLD = 0.5
 
@@ -55,10 +57,10 @@ class Said:
 
     Parameters
     ----------
-    pick_fault, label_fault : keys of `FAULTS`, "" if that part is valid
-    decision : +1 for the condition, -1 for a control; None without a valid label or for the top k
+    pick_fault, label_fault : keys of `FAULTS`, or "" if the part of the answer is valid
+    decision : +1 for the condition, -1 for a control. It is None for the top k, or if there is no valid label
     labels : the valid labels, in the answer's order
-    done : the model ends measuring; only an answer with valid labels can
+    done : True if the model ends measuring. Only an answer with valid labels can end it
 
     """
 
@@ -72,7 +74,7 @@ class Said:
 
 
 STANDS = "stands"
-"""Outcome of a turn that was not asked because the model was done: its last decision is used."""
+"""Outcome of a turn that was not asked, because the model had ended measuring. The model's last decision is used."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,9 @@ class Turn:
 
     Parameters
     ----------
-    asked : number of times the turn was asked
-    measured : the feature measured next, "" at checkpoints and at the end
-    by_rule : the measured feature is not the model's choice
+    asked : number of times that the turn was asked
+    measured : the feature measured next, or "" at checkpoints and at the end
+    by_rule : True if the measured feature is not the model's choice
 
     """
 
@@ -101,8 +103,8 @@ class TrialDialogue:
 
     Parameters
     ----------
-    broken : one row (t, asked, part, kind) for each part of an answer that broke a rule; asked counts a turn's answers
-        from 1
+    broken : one row (t, asked, part, kind) for each part of an answer that broke a rule. `asked` is the number of the
+        answer within its turn, from 1
     path : features in the order of observation
 
     """
@@ -118,7 +120,8 @@ class TrialDialogue:
     def follow(self) -> Asking:
         """Yield the requests of the dialogue to its end.
 
-        Along a given order, the model is asked at the evaluated rounds; if the model chooses, at every round.
+        If the order is given, the model is asked only at the evaluated rounds. If the model chooses, it is asked at
+        every round.
         """
         last, order = self.protocol.last_of(len(self.briefing.features)), self.trial.order
         rounds = range(last + 1) if order is None else self.protocol.rounds_of(len(self.briefing.features))
@@ -144,7 +147,7 @@ class TrialDialogue:
         return [feature for feature in self.briefing.features if feature not in seen]
 
     def _asked(self, *, picks: bool) -> Generator[Request, Entry, Turn]:
-        """Ask one turn until its answer is valid; the choice must be valid only if choices are followed."""
+        """Ask one turn until its answer is valid. If `picks` is False, the choice of a feature may be invalid."""
         fault, t = "", len(self.path)
         for asked in range(1, self.protocol.answers + 1):
             question = self._question(asked, fault)
@@ -165,7 +168,7 @@ class TrialDialogue:
 
         Parameters
         ----------
-        fault : the rule that the last answer broke, "" the first time
+        fault : the rule that the last answer broke, or "" for the first question of a turn
 
         """
         trial, briefing, protocol, t = self.trial, self.briefing, self.protocol, len(self.path)
@@ -242,15 +245,17 @@ class TrialDialogue:
 
 
 Asking = Generator[Request, Entry, TrialDialogue]
-"""Generator that yields requests, receives their entries, and returns the complete course."""
+"""Generator that yields requests, receives their entries, and returns the complete dialogue."""
 
 
 def follow_all(courses: Sequence[Asking], source: AnswerSource, *, progress: bool = False) -> list[TrialDialogue]:
-    """Return the finished dialogues, in the order of `courses`; a terminal shows a bar of the waves of questions.
+    """Return the finished dialogues, in the order of `courses`.
+
+    A terminal shows a progress bar of the waves of questions.
 
     Raises
     ------
-    ElicitationError : an endpoint that fails, or a question without a recorded answer; all answers so far are recorded.
+    ElicitationError : an endpoint fails, or a question has no recorded answer. All answers so far have been recorded.
 
     """
     ended: dict[int, TrialDialogue] = {}
@@ -280,7 +285,7 @@ class AnswerSource:
 
     Parameters
     ----------
-    manner : settings with which the answers were asked
+    manner : settings with which the questions were asked
 
     """
 
@@ -291,11 +296,13 @@ class AnswerSource:
     concurrency: int = 4
 
     def answers(self, requests: Sequence[Request]) -> list[Entry]:
-        """Return the answer to each request, or the last attempt if all attempts allowed by `manner` were made.
+        """Return the answer to each request.
+
+        If all attempts that `manner` allows have failed, return the last attempt.
 
         Raises
         ------
-        ElicitationError : without a client, a question without a recorded answer; otherwise as in `ask_all`.
+        ElicitationError : there is no client, and a question has no recorded answer. With a client, see `ask_all`.
 
         """
         if self.client is not None:
@@ -318,11 +325,11 @@ class AnswerSource:
 
 
 def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence[str]) -> AnswerSource:
-    """Return the recorded answers to these prompts, of the given model or of the only one.
+    """Return the recorded answers of a model to these prompts. `model` may be None if the record has only one model.
 
     Raises
     ------
-    ElicitationError : no model, or several models and none given.
+    ElicitationError : the record has no model, or it has several models and `model` is None.
 
     """
     models = sorted({entry.model for entry in store.entries() if entry.question.prompt in prompts})
@@ -334,17 +341,18 @@ def recorded(store: Record, model: str | None, manner: Manner, prompts: Sequence
 
 
 def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: str | None = None) -> AnswerSource:
-    """Return a source that asks the model for answers that the record lacks; caps apply to the record as a whole."""
+    """Return a source that asks the model for answers that the record lacks. The caps apply to the whole record."""
     budget = Budget(Record(record), terms.caps, terms.prices)
     client = Client(replace(endpoint, model=model or endpoint.model), budget, manner)
     return AnswerSource(budget.record, client.endpoint.model, manner, client, terms.concurrency)
 
 
 def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Used:
-    """Return the largest use of the questions that are left, if each turn is answered at the first call.
+    """Return an upper estimate of the calls and tokens of the questions that have no recorded answer.
 
-    At checkpoints along a given order all prompts are known. If the model chooses, prompts depend on earlier answers:
-    then the use is that of the first patient, with the longest labels, times the number of patients.
+    The estimate assumes that each turn is answered at the first call. At checkpoints, all prompts are known. If the
+    model chooses, prompts depend on earlier answers. In this case, the estimate is the use for the first patient with
+    the longest labels, times the number of patients.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]
@@ -362,7 +370,7 @@ def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, clien
 
 
 def _stand_in(trial: Trial, briefing: Briefing) -> str:
-    """Return a valid decision with the longest labels and no choice, for estimates; it is never saved."""
+    """Return a valid answer with the longest labels and no choice. It is used only for estimates and never saved."""
     labels = sorted(briefing.labels, key=len)[-briefing.size :]
     answer: dict[str, Any] = {"patient_id": trial.alias, "next_gene_to_measure": None, "top_k_labels": labels}
     if trial.entity:

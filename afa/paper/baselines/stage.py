@@ -1,7 +1,8 @@
 """The experiment of the language models that plan: run the trials of a protocol and return its tables.
 
-The tables have the decisions of models and planner at some rounds, and the targets. Along its own order the planner is
-compared by its choices and its decisions; along a model's order, only by its decisions from the same observations.
+The tables have the decisions of the models and of the planner at some rounds, and the targets. The planner is evaluated
+along two orders. Its own order shows the effect of its choices and decisions together. A model's order shows the effect
+of the decisions alone, because planner and model have the same observations.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ TYPES = {
     **dict.fromkeys(("probability", "p_at_k", "clinical_p_at_k"), "Float64"),
     **dict.fromkeys(("decided", "done", "by_rule"), "bool"),
 }
-"""Types of the columns of all tables; other columns are text."""
+"""Types of columns. All other columns are text."""
 
 
 def typed(columns: Sequence[str], rows: pd.DataFrame | list[dict[str, Any]]) -> pd.DataFrame:
-    """Return a table with these columns and types, also without rows."""
+    """Return a table with these columns and their types, even if it has no rows."""
     return pd.DataFrame(rows, columns=list(columns)).astype({name: TYPES.get(name, "str") for name in columns})
 
 
@@ -83,7 +84,9 @@ class OneTask:
         self.order = follow(allocation=BINARY_RULE, gain=GAIN, k=1, solver=solver, threads=threads).order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return, by score, the `decision` along some orders after `seen` features: its sign, 0 for a tie.
+        """Return for each score the `decision` along some orders after `seen` features.
+
+        A decision is a sign, or 0 for a tie.
 
         Parameters
         ----------
@@ -117,7 +120,7 @@ class TopK:
         self._targets, self.order = Targets.of(truth, labels_of(bundle, cohort), k, k_clinical), self._own.order
 
     def readouts(self, orders: Orders, seen: Orders) -> Mapping[str, Mapping[str, NDArray[Any]]]:
-        """Return, by score, the precisions along some orders after `seen` features.
+        """Return for each score the precisions along some orders after `seen` features.
 
         Parameters
         ----------
@@ -142,7 +145,9 @@ class TopK:
         return self.precisions(np.broadcast_to(place, (len(wanted), rounds, len(place))).astype(np.int16))
 
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
-        """Return `p_at_k` and `clinical_p_at_k`, patient by patient; NaN without a positive label.
+        """Return `p_at_k` and `clinical_p_at_k`, patient by patient.
+
+        `clinical_p_at_k` is NaN for a patient without a positive label.
 
         Parameters
         ----------
@@ -154,11 +159,11 @@ class TopK:
 
 
 class BaselineSetting:
-    """The patients of a protocol, with the planner's results for them.
+    """The patients of a protocol, and the planner's results for these patients.
 
     Attributes
     ----------
-    tasks : by entity, and the top k under "", as the protocol asks
+    tasks : entity -> its binary task. The key "" has the top-k task. The protocol determines which tasks exist
     rounds : rounds that are evaluated
 
     """
@@ -179,7 +184,7 @@ class BaselineSetting:
             self.tasks[""] = TopK(bundle, self.cohort, clinical, k=protocol.k, solver=solver, threads=threads)
 
     def orders(self, entity: str) -> Orders | None:
-        """Return the order along which models observe, (P, M) int64; None if models choose."""
+        """Return the order along which models observe, (P, M) int64, or None if models choose."""
         if not self.protocol.at_checkpoints:
             return None
         if self.protocol.asked.order != PLANNER:
@@ -203,8 +208,8 @@ class BaselineSetting:
         Parameters
         ----------
         orders : (P, M) int64
-        observed : (P,) number of features in each patient's order that were observed; the decision then stays for later
-            rounds
+        observed : (P,) number of features in each patient's order that were observed. At later rounds, the decision
+            stays the same
 
         """
         most = np.full(len(self.patients), len(self.bundle.features)) if observed is None else np.array(observed)
@@ -239,7 +244,7 @@ def readouts(setting: BaselineSetting, courses: Sequence[TrialDialogue]) -> pd.D
 
 
 def _of_model(setting: BaselineSetting, courses: Sequence[TrialDialogue], evidence: str) -> pd.DataFrame:
-    """Return a model's decisions at the evaluated rounds; a missing decision has precision 0."""
+    """Return a model's decisions at the evaluated rounds. A missing decision has precision 0."""
     method, task, entity, _ = courses[0].trial.key
     shown = [[turn for turn in course.turns if turn.t in set(setting.rounds)] for course in courses]
     rows = [
@@ -259,14 +264,14 @@ def _of_model(setting: BaselineSetting, courses: Sequence[TrialDialogue], eviden
 def _places(bundle: Bundle, labels: Sequence[str]) -> list[int]:
     """Return the number of entities ranked before each entity.
 
-    Labels come in their order, then all other entities, tied (decisions.md S10).
+    The labels rank in their order. All other entities are tied after them (decisions.md S10).
     """
     place = {label: i for i, label in enumerate(labels)}
     return [place.get(entity, len(labels)) for entity in bundle.entities]
 
 
 def _completed(bundle: Bundle, courses: Sequence[TrialDialogue]) -> Orders:
-    """Return the observed features in their order, followed by the others, (P, M) int64."""
+    """Return complete orders, (P, M) int64: the observed features in their order, then all other features."""
     index = {name: j for j, name in enumerate(bundle.features)}
     orders = [dict.fromkeys((*course.path, *bundle.features)) for course in courses]
     return np.array([[index[name] for name in order] for order in orders], dtype=np.int64)
@@ -275,7 +280,7 @@ def _completed(bundle: Bundle, courses: Sequence[TrialDialogue]) -> Orders:
 def targets(setting: BaselineSetting) -> pd.DataFrame:
     """Return the targets by patient and entity.
 
-    `likelihood` is the sign of S at full observation, 0 for a tie; `clinical` is 0, 1 or missing.
+    `likelihood` is the sign of S at full observation, or 0 for a tie. `clinical` is 0, 1 or missing.
     """
     parts = [
         targets_of(setting.bundle, setting.cohort, entity, "differential", one.task.tie)
@@ -305,10 +310,10 @@ def run_baselines(
 
     Returns
     -------
-    tables : `turns` (one row for each trial and turn), `faults` (each invalid part of an answer), `calls` (each call
-        ever made for these turns), `readouts` (decisions and precisions at the evaluated rounds, of the models and of
-        every score of the planner along each order `evidence`), `targets` (each patient and entity) and `protocol` (one
-        row)
+    tables : `turns` has one row for each trial and turn. `faults` has one row for each invalid part of an answer.
+        `calls` has one row for each call ever made for these turns. `readouts` has decisions and precisions at the
+        evaluated rounds. They are given for the models, and for every score of the planner along each order
+        (`evidence`). `targets` has one row for each patient and entity. `protocol` has one row
 
     """
     bundle, protocol = setting.bundle, setting.protocol

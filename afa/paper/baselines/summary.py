@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampled) -> dict[Cut, list[Part]]:
-    """Return correct and total counts, (P, T), of every `Cut`; a target that no patient has is excluded."""
+    """Return correct and total counts, (P, T), of every `Cut`. A target that no patient has is left out."""
     made: dict[Cut, list[Part]] = {}
     truth = targets.assign(clinical=2 * targets["clinical"] - 1)[["entity", "patient", *TARGETS]]
     whole = readouts.merge(truth, on=["entity", "patient"], how="left")
@@ -48,7 +48,7 @@ def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampl
     for (task, method, evidence), rows in whole.groupby(["task", "method", "evidence"], sort=False):
         for target in TARGETS:
             if task == BINARY:
-                # A tie counts as half correct (S5), a missing decision as wrong.
+                # # A tie counts as half correct (S5), and a missing decision counts as wrong.
                 credit = ((1 + rows["decision"] * rows[target]) / 2).fillna(0.0)
                 sides = [rows[target] == 1, rows[target] == -1]
                 among = {ACCURACY: [sides[0] | sides[1]], BALANCED: sides}
@@ -67,7 +67,7 @@ SCRIPTED = "scripted"
 """Prefix of the names of scripted models, which tests use."""
 SAME_ORDER = "same_order"
 DEFAULT_SCORE = {BINARY: "two_elbo", TOP_K: "linearity"}
-"""Default score of the planner for each task; its rows have the planner's number of calls, zero."""
+"""Default score of the planner for each task. The rows of this score have the planner's number of calls, which is 0."""
 
 
 def summarise_baselines(
@@ -80,24 +80,26 @@ def summarise_baselines(
 ) -> pd.DataFrame:
     """Return the summary rows of one `table`, from the tables of `afa.paper.baselines.stage.run_baselines`.
 
-    All rows are over all patients. Shares are by target and t, counts by task as stratum.
+    All rows are over all patients. Shares are given by target and t. Counts are given by task, in the column `stratum`.
 
     Returns
     -------
-    accuracy, balanced_accuracy : of the binary task, for each model, and for every score of the planner along its own
-        order; a missing decision is wrong
-    p_at_k : the same for the top k, and for the best constant answer if models choose features
-    gap : the model minus the score in `reference`
-    same_order : a variant with the scores along the order that the model in `reference` observed, and with `gap` along
-        this order
-    rate : with the quantity `missing`, the share of turns without a decision
-    count : turns, their outcomes, faults by kind, calls and tokens, also of the planner
-    cost : if there are prices, with the currency in `quantity`
-    majority, prevalence : once, with the number of excluded targets
+    accuracy, balanced_accuracy : metrics of the binary task, for each model and for every score of the planner along
+        its own order. A missing decision is wrong
+    p_at_k : precision of the top k, for each model and for every score of the planner along its own order. If models
+        choose features, it is also given for the best constant answer
+    gap : metric of the model minus metric of the score in `reference`
+    same_order : a variant. The planner's scores and the `gap` are computed along the order that the model in
+        `reference` observed
+    rate : share of turns without a decision, with the quantity `missing`
+    count : numbers of turns, outcomes, faults by kind, calls and tokens. Calls and tokens are also given for the
+        planner
+    cost : cost of the calls, with the currency in `quantity`. It is given only if there are prices
+    majority, prevalence : accuracy of the two constant answers. Counts of excluded targets are given with them
 
     Raises
     ------
-    ElicitationError : answers of a scripted model.
+    ElicitationError : the answers come from a scripted model.
 
     """
     refuse_scripted(tables["calls"])
@@ -117,7 +119,7 @@ def summarise_baselines(
 
 
 def refuse_scripted(calls: pd.DataFrame) -> None:
-    """Raise an `ElicitationError` if the name of a model, asked or served, marks it as scripted."""
+    """Raise an `ElicitationError` if the name of a requested or served model marks the model as scripted."""
     names = sorted({*calls["model"], *calls["served_model"]})
     scripted = [name for name in names if name.lower().startswith(SCRIPTED)]
     if scripted:
@@ -128,7 +130,7 @@ def refuse_scripted(calls: pd.DataFrame) -> None:
 def _shares(
     credit: Mapping[Cut, list[Part]], resampled: Resampled, rounds: Sequence[int], rules: Mapping[str, str]
 ) -> Iterator[pd.DataFrame]:
-    """Yield all shares, and the gaps of each model to each score along either order."""
+    """Yield all shares. Also yield the gap of each model to each score, along the planner's and the model's order."""
     observed = {(cut.task, cut.method): cut.evidence for cut in credit if cut.method in KNOWLEDGE}
     for cut, parts in credit.items():
         shares = resampled.mean(parts).assign(t=rounds, metric=cut.metric, target=cut.target)

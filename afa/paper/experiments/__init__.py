@@ -1,1 +1,1 @@
-"""The experiments of the paper, one module each; `declared` lists them, and `base` explains how one is written."""
+"""The experiments of the paper, one in each module. `declared` lists them; `base` explains how to write one."""

@@ -1,9 +1,9 @@
 """The decisions that the mean-field approximation changes, by t: mean-field and exact inference on the same states.
 
-Some patients of a cohort are followed in one random order. At a few rounds every duel is decided by two scores, and
-every entity as a binary task under both closures. Each decision is made twice, by mean-field and by exact inference
-with elimination. The models are the same, so that any difference is due to the approximation. A state whose exact
-inference would exceed the setting `limit` is excluded and counted in the table `left_out`.
+Some patients of a cohort are followed, each along one random order. At a few rounds, every duel is decided by two
+scores. Every entity is also decided as a binary task, under both closures. Each decision is made twice, by mean-field
+and by exact inference with elimination. The models are the same, so that any difference is due to the approximation. A
+state whose exact inference would exceed the setting `limit` is excluded and counted in the table `left_out`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Values = NDArray[np.int8]
 
 
 TIE = 1e-9
-"""Scores of at most this magnitude, in nats, are rounding errors, by either inference."""
+"""Scores of at most this magnitude, in nats, are rounding errors."""
 SCORES = ("mean_field", "accurate")
 POSTERIOR = {f"{name}_posterior": name for name in SCORES}
 GAP = "accurate_vs_mean_field"
@@ -64,22 +64,24 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Return decisions of some patients by mean-field and by exact inference; `linearity` only for the first patients.
+    """Return decisions on some patients by mean-field and by exact inference.
 
-    All tables are by (patient, t), where t is 0, `rounds` and M. States without exact inference are excluded.
+    `linearity` is computed only for the first of these patients. All tables are by (patient, t), where t is 0, one of
+    `rounds`, or M. States without exact inference are excluded.
 
     Returns
     -------
-    duels : also by (method, entity_a, entity_b); scores in nats. For `two_elbo`, `mean_field` is a difference of ELBOs
-        and `accurate` is log Z_a - log Z_b. For `linearity`, both are mu_D (eq:mu-D), with the moments of either
-        inference
+    duels : also by (method, entity_a, entity_b). Scores are in nats. For `two_elbo`, `mean_field` is a difference of
+        ELBOs, and `accurate` is log Z_a - log Z_b. For `linearity`, both are mu_D (eq:mu-D), computed with mean-field
+        moments and with exact moments
     sets : also by method, for states in which the exact scores of all entities are known. `shared` is the number of
-        entities in both the mean-field top `k` and the exact one; `right_mean_field` and `right_accurate` are the
-        numbers of members that are in the top `k` at full observation
-    tasks : also by (coupling, entity); log-odds of class 1 in nats. `..._posterior` is their difference from the value
-        without observations
-    left_out : by (quantity, t), the number of `states` of an entity and the number of excluded states. `quantity` is
-        log_partition or moments of the entities, or the log-odds of the tasks under a closure
+        entities that are in the mean-field top `k` and in the exact top `k`. `right_mean_field` and `right_accurate`
+        are the numbers of their members that are in the top `k` at full observation
+    tasks : also by (coupling, entity), with log-odds of class 1 in nats. `..._posterior` has the log-odds minus their
+        value without observations
+    left_out : by (quantity, t). `states` is the number of pairs of a state and an entity, and `left_out` is the number
+        of excluded pairs. `quantity` is the log partition or the moments of the entities, or the log-odds of the tasks
+        under a closure
 
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))
@@ -125,12 +127,12 @@ def run(
 
 @dataclass(frozen=True)
 class States:
-    """P patients at T rounds, with their observed features.
+    """P patients at T rounds, and their observed features.
 
     Parameters
     ----------
     names : (P,) names of the patients
-    rounds : (T,) numbers of observations; the first is 0, the last M
+    rounds : (T,) numbers of observations, from 0 to M
     orders : (P, M) int64, order of observation
     values : (P, M) int8 in {-1, 0, +1}
     observed : (P, T, M) bool
@@ -145,7 +147,7 @@ class States:
 
     @classmethod
     def of(cls, cohort: Cohort, patients: int, seed: int, rounds: Sequence[int]) -> States:
-        """Choose `patients` patients at most, by a hash of their names and `seed`, each with a random order."""
+        """Choose at most `patients` patients by a hash of their names and `seed`. Each patient gets a random order."""
         rows = random_order(cohort.patients, patient="", seed=seed, experiment="accurate")[:patients]
         names = [cohort.patients[row] for row in rows]
         orders = random_orders(cohort.features, names, [seed])[:, 0]
@@ -160,7 +162,7 @@ class States:
 
     @property
     def rows(self) -> tuple[Seen, Values]:
-        """Return observed features and values of each state separately, both (P T, M)."""
+        """Return the observed features and the values with one row for each state, (P T, M) each."""
         return self.observed.reshape(-1, self.observed.shape[2]), np.repeat(self.values, len(self.rounds), axis=0)
 
     def first(self, patients: int) -> States:
@@ -175,7 +177,7 @@ class States:
 
 
 def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -> Floats:
-    """Return log Z(x_obs) of one model in every state, (P, T) nats; NaN where elimination would exceed `limit`."""
+    """Return log Z(x_obs) of one model in every state, (P, T) nats. NaN means that elimination would exceed `limit`."""
     observed, values = states.rows
     support = mrf.support
     codes = np.where(observed[:, support], values[:, support], UNOBSERVED).astype(np.int8)
@@ -200,10 +202,10 @@ def log_z(mrf: PairwiseMRF, states: States, limit: float, threads: int | None) -
 
 
 def expectations(bundle: Bundle, states: States, limit: float, threads: int | None) -> Floats:
-    """Return E[S_v | x_obs] under the model of entity u, (P, T, N, N) nats, by u and then v.
+    """Return E[S_v | x_obs] under the model of entity u, (P, T, N, N) nats, with u on the third axis and v on the last.
 
-    The value is NaN if the pair moments of u would take more than `limit` operations. The first round, before any
-    observation, is the same state for all patients and is solved once.
+    The value is NaN if the pair moments of u would take more than `limit` operations. At the first round nothing is
+    observed, so that all patients have the same state. This state is solved once.
     """
     n = len(bundle.entities)
     found = np.empty((*states.shape, n, n))
@@ -220,7 +222,10 @@ def expectations(bundle: Bundle, states: States, limit: float, threads: int | No
 
 
 def expected_scores(bundle: Bundle, entity: int, observed: Seen, values: Values, limit: float) -> Floats:
-    """Return the expected scores of all N entities under the model of one, in one state, (N,) nats, or NaN."""
+    """Return the expected scores of all N entities in one state under the model of one entity, (N,) nats.
+
+    The scores are NaN if exact inference would exceed `limit`.
+    """
     mrf, packed = bundle.mrf(bundle.entities[entity]), bundle.packed
     evidence = Evidence.of(mrf, {mrf.features[j]: int(values[j]) for j in np.flatnonzero(observed)})
     if estimate(mrf, evidence, pairs=True).operations > limit:
@@ -241,7 +246,7 @@ def linearity_duels(expected: Floats, pairs: Pairs) -> Floats:
 
 
 def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
-    """Return, by t, the number of states of an entity, and the number of its states without an exact value.
+    """Return by t the number of pairs of a state and an entity, and the number of these pairs without an exact value.
 
     Parameters
     ----------
@@ -253,12 +258,12 @@ def _left_out(quantity: str, states: States, values: Floats) -> pd.DataFrame:
 
 
 def settled(scores: Floats) -> Floats:
-    """Return the scores, with 0 for a score whose magnitude is at most `TIE`."""
+    """Return the scores. Scores of magnitude at most `TIE` are set to 0."""
     return np.where(np.abs(scores) <= TIE, 0.0, scores)
 
 
 def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
-    """Return (P, T, N) bool, True for the k best entities.
+    """Return a mask of the k best entities, (P, T, N).
 
     Parameters
     ----------
@@ -275,7 +280,10 @@ def _best(bundle: Bundle, pairs: Pairs, scores: Floats, k: int) -> Seen:
 def _tasks(
     bundle: Bundle, states: States, limit: float, strength: float, solver: Solver, threads: int | None
 ) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Return every entity as a binary task under both closures in every state, and the counts of excluded states."""
+    """Return the log-odds of every binary task under both closures in every state.
+
+    Also return the counts of excluded states.
+    """
     observed, values = states.rows
     tables, lacking = [], []
     for coupling in COUPLINGS:
@@ -302,18 +310,19 @@ def _tasks(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `meanfield_vs_exact` of the tables; docs/summary.md describes them in full.
 
-    Rows of duels are by method, rows of binary tasks by method and coupling.
+    Rows of duels are given by method. Rows of binary tasks are given by method and coupling.
 
     Returns
     -------
-    rate : share of the exact decisions that mean-field changes; a tie instead of a decision counts one half. In the
-        stratum `top_k`, the share of patients whose top k differs
-    nats : mean absolute difference of the two scores
-    accuracy : at full observation, by inference (`reference`)
+    rate : share of the exact decisions that mean-field changes. A tie instead of a decision counts one half. In the
+        stratum `top_k`, it is the share of patients whose top k differs
+    nats : mean absolute difference between the mean-field and the exact score
+    accuracy : accuracy compared with full observation, by inference (`reference`)
     gap : accuracy by exact inference minus accuracy by mean-field
-    count : with the quantity `left_out`, states of an entity without exact inference, of `n`
-    exact_shift : a variant, in which the exact value without observations, instead of mean-field's, is subtracted from
-        mean-field's log-odds
+    count : number of pairs of a state and an entity without exact inference, with the quantity `left_out`. `n` is the
+        number of all pairs
+    exact_shift : a variant. The exact log-odds without observations are subtracted from the mean-field log-odds, in
+        place of the mean-field log-odds without observations
 
     """
     rows = []
@@ -351,7 +360,7 @@ def _task_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFra
 
 
 def _decision_rows(table: pd.DataFrame, bootstrap: Bootstrap, keys: list[str]) -> Iterator[pd.DataFrame]:
-    """Yield the rows of decisions by sign, of the scores `mean_field` and `accurate`."""
+    """Yield the summary rows of the decisions by the signs of the scores `mean_field` and `accurate`."""
     signs = {name: np.sign(table[name]) for name in SCORES}
     last = table[table["t"] == table["t"].max()].set_index(["patient", *keys])["accurate"]
     target = np.sign(last.loc[pd.MultiIndex.from_frame(table[["patient", *keys]])].to_numpy())
@@ -387,7 +396,7 @@ def _set_rows(table: pd.DataFrame, bootstrap: Bootstrap) -> Iterator[pd.DataFram
 def _shares(
     table: pd.DataFrame, bootstrap: Bootstrap, *shares: tuple[str, str, Mapping[str, str]]
 ) -> Iterator[pd.DataFrame]:
-    """Yield shares by t; each of `shares` names the counted column, the total and the columns of the label."""
+    """Yield shares by t. Each item of `shares` has the counted column, the column of the total, and added columns."""
     resampled = _resampled(table, bootstrap)
     for counted, total, label in shares:
         yield resampled.share(table, counted, total).assign(**label)
@@ -396,7 +405,7 @@ def _shares(
 def _against_full_observation(
     table: pd.DataFrame, bootstrap: Bootstrap, total: str, metric: str, **of_gap: str
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracy of either inference at full observation, and the gain by exact inference."""
+    """Yield the accuracy of each inference compared with full observation, and the gain by exact inference."""
     resampled = _resampled(table, bootstrap)
     names = ("mean_field", "accurate")
     for name in names:

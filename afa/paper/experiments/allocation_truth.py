@@ -24,11 +24,11 @@ def run(bundle: Bundle, cohort: Cohort, *, top_k: int, inference: Inference) -> 
 
     Returns
     -------
-    duels : by (patient, entity_a, entity_b). `winner` at full observation is +1 for a, -1 for b, 0 for a tie;
-        `prior_wrong` is True if `linearity` decides for the other entity before any observation
-    targets : by (patient, entity). `top` is 2 if the entity is among the k best at full observation, 1 if it ties for
-        their last places, else 0; `label` is 0, 1 or missing; `k` and `k_clinical`, the sizes of the top set at full
-        observation and by labels, are the same in all rows
+    duels : by (patient, entity_a, entity_b). `winner` at full observation is +1 for a, -1 for b, or 0 for a tie.
+        `prior_wrong` is True if `linearity` decides for the loser before any observation
+    targets : by (patient, entity). `top` is 2 if the entity is certainly among the k best at full observation, 1 if it
+        is tied for the last of the k places, else 0. `label` is 0, 1 or missing. `k` is the size of the top set at full
+        observation, and `k_clinical` is its size by labels. Both are the same in all rows
 
     """
     k, solver = top_k_size(bundle, top_k), Solver(**dict(inference))

@@ -1,28 +1,28 @@
 """The stages of the workflow, and how to write one.
 
-A stage is one module `afa/paper/experiments/NAME.py` (or a folder with that name, if one file would be too long): a
-question, the tables that answer it, and the rows of `summary.csv` made from these tables. A `Stage` in
+A stage is one module `afa/paper/experiments/NAME.py`, or a folder with that name if one file would be too long. It
+answers a question by tables, and by rows of `summary.csv` made from these tables. A `Stage` in
 `afa/paper/experiments/declared.py` declares the stage: its inputs and settings, whether its patients are split into
 shards, the columns of its tables, and the tables of the summary. The rules of the workflow, the configuration and its
 page, the Slurm groups and the data dictionary are made from this declaration. The module has two functions.
 
 `run(...)` makes the tables. The names of its parameters determine its arguments, as listed below. The function returns
-one data frame for each table, with columns in any order. The columns `cohort` and `bundle`, with the names of both, are
-added to tables that declare them.
+one data frame for each table, with columns in any order. If a table declares the columns `cohort` and `bundle`, they
+are filled with the names of the cohort and the bundle.
 
-- `bundle`, `cohort`: a `Bundle` and a `Cohort` on the same features, if `inputs` names them;
+- `bundle`, `cohort`: a `Bundle` and a `Cohort` with the same features, if `inputs` names them;
 - the name of another stage in `inputs`: its tables by name, read on first use;
 - any other name in `inputs`: the path of that file or folder;
-- `patients`: a range of rows of the cohort, the rows of the shard; only with `sharded=True`;
+- `patients`: the range of rows of the cohort that the shard has; only with `sharded=True`;
 - a section of the configuration in `settings`: the model of that section. If `settings` names single keys, such as
   `random_order.seeds`, the section has only those keys;
-- `threads`: number of threads it may use; results do not depend on it.
+- `threads`: number of threads that `run` may use; results do not depend on it.
 
-`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables of all shards. The other
-parameters of `summarise` are the stages in `beside` and the sections in `summary`.
+`summarise(tables, ...)` makes the rows (`afa.evaluate.summary.summary_rows`) from the tables of all shards. Its other
+parameters are the stages in `beside` and the sections in `summary`.
 
 In a folder, `run` and `summarise` may be in separate files, imported as `from afa.paper.experiments.NAME.tables import
-run as run`: a job's digest covers only its own function in either case.
+run as run`. In one file or in two, the digest of a job covers only the function that the job calls.
 
 Adding a stage
     1. `afa/paper/experiments/NAME.py` with `run` and `summarise`, and its `Stage` in `declared.py`. The meaning of
@@ -41,8 +41,8 @@ Adding a stage
     afa stage NAME --bundle FOLDER --cohort FOLDER --input STAGE=FOLDER --out tables
     afa summarise NAME tables --out NAME.csv
 
-A finished run made by other code would be made again, which takes minutes. To add only the new stage to a finished run,
-name the rules that may run:
+Snakemake would make a finished run again if its code has changed, which takes minutes. To add only the new stage to a
+finished run, name the rules that may run:
 
     snakemake -c1 results/RUN/summary.csv --allowed-rules NAME_tables summary
     snakemake -c1 results/RUN/report.html --allowed-rules NAME_notebook run_config provenance report_page
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 class Section(BaseModel):
-    """A section of the configuration: unknown keys are forbidden, and lists have no value twice."""
+    """A section of the configuration. Unknown keys are forbidden, and lists must not have a value twice."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -88,7 +88,7 @@ Rounds = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 
 
 class Column(NamedTuple):
-    """Unit and meaning of a column; the unit is "" for names and "count" for numbers of things."""
+    """Unit and meaning of a column. The unit of a name is "", and the unit of a number of things is "count"."""
 
     unit: str
     meaning: str
@@ -102,15 +102,15 @@ with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") 
         for row in csv.DictReader(_file)
         for place in row["table"].split() or [""]
     }
-"""The meaning of a column, in all tables or in the tables that its `table` names.
-
-`table` is `stage/table`, `stage/*` for all tables of a stage, a table of the summary, or `*` for every table outside
-the stages.
+"""(table, column) -> meaning of the column. `table` is "" for the meaning in all other tables. In the file, `table` is
+`stage/table`, `stage/*` for all tables of a stage, a table of the summary, or `*` for every table outside the stages.
 """
 
 
 def meaning_of(table: str, column: str) -> Column | None:
-    """Return the meaning of a column of `stage/table`, or of a table outside the stages; None if it is not documented.
+    """Return the meaning of a column of `stage/table`, or of a table outside the stages.
+
+    The result is None if the column is not documented.
 
     >>> meaning_of("labels/scores", "t").unit, meaning_of("sign/rounds", "t").unit
     ('per cent', 'observations')
@@ -121,7 +121,10 @@ def meaning_of(table: str, column: str) -> Column | None:
 
 
 def columns_of(stage: str, tables: Mapping[str, str]) -> dict[str, Columns]:
-    """Return the columns of a stage's tables from their names; unit and meaning are empty if `columns.csv` lacks it."""
+    """Return the columns of a stage's tables from the names of the columns.
+
+    If `columns.csv` lacks a column, its unit and meaning are empty.
+    """
     return {
         table: {name: meaning_of(f"{stage}/{table}", name) or Column("", "") for name in names.split()}
         for table, names in tables.items()
@@ -139,32 +142,34 @@ LAYER0 = {
     "lift": "cohort bundle n_clusters criterion rule patient t right right_greedy duels",
     "patients": "cohort bundle n_clusters criterion rule patient certificates false_certificates duels false_duels",
 }
-"""The tables of Layer 0, on a bundle and on synthetic entities."""
+"""The tables of Layer 0. They are the same on a bundle and on synthetic entities."""
 
 RANGES = {"count": (0, None), "observations": (0, None), "sign": (-1, 1), "0 to 1": (0, 1), "-1 to 1": (-1, 1)}
 ROUNDING = 1e-9
-"""Amount by which a share may exceed its range."""
+"""A number may exceed the range of its unit by this amount, due to rounding."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The declaration of a stage; the module's docstring explains how a stage is written.
+    """The declaration of a stage. The docstring of this module explains how to write a stage.
 
     Parameters
     ----------
     inputs : names of the inputs of `run`
-    settings, summary : keys of the configuration that `run` and `summarise` read, whole sections or single keys with a
-        dot; if `summary` is None, the stage makes no rows
-    sharded : the patients are split into shards
-    duels : the stage needs at least two entities
-    scopes : the stage reads which couplings are common to both classes; other stages get `Bundle.contrasts`
-    labels : the stage needs patients with labels
-    elicited : the stage needs a bundle that the run elicits, with the answers of each voter
-    figure : chapter and title, in the report, of `notebooks/NAME.ipynb`, which reads only this stage's tables and rows
+    settings, summary : keys of the configuration that `run` and `summarise` read. A key is a whole section, or a single
+        key with a dot. If `summary` is None, the stage makes no rows
+    sharded : True if the patients are split into shards
+    duels : True if the stage needs at least two entities
+    scopes : True if the stage reads which couplings are common to both classes. Other stages get `Bundle.contrasts`
+    labels : True if the stage needs patients with labels
+    elicited : True if the stage needs a bundle that the run elicits, with the answers of each voter
+    figure : chapter and title of the figure in the report. The figure is drawn by `notebooks/NAME.ipynb`, which reads
+        only this stage's tables and rows
     beside : stages whose tables `summarise` also reads
     tables : columns of each table, in order
-    rows : tables of `summary.csv` that `summarise` makes, each with its question; "" if another stage has the question
-    single : long tables of scores saved in single precision, of which only signs, means and correlations are used
+    rows : table of `summary.csv` that `summarise` makes -> its question. The question is "" if another stage states it
+    single : tables that are saved in single precision. These are long tables of scores, of which only signs, means and
+        correlations are used
 
     """
 
@@ -192,11 +197,11 @@ def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any
     ----------
     keys : sections, or single keys with a dot, as in `Stage.settings`.
     known : the model of all settings, with their defaults.
-    document : a mapping like `config.yaml`, which must have no other keys.
+    document : a mapping like `config.yaml`. It must not have keys outside the sections in `keys`.
 
     Raises
     ------
-    ConfigError : all unknown keys and invalid values of the document.
+    ConfigError : the document has unknown keys or invalid values. The message lists all of them.
 
     """
     heads = dict.fromkeys(key.partition(".")[0] for key in keys)
@@ -215,10 +220,10 @@ def chosen(keys: Iterable[str], known: type[Section], document: Mapping[str, Any
 
 
 def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], **names: str) -> dict[str, pd.DataFrame]:
-    """Return the tables of `run` with declared columns first, in order, and with the names of cohort and bundle.
+    """Return the tables of `run` with their declared columns in order, and with the names of cohort and bundle.
 
     The names are added to tables that declare the columns `cohort` and `bundle`. Undeclared columns come last. A table
-    without any column gets the declared ones.
+    without columns gets the declared columns.
     """
     found = {}
     for name, table in tables.items():
@@ -230,11 +235,11 @@ def named(tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns], *
 
 
 def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mapping[str, Columns]) -> None:
-    """Raise an error for tables that differ from their declaration, before they are written.
+    """Raise an error if tables differ from their declaration. This check runs before the tables are written.
 
     Raises
     ------
-    SanityError : an undeclared or missing table or column, a column with a unit that is not numeric, or a number out of
+    SanityError : a table or column is undeclared or missing, a column with a unit is not numeric, or a number is out of
         range.
 
     """
@@ -263,14 +268,17 @@ def check_tables(stage: str, tables: Mapping[str, pd.DataFrame], expected: Mappi
 
 
 def check_rows(stage: str, rows: pd.DataFrame, expected: Iterable[str]) -> None:
-    """Raise a `SanityError` for rows of a table of the summary that the stage does not declare."""
+    """Raise a `SanityError` if rows belong to a table of the summary that the stage does not declare."""
     if unknown := sorted(set(rows["table"]) - set(expected)):
         found = f"rows of {', '.join(unknown)}"
         raise SanityError(Fault(f"stage {stage}", found, ", ".join(expected), "name them in `rows` of its declaration"))
 
 
 def stored(tables: Mapping[str, pd.DataFrame], single: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """Return the tables as saved: the tables in `single` have single precision (seven digits, half the bytes)."""
+    """Return the tables in the form in which they are saved.
+
+    The tables in `single` get single precision, which has seven digits and needs half the bytes.
+    """
     floats = {name: list(tables[name].select_dtypes("float64").columns) for name in single}
     return {name: table.astype(dict.fromkeys(floats.get(name, ()), "float32")) for name, table in tables.items()}
 

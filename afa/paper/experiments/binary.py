@@ -1,8 +1,7 @@
 """Every phenotype as a binary task, under random and informed orders of observation (tab:classification_with_llm).
 
-The target `likelihood` is the sign of S at full observation, where S is the score that the closure decides by; the
-target `clinical` is the patient's label, if known. The tables contain scores; which decisions are correct is determined
-in `summarise`.
+The target `likelihood` is the sign of S at full observation, where S is the score of the closure. The target `clinical`
+is the patient's label, if known. The tables contain scores. `summarise` determines which decisions are correct.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ CUTS: dict[str, dict[str, str]] = {
     "prior_wrong": {"metric": "accuracy", "stratum": "prior_wrong"},
     "support": {"metric": "accuracy", "variant": "support"},
 }
-"""Labels in the summary of the ways in which decisions are counted."""
+"""Way of counting decisions -> its labels in the summary."""
 
 
 ORDERS = (
@@ -49,7 +48,7 @@ ORDERS = (
     ("largest_unary", "", ""),
     ("static_unary", "", ""),
 )
-"""Orders of a task's features: the rule, its gain, and for `f_target` the score F (`guide`)."""
+"""Orders of a task's features: the rule, its gain, and the guide. The guide is the score F of `f_target`, else ""."""
 
 
 def run(
@@ -63,19 +62,20 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow all patients through the tasks of all entities, under every order.
 
-    There is one random order over all M features for each patient and seed. The informed orders are: the rule `greedy`
-    with `cmi` and, except for `explicit`, with `f_target` of two scores; `largest_unary`, by absolute effective unary;
-    and `static_unary`, by absolute unary, the same for all patients.
+    There is one random order over all M features for each patient and seed. The informed orders are those of `greedy`,
+    `largest_unary` and `static_unary`. `greedy` uses the gain `cmi` and, except for `explicit`, `f_target` of two
+    scores. `largest_unary` orders features by absolute effective unary. `static_unary` orders them by absolute unary,
+    which gives all patients the same order.
 
     Returns
     -------
     steps : by (patient, entity, allocation, gain, guide, seed, step). Step i is the state after i features of the
-        entity's support; it begins with the t-th observation and lasts until the next step. `wald` and `two_elbo` are
-        in nats, `stack_a` in [-1, 1]; `l1_tight`, `l1_paper`, `hanson_wright` are the sign called by each bracket, 0
-        while unresolved
-    targets : by (patient, entity). `likelihood` is the sign of S(x), 0 for a tie; `clinical` is 0, 1 or missing;
+        entity's support have been observed. It begins with the t-th observation and lasts until the next step. `wald`
+        and `two_elbo` are in nats, and `stack_a` is in [-1, 1]. `l1_tight`, `l1_paper` and `hanson_wright` are the
+        signs that the brackets call, or 0 while unresolved
+    targets : by (patient, entity). `likelihood` is the sign of S(x), or 0 for a tie. `clinical` is 0, 1 or missing.
         `score` is S(x) in nats
-    tasks : by entity. `features` is the number of features, `support` the number of features in the entity's model, and
+    tasks : by entity. `features` is the number of features. `support` is the number of features in the entity's model.
         `shift` is F_1 - F_0 without observations minus the prior, in nats
 
     """
@@ -166,7 +166,10 @@ def _steps(
 
 
 def static_order(bundle: Bundle, entity: str) -> NDArray[np.int64]:
-    """Return the features by descending absolute unary, then those with couplings, then by name, (M,) int64."""
+    """Return the features by descending absolute unary, (M,) int64.
+
+    Ties go to features with couplings, then by name.
+    """
     unary = np.abs(bundle.unary[bundle.index(entity)])
     supported = np.isin(np.arange(len(unary)), bundle.support(entity))
     order = sorted(range(len(unary)), key=lambda j: (-unary[j], not supported[j], bundle.features[j]))
@@ -181,15 +184,15 @@ LAYER_ONE = ("random", "largest_unary", "static_unary")
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
     """Return summary rows `binary` and `bracket_rate` of the tables, over all patients.
 
-    Rows are by target, method, order and t. Rows with an `entity` are at the paper's rounds.
+    Rows are given by target, method, order and t. Rows with an `entity` are given only at the paper's rounds.
 
     Returns
     -------
     accuracy, balanced_accuracy, auroc : means over tasks. The stratum `prior_wrong` has the cases that `two_elbo`
-        decides wrongly before any observation; in the variant `support`, t counts features of the entity's support
-    gap : difference of the accuracy from that of the random order, or, for the random order, difference of `method` and
-        `reference`
-    majority, prevalence, count : once for each target; counts are of excluded cases
+        decides wrongly before any observation. In the variant `support`, t counts features of the entity's support
+    gap : for an informed order, its accuracy minus the accuracy along the random order. For the random order, the
+        accuracy of the score `method` minus the accuracy of the score `reference`
+    majority, prevalence, count : given once for each target. The counts are numbers of excluded cases
 
     """
     steps, targets, tasks = (tables[name] for name in ("steps", "targets", "tasks"))
@@ -213,7 +216,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
             along = random.setdefault((target, method), parts)
             rows += [(table, label) for table in _accuracies(parts, along, resampled)]
             rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
-    # each score is compared with each later score on the same decisions, orders and resamples (A13)
+    # # Each score is compared with each later score of `METHODS` on the same decisions, orders and resamples (A13).
     for target, (ahead, behind) in product(shown, combinations(METHODS, 2)):
         gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
         label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}
@@ -226,7 +229,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
 
 
 def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entities: Sequence[str]) -> Signs:
-    """Return the targets, (P, E) int8 in {-1, 0, +1}, 0 where there is none."""
+    """Return the targets, (P, E) int8. A target is -1 or +1, or 0 if there is none."""
     table = targets.pivot(index="patient", columns="entity", values=target).loc[list(patients), list(entities)]
     if target == "clinical":
         table = table.astype("Float64").mul(2).sub(1).fillna(0)
@@ -234,7 +237,7 @@ def truth_of(targets: pd.DataFrame, target: str, patients: Sequence[str], entiti
 
 
 def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
-    """Return correct and total counts by patient and t, for every way in which decisions are counted."""
+    """Return correct and total counts by patient and t, for every way of counting decisions."""
     by_step = cube.signs(method)
     signs = cube.by_round(by_step)
     target = np.repeat(truth[:, :, None], cube.shape[2], axis=2)
@@ -251,7 +254,7 @@ def _parts(cube: Cube, method: str, truth: Signs) -> dict[str, list[Part]]:
 def _accuracies(
     parts: dict[str, list[Part]], random: dict[str, list[Part]], resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the accuracy for every way of counting, and the gain of an informed order over the random one."""
+    """Yield the accuracy for every way of counting, and the gain of an informed order over the random order."""
     for cut, keys in CUTS.items():
         yield by_t(resampled.mean(parts[cut])).assign(**keys)
     for cut, variant in (("accuracy", None), ("support", "support")) if parts is not random else ():
@@ -264,7 +267,7 @@ def _by_task(
 ) -> Iterator[pd.DataFrame]:
     """Yield the mean AUROC over tasks, and each task's accuracy at the paper's rounds.
 
-    Runs are evaluated separately, and the AUROC has no interval.
+    The AUROC is computed for each run and averaged over runs. It has no interval.
     """
     rounds = [t for t in PAPER_ROUNDS if t < cube.last_round] + [cube.last_round]
     scores, signs = cube.by_round(cube.columns[method]), cube.by_round(cube.signs(method))[..., rounds]
@@ -286,7 +289,7 @@ def _by_task(
 
 
 def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield counts of excluded cases, majority and prevalence."""
+    """Yield the counts of excluded cases, `majority` and `prevalence`."""
     known = truth[target] != 0
     counts = {"tied_at_full_observation" if target == "likelihood" else "without_label": (~known).sum()}
     if target == "likelihood":
@@ -299,7 +302,7 @@ def _beside(truth: dict[str, Signs], target: str, resampled: Resampled) -> Itera
 def _bracket_rates(
     cubes: dict[tuple[str, str | None, str | None], Cube], truth: Signs, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield by t the share of cases called by each bracket, and of wrong calls (tab:layer1_informed, M1).
+    """Yield by t the share of cases that each bracket calls, and the share of wrong calls (tab:layer1_informed, M1).
 
     Cases that are tied at full observation are left out, as in the rates of duels (`layer1`).
     """

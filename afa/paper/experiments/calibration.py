@@ -1,9 +1,9 @@
 """Calibration of the binary tasks' probabilities on a cohort's patients, by t (S15).
 
-The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs), by the difference of two ELBOs
-or exactly. `raw` is l-hat itself, whose sign is the paper's decision. `calibrated` is l-hat minus its value at no
-observation, apart from the prior; its logistic function is the probability. The closures are the run's own and, for a
-bundle with probabilities, all other closures that the bundle allows.
+The posterior log-odds of a task given x_obs are l-hat = log Z_1(x_obs) - log Z_0(x_obs). They are computed exactly, or
+as the difference of two ELBOs. `raw` is l-hat; its sign is the paper's decision. `calibrated` is l-hat minus l-hat
+without observations, plus the prior log-odds. The probability is the logistic function of `calibrated`. The stage uses
+the run's closure. For a bundle with probabilities, it also uses all other closures that the bundle allows.
 """
 
 from __future__ import annotations
@@ -56,16 +56,17 @@ def run(
 
     Parameters
     ----------
-    binary : tables of the stage `binary`, made with the same closure; only random orders are used, with all seeds.
+    binary : tables of the stage `binary`, made with the same closure. Only its random orders are used, with all seeds.
 
     Returns
     -------
-    odds : by (coupling, patient, entity, seed, t, inference), `raw` and `calibrated` log-odds in nats.
-    targets : by (coupling, patient, entity), as in the stage `binary`, for each closure.
-    left_out : by (coupling, entity), tasks that are too dense for exact inference, with its cost; includes all explicit
-        tasks.
-    reliability : by (coupling, inference, kind, target, t, bin), predicted and observed shares in ten bins of the
-        probability: number of `cases`, mean `probability` and share `positive`; empty bins are excluded.
+    odds : `raw` and `calibrated` log-odds in nats, by (coupling, patient, entity, seed, t, inference).
+    targets : the targets of the stage `binary` for each closure, by (coupling, patient, entity).
+    left_out : tasks that are too dense for exact inference, by (coupling, entity), with the reason. All explicit tasks
+        are included.
+    reliability : predicted and observed shares in ten bins of the probability, by (coupling, inference, kind, target,
+        t, bin). A bin has the number of `cases`, their mean `probability`, and the share `positive`. Empty bins are
+        left out.
 
     """
     steps, tasks = binary["steps"], binary["tasks"]
@@ -119,7 +120,7 @@ def _exact(
 
     Parameters
     ----------
-    states : observed features (n, M) bool, and values (n, M) int8
+    states : a mask of the observed features, (n, M), and the values, (n, M) int8
 
     Raises
     ------
@@ -128,7 +129,7 @@ def _exact(
     """
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
-    # one model whose halves are the two classes, or one model for each class
+    # # Either the two classes are halves of one model, or each class has its own model.
     models, factors = [bundle.contrast(entity)], HALVES
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)
@@ -148,7 +149,7 @@ def reliability(odds: pd.DataFrame, targets: pd.DataFrame) -> pd.DataFrame:
 
 
 def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield the cases of each coupling, inference, kind of log-odds, target and t, with these keys.
+    """Yield the keys and the cases of each combination of coupling, inference, kind of log-odds, target and t.
 
     A case has probability `p`, class `y` and `bin`.
     """
@@ -169,9 +170,9 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `calibration` on the cohort: expected calibration error and Brier score, by closure and t.
 
-    Rows without a variant are for the calibrated probability; the variant `raw` is the logistic function of the raw
-    score, whose sign decides. The `rate` of the quantity `at_odds` is the share of cases whose probability and decision
-    are on different sides.
+    Rows without a variant are for the calibrated probability. The variant `raw` uses the logistic function of the raw
+    log-odds as probability. The decision is the sign of the raw log-odds. The `rate` of the quantity `at_odds` is the
+    share of cases in which the calibrated log-odds have the opposite sign.
     """
     odds, targets = tables["odds"], tables["targets"]
     resampled = Resampled.of(targets["patient"].unique(), **dict(bootstrap), purpose="calibration")

@@ -1,9 +1,9 @@
-"""Chaotic patients, whose duels often change sides as features are observed, and the gain by inference (supp:chaos).
+"""Chaotic patients, and the gain by inference (supp:chaos).
 
-A pair *flips* when the sign of its score changes; a tie keeps the previous sign. Patients are classified as chaotic on
-one set of orders, on which their `wald` scores change sides. The gain of `linearity` over `wald` is therefore measured
-also on other orders, which did not select the patients (decisions.md A10). The groups need the whole cohort and are
-formed in `summarise`.
+A patient is chaotic if the signs of the patient's duels often change as features are observed. A pair *flips* when the
+sign of its score changes. A tie keeps the previous sign. Patients are classified by the flips of `wald` along one set
+of orders. On these orders `wald` is at a disadvantage, so that the gain of `linearity` over `wald` is also measured on
+other orders (decisions.md A10). The classification needs the whole cohort, so that `summarise` makes it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 METHODS = ("linearity", "wald")
 SELECTING, MEASURING = "selecting", "measuring"
 EARLY = 50
-"""Last round used by the early definitions."""
+"""Last round that the early definitions use."""
 ALL = sys.maxsize
-"""Full observation, for any number of features."""
+"""A number of rounds that means full observation, for any number of features."""
 
 
 class Definition(NamedTuple):
@@ -49,9 +49,9 @@ class Definition(NamedTuple):
 
     Parameters
     ----------
-    score : the score whose signs flip
+    score : the score; flips are changes of its sign
     flips_until : last round at which flips are counted
-    magnitude_at : round at which the magnitude is taken
+    magnitude_at : round at which the magnitude is computed
 
     """
 
@@ -64,26 +64,26 @@ DEFINITIONS: Mapping[str, Definition] = {
     "wald": Definition("wald"),
     "wald_50": Definition("wald", EARLY),
     "linearity": Definition("linearity"),
-    # the only definition that can be applied before the end of a run
+    # # This is the only definition that can be applied before the end of a run.
     "early_50": Definition("wald", EARLY, EARLY),
 }
-"""The first definition is that of decisions.md A10; the others are compared with it."""
+"""The first definition is the one of decisions.md A10. The other definitions are compared with it."""
 
 Mask = NDArray[np.bool_]
 BETWEEN = "chaotic_minus_non_chaotic"
 GAP = "linearity_minus_wald"
 PLAIN, *OTHERS = DEFINITIONS
 VARIANTS = {PLAIN: None} | {definition: definition for definition in OTHERS}
-"""Variants in the summary of the groups of each definition."""
+"""Definition -> the variant of its rows in the summary."""
 Groups = Mapping[tuple[str | None, str | None], Mask]
-"""Members (P,) bool of each group, by stratum and variant of its rows."""
+"""(stratum, variant) of a group's rows -> mask of its members, (P,)."""
 OTHER_ORDERS = "other_orders"
 COMPARISONS: Sequence[tuple[str, str, str | None]] = [
     *((definition, "plain", None) for definition in OTHERS),
     ("early_50", "plain", OTHER_ORDERS),
     *((definition, "itself", OTHER_ORDERS) for definition in DEFINITIONS),
 ]
-"""Pairs of classifications, by variant, reference and stratum of their rows (`membership_stability`)."""
+"""Pairs of classifications, as variant, reference and stratum of their rows (`membership_stability`)."""
 
 
 def run(
@@ -101,13 +101,14 @@ def run(
 
     Returns
     -------
-    flips : by (patient, seed_set, definition). `flips` is the number of changes of side, summed over `runs`, that is
-        over all pairs and all orders of the set. `magnitude` is the mean over pairs of abs(D) in nats, at full
-        observation or, for `early_50`, after 50 observations and averaged over the orders. `nonzero` is the number of
-        the patient's values that are not 0
-    rounds : by (patient, seed_set, method, t). `right` is the number of correct decisions, where a tie counts one half,
-        among `duels` with a winner at full observation; both are summed over the orders of the set
-    duels : by (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, 0 for a tie
+    flips : by (patient, seed_set, definition). `flips` is the number of changes of sign, summed over all pairs and all
+        orders of the set. `runs` is the number of combinations of a pair and an order. `magnitude` is the mean over
+        pairs of abs(D) in nats at full observation. For `early_50`, it is taken after 50 observations and averaged over
+        the orders. `nonzero` is the number of the patient's values that are not 0
+    rounds : by (patient, seed_set, method, t). `duels` is the number of duels with a winner at full observation.
+        `right` is the number of correct decisions on these duels, where a tie counts one half. Both are summed over the
+        orders of the set
+    duels : by (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, or 0 for a tie
 
     """
     n_selecting, seeds = len(chaos.selecting_seeds), [*chaos.selecting_seeds, *chaos.measuring_seeds]
@@ -126,7 +127,7 @@ def run(
             signs, of_set = {method: paths.signs[method][:, among] for method in METHODS}, orders[:, among]
             for name, (score, flips_until, magnitude_at) in DEFINITIONS.items():
                 flips = count_flips(signs[score][:, :, : min(flips_until, last) + 1]).sum(axis=1)
-                # at full observation all orders have the same observations
+                # # At full observation, all orders have the same observations.
                 distinct = of_set if magnitude_at < last else of_set[:, :1]
                 table = of_patients.assign(seed_set=seed_set, definition=name, flips=flips)
                 table["runs"] = of_set.shape[1] * winners.shape[1]
@@ -141,9 +142,9 @@ def run(
 
 
 def count_flips(signs: Signs) -> NDArray[np.int64]:
-    """Return how often signs change side, summed over duels, (P, S) int64.
+    """Return how often the sign of a duel changes, summed over duels, (P, S) int64.
 
-    A 0 keeps the previous sign, and the first sign that is not 0 is no flip.
+    A 0 keeps the previous sign. The first sign that is not 0 is not counted as a change.
 
     Parameters
     ----------
@@ -166,8 +167,7 @@ def count_flips(signs: Signs) -> NDArray[np.int64]:
 def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int64], t: int) -> Floats:
     """Return the mean over pairs and orders of abs(Lambda_ab) after t observations, (P,) nats.
 
-    At t = M it is the mean of abs(D(x)). An unobserved feature adds nothing to Lambda (supp:Wald_simple), as a value of
-    0 does.
+    At t = M, Lambda equals D(x). An unobserved feature adds nothing to Lambda (supp:Wald_simple), like a value of 0.
 
     Parameters
     ----------
@@ -184,22 +184,23 @@ def magnitudes(bundle: Bundle, values: NDArray[np.int8], orders: NDArray[np.int6
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `chaos_gap` of the tables, over all patients; groups are fixed, patients are resampled.
+    """Return summary rows `chaos_gap` of the tables, over all patients.
 
-    A group without decided duels has only its count.
+    Patients are resampled; the groups stay fixed. A group without decided duels has only its count.
 
     Returns
     -------
-    gap : by t, sign accuracy of `linearity` minus that of `wald`. Rows without a stratum are over all patients, on the
-        measuring orders. The strata are `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of
-        the two gaps. The variant is the definition, unless it is `wald` over all rounds. The quantity `selecting` is
-        measured on the orders that define the groups
-    accuracy : by method and t, the two accuracies of each gap
-    majority : accuracy of the best constant answer for each duel, chosen on the patients of the stratum or, with
-        `reference` `all_patients`, on all patients
-    count : patients by stratum, and duels tied at full observation
-    correlation : Spearman's correlation over patients of flips by a definition with the number of values that are not
-        0, `flips_nonzero`, and with the magnitude, `flips_magnitude`
+    gap : sign accuracy of `linearity` minus sign accuracy of `wald`, by t. Rows without a stratum are over all
+        patients. The strata are `chaotic`, `non_chaotic`, and `chaotic_minus_non_chaotic`, the difference of the two
+        gaps. The variant names the definition; it is empty for `wald` over all rounds. The gap is measured on the
+        measuring orders. The quantity `selecting` is measured on the orders that define the groups
+    accuracy : the two accuracies of each gap, by method and t
+    majority : accuracy of the best constant answer for each duel. The answer is chosen on the patients of the stratum.
+        If `reference` is `all_patients`, it is chosen on all patients
+    count : number of patients by stratum, and number of duels tied at full observation
+    correlation : Spearman's correlation over patients between the flips of a definition and another number. For the
+        quantity `flips_nonzero`, this is the number of values that are not 0; for `flips_magnitude`, it is the
+        magnitude
     others : the rows of `membership_stability`
 
     """
@@ -222,9 +223,9 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
     """Return the classification of patients by (patient, seed_set, definition).
 
-    The columns are `flips`, the mean over pairs and orders; `flips_quartile`, the cohort's 75th percentile; `magnitude`
-    and `magnitude_median`; and `nonzero`. `chaotic` is True if flips are at least the percentile and the magnitude
-    exceeds the median.
+    `flips` is the mean over pairs and orders. `flips_quartile` is the 75th percentile of `flips` over the cohort, and
+    `magnitude_median` is the median of `magnitude` over the cohort. `chaotic` is True if `flips` is at least
+    `flips_quartile` and `magnitude` exceeds `magnitude_median`.
 
     Parameters
     ----------
@@ -242,12 +243,14 @@ def chaos_strata(flips: pd.DataFrame) -> pd.DataFrame:
 
 
 def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Mask:
-    """Return which patients are chaotic by the paper's definition, on the selecting orders (decisions.md A10).
+    """Return a mask of the chaotic patients.
+
+    The definition is the paper's, on the selecting orders (decisions.md A10).
 
     Parameters
     ----------
     flips : the table `flips` of the whole cohort.
-    patients : names, in the order of the answer.
+    patients : names of the patients, in the order of the result.
 
     Returns
     -------
@@ -260,19 +263,21 @@ def chaotic_patients(flips: pd.DataFrame, patients: Sequence[str]) -> Mask:
 def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
     """Return how well the first of two classifications predicts the second, for all `COMPARISONS`.
 
-    The result has rows of the summary. `variant` is the first classification's definition, on the selecting orders.
-    `reference` is the second classification's definition: `plain`, which is `wald` over all rounds, or `itself`, the
-    same definition as the first. The second is made on the same orders or, in the stratum `other_orders`, on the
-    measuring orders.
+    The result has rows of the summary. `variant` is the definition of the first classification, which is made on the
+    selecting orders. `reference` is the definition of the second classification. The value `plain` means `wald` over
+    all rounds, and `itself` means the definition of the first classification. The second classification is made on the
+    selecting orders, too. In the stratum `other_orders`, it is made on the measuring orders.
 
-    There is one row for each comparison and `quantity`, with an interval over patients for fixed memberships and ranks.
+    There is one row for each comparison and `quantity`. Its interval is over patients; memberships and ranks stay
+    fixed.
 
     Returns
     -------
-    agreement : share of patients in the same group of both classifications
-    chance : expected agreement of independent groups of these sizes
+    agreement : share of patients whom both classifications put into the same group
+    chance : expected agreement of two independent classifications with these sizes of the groups
     found : share of the patients chaotic in the second classification that are also chaotic in the first
-    flagged : share of all patients that are chaotic in the first, the value of `found` expected by chance
+    flagged : share of all patients that are chaotic in the first classification. This is the value of `found` expected
+        by chance
     rank_correlation : Spearman's correlation of the flips
 
     """
@@ -296,7 +301,7 @@ def membership_stability(strata: pd.DataFrame, resampled: Resampled) -> pd.DataF
 
 
 def _chance(first: Floats, second: Floats, weights: Floats) -> Floats:
-    """Return the expected agreement of two independent memberships of these sizes, (R, 1), for each resample.
+    """Return the expected agreement of two independent classifications with these group sizes, (R, 1).
 
     Parameters
     ----------
@@ -314,7 +319,7 @@ def _cell(strata: pd.DataFrame, definition: str, seed_set: str, patients: Sequen
 
 
 def _rank_correlation(first: pd.Series, second: pd.Series, resampled: Resampled) -> pd.DataFrame:
-    """Return Spearman's correlation over patients; for its interval, ranks are those among all patients."""
+    """Return Spearman's correlation over patients. Its interval uses the ranks among all patients."""
     ranks = (np.asarray(values.rank(), dtype=np.float64)[:, None, None] for values in (first, second))
     return resampled.statistic(Moments.of(*ranks).only, len(first))
 
@@ -328,7 +333,7 @@ def _what_flips_follow(strata: pd.DataFrame, patients: Sequence[str], resampled:
 
 
 def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
-    """Return the group of all patients, and the groups formed on the selecting orders."""
+    """Return the group of all patients, and the groups of each definition on the selecting orders."""
     groups: dict[tuple[str | None, str | None], Mask] = {(None, None): np.ones(len(patients), dtype=bool)}
     for definition, variant in VARIANTS.items():
         chaotic = _cell(strata, definition, SELECTING, patients)["chaotic"].to_numpy(bool)
@@ -337,7 +342,7 @@ def _groups(strata: pd.DataFrame, patients: Sequence[str]) -> Groups:
 
 
 def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield gaps and accuracies at every t, by group, on the measuring orders and then on the selecting ones."""
+    """Yield gaps and accuracies at every t, by group. The measuring orders come first, then the selecting orders."""
     for seed_set, quantity in ((MEASURING, None), (SELECTING, SELECTING)):
         tables = rounds[rounds["seed_set"] == seed_set].groupby("method", sort=False)
         parts = {str(method): resampled.part(table, "right", "duels") for method, table in tables}
@@ -358,13 +363,13 @@ def _by_round(rounds: pd.DataFrame, groups: Groups, resampled: Resampled) -> Ite
 
 
 def _of(members: Mask, part: Part) -> Part:
-    """Return the counts of `part`, with 0 for patients outside a group."""
+    """Return the counts of `part`. Patients outside the group get the count 0."""
     right, total = part
     return right * members[:, None], total * members[:, None]
 
 
 def _beside(target: Signs, groups: Groups, resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield sizes of the groups, ties, and accuracies of the best constant answer for each duel.
+    """Yield the sizes of the groups, the number of ties, and the accuracies of the best constant answer for each duel.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""All stages of the workflow, as they are declared: what each reads, the tables that it makes, the rows of the summary.
+"""The declarations of all stages of the workflow: inputs, tables, and rows of the summary.
 
-The code of a stage is the module with its name in this folder; `afa.paper.experiments.base` explains how a stage is
-written. This module imports no numerical package, so that Snakemake reads it quickly.
+The code of a stage is the module with its name in this folder. `afa.paper.experiments.base` explains how to write a
+stage. This module imports no numerical package, so that Snakemake reads it quickly.
 """
 
 from __future__ import annotations
@@ -286,9 +286,10 @@ DICTIONARY = "data_dictionary"
 
 
 def left_out(entities: int, *, labelled: bool, elicited: bool) -> dict[str, str]:
-    """Return the stages that a run skips, with the reason.
+    """Return stage -> reason for the stages that a run skips.
 
-    A run skips stages whose requirements it does not meet, and stages that read the tables of skipped stages.
+    A run skips a stage if it does not meet the requirements of the stage, or if the stage reads tables of a skipped
+    stage.
     """
     found: dict[str, str] = {}
     for name, stage in STAGES.items():

@@ -1,7 +1,7 @@
 """Comparison of the closure with the true gauge: duels scored with both pairs of class models (tab:m1agree, tab:m1acc).
 
-The true gauge uses the models of the two entities of a duel; `maxent` is the paper's name for the closure, whose two
-models are made from the difference only. Orders of observation are random, the same as for sign convergence.
+The true gauge uses the models of the two entities of a duel. The closure makes both models from the difference of the
+entities only; the paper calls it `maxent`. Orders of observation are the random orders of the stage `sign`.
 """
 
 from __future__ import annotations
@@ -52,18 +52,20 @@ def run(
 
     Returns
     -------
-    agreement : by (patient, seed, method, t), number `agree` of duels on which the two gauges decide alike, of `duels`.
-        Two ties agree; a tie and a decision count one half.
-    rounds : by (patient, seed, method, reference, target, t), correct decisions `right`, a tie counting one half, of
-        `duels` with a winner; also over duels that the first entity wins (`_first`) and duels that this method and
-        gauge decides wrongly before any observation (`_prior_wrong`). `reference` is the gauge, empty for `wald`. The
-        target `likelihood` is the sign of D at full observation; the target `clinical` is the entity with the only
-        positive label, for conclusive pairs; it has no rows if the cohort has no conclusive pair.
-    scalars : by (patient, seed, entity_a, entity_b, t), `two_elbo_*` in nats and `stack_a_*` in [-1, 1], in each gauge.
-    targets : by (patient, entity_a, entity_b), `likelihood` and `clinical`, +1 for a, -1 for b, 0 if neither wins;
-        `clinical` is missing if a label is. `conclusive`: in the whole cohort at least 30 patients have exactly one of
-        the two labels (S12).
-    solves : by (patient, model, t), number and cost of the round's solves, over all seeds.
+    agreement : by (patient, seed, method, t). `agree` is the number of duels for which both gauges give the same
+        decision, and `duels` is the number of all duels. Two ties agree. A tie and a decision count one half.
+    rounds : by (patient, seed, method, reference, target, t). `duels` is the number of duels with a winner, and `right`
+        is the number of correct decisions, where a tie counts one half. `_first` counts only duels that the first
+        entity wins. `_prior_wrong` counts only duels that this method and gauge decides wrongly before any observation.
+        `reference` is the gauge, and is empty for `wald`. The target `likelihood` is the sign of D at full observation.
+        The target `clinical` is the entity with the only positive label, for conclusive pairs. If the cohort has no
+        conclusive pair, there are no rows for `clinical`.
+    scalars : by (patient, seed, entity_a, entity_b, t). `two_elbo_*` (nats) and `stack_a_*` (in [-1, 1]) are given for
+        each gauge.
+    targets : by (patient, entity_a, entity_b). `likelihood` and `clinical` are +1 if a wins, -1 if b wins, and 0 if
+        neither wins. `clinical` is missing if one of the two labels is missing. `conclusive` is True if at least 30
+        patients of the whole cohort have exactly one of the two labels (S12).
+    solves : number and cost of the round's solves over all seeds, by (patient, model, t).
 
     """
     rounds = rounds_up_to(gauge.rounds, len(bundle.features))
@@ -100,7 +102,7 @@ def run(
 
 
 def agreement_of(paths: GaugePaths, by_round: pd.DataFrame) -> pd.DataFrame:
-    """Return the table `agreement` of `run`; `by_round` has a row for each path and t, in the order of the paths."""
+    """Return the table `agreement` of `run`. `by_round` has one row for each path and t, in the order of the paths."""
     tables = []
     for method in TRACKS:
         true, closed = paths.signs[method, "true"], paths.signs[method, "maxent"]
@@ -122,8 +124,8 @@ def agreement_rows(agreement: pd.DataFrame, resampled: Resampled) -> pd.DataFram
 def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
     """Return the winners by labels, (n_patients, Q) float64.
 
-    The value is +1 or -1 where only label a or only label b is positive, 0 where both or neither is, NaN where one is
-    unknown.
+    The value is +1 if only label a is positive, -1 if only label b is positive, and 0 if both labels are equal. It is
+    NaN if a label is unknown.
     """
     labels, (a, b) = labels_of(bundle, cohort), all_pairs(len(bundle.entities)).T
     return labels[:, a] - labels[:, b]
@@ -132,21 +134,22 @@ def clinical_winners(bundle: Bundle, cohort: Cohort) -> Floats:
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows of the tables of `gauge`, over all patients.
 
-    Clinical rows are over conclusive pairs; if there is none, there are only the counts.
+    Clinical rows are over conclusive pairs. If there is no such pair, only the counts are given.
 
     Returns
     -------
     gauge_agreement : `rate` by method and t, over (pair, patient, seed)
-    gauge_correlation : `correlation` by method and t. Rows without quantity and variant are the mean over pairs of
-        Pearson's r within a pair over (patient, seed); n counts the pairs for which r is defined, because both scalars
-        vary, and t = 0 is excluded. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min` and `pair_max` are over those pairs;
-        the extremes have no interval, because resampling cannot estimate it. The variant `pooled` is over all pairs at
-        once, and n counts the cases
+    gauge_correlation : `correlation` by method and t; t = 0 is excluded. Pearson's r is computed for each pair, over
+        (patient, seed). It is defined only if both scalars vary. Rows without quantity and variant have the mean of r
+        over pairs, and n is the number of pairs with a defined r. `pair_q25`, `pair_q50`, `pair_q75`, `pair_min` and
+        `pair_max` are quantiles over these pairs. The extremes have no interval, because resampling cannot estimate it.
+        The variant `pooled` computes r over all pairs together, and n is the number of cases
     gauge_accuracy : by method, gauge (`reference`), target and t. `accuracy` is also given in the stratum
-        `prior_wrong`, the cases that this method and gauge decides wrongly before any observation. `balanced_accuracy`
-        is over the two sides of a duel. `gap` is the accuracy of the closure minus that of the true gauge, resampled
-        together. By target, `majority` is the best constant answer for each pair, `prevalence` is the share of duels
-        that the first entity wins, and counts are of excluded cases
+        `prior_wrong`, which has the cases that this method and gauge decides wrongly before any observation.
+        `balanced_accuracy` is over the two sides of a duel. `gap` is the accuracy of the closure minus the accuracy of
+        the true gauge; both are resampled together. Three numbers are given by target only: `majority` is the accuracy
+        of the best constant answer for each pair, `prevalence` is the share of duels that the first entity wins, and
+        the counts are numbers of excluded cases
 
     """
     patients = list(tables["targets"]["patient"].unique())
@@ -176,7 +179,7 @@ def _correlations(scalars: pd.DataFrame, patients: Sequence[str], resampled: Res
 
 
 def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
-    """Return the mean over pairs of the correlation within a pair, with quartiles and extremes over pairs."""
+    """Return mean, quartiles and extremes over pairs. The correlation of a pair is over patients and seeds."""
     plain = moments.correlation(np.ones((1, len(moments.n))))[0]
     defined = ~np.isnan(plain)
     spread = resampled.statistic(lambda w: _mean_and_quartiles(moments.correlation(w)[:, defined]), int(defined.sum()))
@@ -187,7 +190,7 @@ def _within_pairs(moments: Moments, resampled: Resampled) -> pd.DataFrame:
 
 
 def _mean_and_quartiles(values: Floats) -> Floats:
-    """Return mean and quartiles of each row over its known pairs, (R, 4), NaN for rows without any.
+    """Return mean and quartiles of each row over its known pairs, (R, 4). A row without known pairs gives NaN.
 
     Parameters
     ----------

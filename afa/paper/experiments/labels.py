@@ -1,8 +1,8 @@
 """Comparison of scores with patients' labels, by reference of the encoding and by closure.
 
-Two alternatives to the paper's choices are compared with it, separately and together: values encoded against the cohort
-instead of the controls, and couplings shared by both classes instead of a contrast between them. Every label is a
-binary task of its own entity. Nothing is selected by labels.
+Two alternatives to the paper's choices are evaluated, separately and together. The first encodes values by comparison
+with the cohort instead of the controls. The second uses couplings that both classes share instead of a contrast between
+the classes. Every label is a binary task of its own entity. Nothing is selected by labels.
 """
 
 from __future__ import annotations
@@ -41,36 +41,37 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Return the scores that are compared with a cohort's labels, by reference and coupling.
 
-    The settings that are fixed beforehand use all seeds and greedy CMI; the variations around them use only the first
-    seed.
+    Settings that were fixed in advance are followed along the random orders of all seeds and in the order of greedy
+    CMI. Their variations are followed only along the random order of the first seed.
 
     Parameters
     ----------
-    cohort : the cohort of the run; if it is encoded against controls or by ranges, that is a further reference
-    by_cohort : a file of `afa cohort by-cohort`: the same patients encoded against the cohort at several thresholds.
-        Results are reported for the first threshold and the first strength. A bundle with two-valued features is used
-        only with `explicit`, on the cohort of the run
+    cohort : the cohort of the run. If it is encoded against controls or by ranges, its encoding is a further reference
+    by_cohort : a file of `afa cohort by-cohort`. It has the same patients, encoded against the cohort at several
+        thresholds. Results are reported for the first threshold and the first strength. A bundle with two-valued
+        features is used only with `explicit` and with the cohort of the run
 
     Returns
     -------
-    scores : by (setting, entity, allocation, seed, patient, t), `observed` features of the support; `raw`, F_1 - F_0 in
-        nats, whose sign is the paper's decision; `calibrated`, raw minus `shift`, the posterior log-odds; `label`. t is
-        0, each of the percents, and 100, in per cent of the support.
-    controls : the same for healthy controls, each encoded against the others, for every entity, in fixed settings whose
-        values are encoded like the cohort's; the correct decision is always no (F9). Without controls there are no
-        rows.
-    tasks : by (setting, entity), `threshold` and `strength`; size of the `support`; `contraction`, beta L^2 of the
-        elicited couplings; `factor`, by which shared couplings are multiplied; labels by class; `shift`, F_1 - F_0 at
-        no observation minus the prior.
-    whole : by (reference, coupling, patient, entity), S at full observation in nats, in the fixed settings; this needs
-        no inference.
+    scores : by (setting, entity, allocation, seed, patient, t). t is in per cent of the support: 0, each of `percents`,
+        and 100. `observed` is the number of observed features of the support. `raw` is F_1 - F_0 in nats; its sign is
+        the paper's decision. `calibrated` is `raw` minus `shift`, which is the posterior log-odds. `label` is the
+        patient's label.
+    controls : the scores of healthy controls for every entity. Each control is encoded against all other controls. Only
+        settings that were fixed in advance and have the cohort's own encoding are used. The correct decision is always
+        no (F9). If there are no controls, there are no rows.
+    tasks : by (setting, entity). `threshold` and `strength` belong to the setting. `support` is the number of features
+        in the support. `contraction` is beta L^2 of the elicited couplings. `factor` multiplies shared couplings.
+        `positive` and `negative` are the numbers of labels. `shift` is F_1 - F_0 without observations minus the prior.
+    whole : S at full observation in nats, by (reference, coupling, patient, entity), for the settings that were fixed
+        in advance. This needs no inference.
     null : the result of `label_null`.
-    labels : by (patient, entity), the labels that are used.
-    left_out : labels with only one class.
+    labels : the labels that are used, by (patient, entity).
+    left_out : labels that are not used, because they have only one class.
 
     Raises
     ------
-    CohortError : the file has other patients or features.
+    CohortError : `by_cohort` has other patients or features than the cohort.
     BundleError : no setting is left.
 
     """
@@ -131,16 +132,16 @@ NULL_METRICS = {
     "balanced_accuracy": ("balanced_accuracy", "two_elbo"),
     "balanced_accuracy_calibrated": ("balanced_accuracy", "posterior"),
 }
-"""Metric and method of each column of the null."""
+"""Column of the null -> its metric and method in the summary."""
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `labels`, `controls`, `specificity` and `null` of the tables of the stage `labels`.
 
-    Rows without an `entity` are means over the labels. Variants `threshold`, `strength` and
-    `threshold_at_strength_...`, with the value as level, are the variations around the fixed settings. The sign of
-    `two_elbo` is the paper's decision; `posterior` decides by a probability above one half. AUROC and average precision
-    are the same for both.
+    Rows without an `entity` are means over the labels. The variants `threshold`, `strength` and
+    `threshold_at_strength_...` are variations of the settings that were fixed in advance; `level` has the varied value.
+    The method `two_elbo` decides by its sign, like the paper. The method `posterior` decides for class 1 if the
+    probability exceeds one half. AUROC and average precision are the same for both methods.
     """
     labels = tables["labels"]
     sample = Resampled.of(tables["whole"]["patient"].unique(), **dict(bootstrap), purpose="labels")
@@ -159,7 +160,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
-    """Return the prevalence of each label, and the accuracy of the better constant answer."""
+    """Return the prevalence of each label, and the accuracy of the better of the two constant answers."""
     prevalence, sizes = dict[str, Floats](), dict[str, int]()
     for name, part in groups(labels, "entity"):
         weights = sample.drawn(part["patient"])
@@ -174,7 +175,7 @@ def _beside(labels: pd.DataFrame, sample: Resampled) -> list[Labelled]:
 
 
 def _named(variant: str) -> tuple[str, float]:
-    """Return `variant` and `level` in the summary of a variation of the fixed settings.
+    """Return `variant` and `level` of the summary rows for a variation of the settings that were fixed in advance.
 
     >>> _named("threshold=1 strength=0.5")
     ('threshold_at_strength_0.5', 1.0)
@@ -185,7 +186,7 @@ def _named(variant: str) -> tuple[str, float]:
 
 
 def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
-    """Yield every metric by setting, order and t, averaged over runs of an order and then over labels."""
+    """Yield every metric by setting, order and t. A metric is averaged over runs, then over labels."""
     by = ["reference", "coupling", "variant", "allocation", "t"]
     for (reference, coupling, variant, allocation, t), part in groups(scores, *by):
         by_entity = dict(groups(part, "entity"))
@@ -206,7 +207,10 @@ def _metrics(scores: pd.DataFrame, sample: Resampled) -> Iterator[Labelled]:
 
 
 def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return the specificity among healthy controls, by setting, order and t: over entities, and for each entity."""
+    """Return the specificity among healthy controls by setting, order and t.
+
+    It is given as a mean over entities, and for each entity.
+    """
     of_controls = scores.rename(columns={"control": "patient"}).assign(variant="", label=0)
     sample = Resampled.of(of_controls["patient"].unique(), **dict(bootstrap), purpose="labels")
     rows = labelled(_metrics(of_controls, sample))
@@ -214,11 +218,11 @@ def _controls(scores: pd.DataFrame, bootstrap: Bootstrap) -> pd.DataFrame:
 
 
 def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats]:
-    """Return the value of each (metric, method) of some rows of `scores`, (R,), for each resample.
+    """Return (metric, method) -> value in each resample, (R,), from some rows of `scores`.
 
     Parameters
     ----------
-    weights : (R, n_rows) of the rows in each resample
+    weights : (R, n_rows) weights of the rows in each resample
 
     """
     positive = run["label"].to_numpy() == 1
@@ -231,13 +235,15 @@ def measured(run: pd.DataFrame, weights: Floats) -> dict[tuple[str, str], Floats
 
 
 def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -> pd.DataFrame:
-    """Return the AUROC of an entity's own score for its label and of other entities' scores, at full observation.
+    """Return the AUROC for the label of an entity, by its own score and by the scores of other entities.
+
+    The scores are those at full observation.
 
     Returns
     -------
-    auroc : of the entity's own score. The variant `best_other` has that of the best other entity, chosen on the same
-        patients, and `mean_of_others` the mean over the other entities
-    gap : own score minus the mean of the others
+    auroc : AUROC of the entity's own score. The variant `best_other` has the AUROC of the best other entity, which is
+        chosen on the same patients. The variant `mean_of_others` has the mean over all other entities
+    gap : AUROC of the own score minus the mean over all other entities
     rank : rank of the own score, 1 for the best of `n`
 
     """
@@ -269,11 +275,11 @@ def _specificity(whole: pd.DataFrame, labels: pd.DataFrame, sample: Resampled) -
 
 
 def _null(null: pd.DataFrame, scores: pd.DataFrame, confidence: float) -> pd.DataFrame:
-    """Return the metrics of shuffled bundles, and p-values of the real bundle on the same order.
+    """Return the metrics of shuffled bundles, and p-values of the real bundle for the same order of features.
 
-    The rows of a metric have its mean and quantiles over permutations as `value`, `low` and `high`. The rows of
-    `p_value`, with the metric as `quantity`, have (1 + number of shuffled bundles at least as good) / (1 + number of
-    shuffled bundles).
+    In the rows of a metric, `value` is the mean over permutations, and `low` and `high` are quantiles. In the rows of
+    `p_value`, `quantity` is the metric, and the value is (1 + number of shuffled bundles at least as good) / (1 +
+    number of shuffled bundles).
     """
     first = scores.loc[scores["allocation"] == RANDOM, "seed"].iloc[0]
     chosen = scores[(scores["variant"] == "") & ((scores["allocation"] == GREEDY) | (scores["seed"] == first))]

@@ -1,11 +1,10 @@
-"""The value of labels: classifiers trained on n labelled patients, compared with zero-shot scores on the others.
+"""The value of labels: classifiers trained on n labelled patients, compared with zero-shot scores.
 
-The zero-shot scores are those of the stage `labels`, with the paper's choices and with both alternatives that need no
-label. The classifiers use the same values, and are evaluated on patients whose labels were not used in training.
-
-Scores and classifiers are resampled together: a patient is resampled with all predictions, of every repeat in which the
-patient was not labelled. For shuffled labels, classifiers are resampled instead of patients, because their accuracy
-depends far more on the shuffle than on the patients.
+The zero-shot scores come from the stage `labels`, with the paper's choices and with both alternatives to them. The
+classifiers use the same values. They are evaluated on patients whose labels were not used in training. Scores and
+classifiers are resampled together: a patient is resampled with all predictions about the patient. For shuffled labels,
+classifiers are resampled instead of patients, because the accuracy depends far more on the shuffle than on the
+patients.
 """
 
 from __future__ import annotations
@@ -42,22 +41,22 @@ OF_ZERO_SHOT = ["reference", "coupling", "entity", "allocation", "seed", "patien
 def run(
     bundle: Bundle, cohort: Cohort, by_cohort: Path, labels: Mapping[str, pd.DataFrame], *, labels_needed: LabelsNeeded
 ) -> dict[str, pd.DataFrame]:
-    """Return the log-odds of classifiers trained on some labelled patients, for all others, and the zero-shot scores.
+    """Return the log-odds of classifiers for all patients not used in training, and the zero-shot scores.
 
-    A size that leaves too few patients is skipped for that label.
+    If a size leaves too few patients of a label for evaluation, this size is skipped for this label.
 
     Parameters
     ----------
-    by_cohort, labels : the input of the stage `labels`, and its tables, whose scores define the t and the random orders
+    by_cohort, labels : the input of the stage `labels`, and the tables of this stage. Its scores define the values of t
+        and the random orders
 
     Returns
     -------
-    predictions : by (reference, method, permuted, entity, size, repeat, allocation, t, patient), with t in per cent of
-        the support
-    zero_shot : `calibrated` scores for comparison, by (reference, coupling, entity, allocation, seed, patient, t), with
-        the `label`
+    predictions : log-odds by (reference, method, permuted, entity, size, repeat, allocation, t, patient). t is in per
+        cent of the support
+    zero_shot : `calibrated` scores and `label`, by (reference, coupling, entity, allocation, seed, patient, t)
     splits : numbers of patients by (entity, size, repeat)
-    left_out : labels and sizes that are skipped, with the reason
+    left_out : skipped labels and sizes, with the reason
 
     Raises
     ------
@@ -103,7 +102,7 @@ def run(
 def _tasks(
     bundle: Bundle, cohorts: Mapping[str, Cohort], most_labels: int
 ) -> tuple[list[LabelTask], list[tuple[str, int | None, str]]]:
-    """Return the tasks of the labels that are used, by reference, and the unused labels with the reason."""
+    """Return the tasks of the used labels, by reference, and the unused labels with the reason."""
     tasks: list[LabelTask] = []
     of_one_class: list[str] = []
     for reference, coupling in COUPLINGS.items():
@@ -120,7 +119,10 @@ def _tasks(
 
 
 def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.DataFrame:
-    """Return the zero-shot scores of these tasks in the fixed settings, and scores by probabilities if any exist."""
+    """Return the zero-shot scores of these tasks in the settings that were fixed in advance.
+
+    If there are scores by the bundle's probabilities, they are included.
+    """
     none = scores.iloc[:0]
     fixed = dict(iter(scores[scores["variant"] == ""].groupby(["reference", "coupling", "entity"], sort=False)))
     parts = [none]
@@ -135,12 +137,15 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.Da
 
 
 def _of_positive(task: LabelTask, size: int) -> int:
-    """Return how many of `size` labelled patients have the label: as in the cohort, and at least one of each class."""
+    """Return how many of `size` labelled patients have the label.
+
+    The share is that of the cohort, but each class has at least one patient.
+    """
     return int(np.clip(round(size * task.positive.mean()), 1, size - 1))
 
 
 def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str:
-    """Return why a task cannot be used with this number of labelled patients; empty if it can."""
+    """Return the reason why a task cannot be used with this number of labelled patients, or "" if it can be used."""
     left = max(len(task.positive) - size, 0)
     if left < tested:
         return f"leaves {left} patients to evaluate, fewer than {tested}"
@@ -154,7 +159,7 @@ def _too_few(task: LabelTask, size: int, tested: int, of_each_class: int) -> str
 def drawn(task: LabelTask, size: int, repeat: int) -> Mask:
     """Return the labelled patients of one repeat, (P,) bool, stratified by class.
 
-    In the same repeat a larger set contains the smaller ones.
+    Within a repeat, a larger set contains all smaller sets.
     """
     order = generator_of("labels needed", "split", task.entity, repeat).permutation(len(task.positive))
     positive = _of_positive(task, size)
@@ -165,14 +170,14 @@ def drawn(task: LabelTask, size: int, repeat: int) -> Mask:
 
 
 ZERO_SHOT = "posterior"
-"""Method name of the zero-shot score, minus its value before any observation, as in the table `labels`."""
+"""Method name of the zero-shot score minus its value without observations, as in the table `labels`."""
 RANKED, DECIDED = "auroc", "balanced_accuracy"
 EXPLICIT = "explicit"
-"""Method of the zero-shot score by the bundle's probabilities; in the summary a coupling of `ZERO_SHOT`."""
+"""Method name of the zero-shot score by the bundle's probabilities. In the summary, it is a coupling of `ZERO_SHOT`."""
 
 
 class Key(NamedTuple):
-    """The key of a curve over sizes; `permuted` if labels were shuffled."""
+    """The key of a curve over sizes. `permuted` is True if labels were shuffled."""
 
     metric: str
     reference: str
@@ -184,22 +189,22 @@ class Key(NamedTuple):
 
 TRAINED, RUN = ["reference", "entity", "size", "permuted"], ["method", "allocation", "t"]
 Found = dict[Key, dict[int, dict[str, Floats]]]
-"""Values by key, size and label, (R + 1,): on all patients, then in every resample."""
+"""Key -> size -> label -> values, (R + 1,). The first value is on all patients, the others are resamples."""
 Cases = dict[tuple[int, bool], dict[str, int]]
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `labels_needed` of the tables of the stage `labels_needed`.
 
-    The column `level` has the number of labelled patients. Rows with an `entity` are for one label.
+    The column `level` has the number of labelled patients. A row with an `entity` is about one label.
 
     Returns
     -------
-    count : number of labelled patients from which on a classifier's mean AUROC (quantity `auroc`) or balanced accuracy
-        exceeds that of the zero-shot score on the same patients; empty if even the largest number is not enough. The
-        variant `clearly` has the number from which on the interval of the difference is above 0; the variant `permuted`
-        has shuffled labels
-    gap : difference of the classifier and the zero-shot score, for both metrics
+    count : number of labelled patients from which on a classifier is better than the zero-shot score on the same
+        patients. The quantity is the compared metric: mean `auroc`, or balanced accuracy. The count is empty if even
+        the largest number is not enough. In the variant `clearly`, the interval of the difference must be above 0. In
+        the variant `permuted`, labels are shuffled
+    gap : metric of the classifier minus metric of the zero-shot score, for both metrics
 
     """
     rows = [_counts(tables)]
@@ -222,7 +227,10 @@ def _counts(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Found, Cases]:
-    """Return every metric by key, size and label, and the numbers of predictions by size and by shuffling."""
+    """Return every metric by key, size and label, and the numbers of predictions.
+
+    The numbers are given by size, and separately for shuffled labels.
+    """
     found, cases = Found(), Cases()
     weights, repeats = resampled.every, tables["splits"].groupby(["entity", "size"]).size()
     labels = tables["zero_shot"].drop_duplicates(["entity", "patient"])
@@ -250,9 +258,9 @@ def _found(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> tuple[Fo
 
 
 def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the predictions and, as `rival`, the zero-shot scores of the same patients at the same states.
+    """Return the predictions, and the zero-shot scores of the same patients at the same states.
 
-    The scores of a repeat are along its random order.
+    The column `rival` marks zero-shot scores. The scores of a repeat are taken along the random order of the repeat.
     """
     predictions = tables["predictions"][[*TRAINED, *RUN, "repeat", "patient", "log_odds"]]
     splits = tables["splits"][["entity", "size", "repeat", "seed"]]
@@ -266,7 +274,10 @@ def _answers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
-    """Return every metric by number of labelled patients, as mean over labels and by label, with classifiers' gaps."""
+    """Return every metric and the gaps of the classifiers, by number of labelled patients.
+
+    Each is given as a mean over labels and by label.
+    """
     parts: list[Labelled] = []
     for key, by_size in found.items():
         gaps = _gaps(found, key) if key.method in METHODS and not key.permuted else {}
@@ -280,14 +291,14 @@ def _curves(found: Found, cases: Cases, confidence: float) -> pd.DataFrame:
 
 
 def _of(key: Key) -> dict[str, object]:
-    """Return the labels of a key in the summary; a classifier has no couplings."""
+    """Return the columns of a key in the summary. The coupling of a classifier is empty."""
     coupling = {ZERO_SHOT: COUPLINGS[key.reference], EXPLICIT: EXPLICIT}.get(key.method)
     names = key._asdict() | {"method": ZERO_SHOT if key.method == EXPLICIT else key.method, "coupling": coupling}
     return names | {"variant": "permuted" if names.pop("permuted") else None}
 
 
 def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
-    """Return, by size and label, the difference of a classifier from the zero-shot score at the same state.
+    """Return size -> label -> metric of a classifier minus metric of the zero-shot score at the same state.
 
     The zero-shot score by the bundle's probabilities is used only if the results have no other zero-shot score.
     """
@@ -298,7 +309,10 @@ def _gaps(found: Found, key: Key) -> dict[int, dict[str, Floats]]:
 
 
 def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
-    """Return the number of labelled patients from which on a classifier is better, with an interval."""
+    """Return the number of labelled patients from which on a classifier is better than the zero-shot score.
+
+    The number has an interval.
+    """
     tail = (1 - confidence) / 2
     lines: list[dict[str, object]] = []
     for key in found:
@@ -317,7 +331,7 @@ def _overtaken(found: Found, confidence: float) -> pd.DataFrame:
 
 
 def _first_ahead(ahead: Mask, sizes: Sequence[int]) -> Floats:
-    """Return the smallest size from which on all larger sizes are True, (R,), infinite if the largest is not.
+    """Return the smallest size from which on `ahead` is always True, (R,). It is inf if `ahead` ends with False.
 
     Parameters
     ----------

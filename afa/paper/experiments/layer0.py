@@ -1,7 +1,7 @@
 """Layer 0 on a bundle and a cohort: the entities that each rule removes, and how often full observation contradicts.
 
-The stage also measures the effect on the first choices. In that comparison all entities are followed on both sides, and
-evaluated by `linearity` over all duels; only the order of the features differs.
+The stage also measures the effect of Layer 0 on the first choices of `greedy`. Two orders are compared: one is chosen
+with all entities, the other with the remaining entities. Both orders are evaluated by `linearity` over all duels.
 """
 
 from __future__ import annotations
@@ -51,34 +51,37 @@ FOLLOWED = {
     "target": "likelihood",
     "start": "uniform",
 }
-"""How the acquisition for `gap` and `accuracy` was done and evaluated."""
+"""Key columns of the rows `gap` and `accuracy`: how features were chosen and how the result was evaluated."""
 ROUNDS = 10
 Removed = Mapping[tuple[int, str, str], tuple[str, ...]]
-"""Names of the entities that Layer 0 eliminates, by number of clusters, criterion and rule."""
+"""(number of clusters, criterion, rule) -> names of the entities that Layer 0 eliminates."""
 
 
 def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference: Inference) -> dict[str, pd.DataFrame]:
-    """Run Layer 0 at each of these numbers of clusters and at the paper's, and check it on every patient.
+    """Run Layer 0 at each number of clusters in `layer0.clusters` and at the paper's number. Check it on every patient.
 
-    Numbers above the number of entities are skipped. A variant is (criterion, rule): `f1` and `f2` with the paper's
-    centroid score, each by `n_minus_k` and by `k` dominating entities, and `sound` by `k`. Each table has the columns
-    `cohort` and `bundle`.
+    Numbers above the number of entities are skipped. A variant is a pair (criterion, rule). The criteria `f1` and `f2`
+    use the paper's centroid score; each has the rules `n_minus_k` and `k`, the required number of dominating entities.
+    The criterion `sound` has only the rule `k`. Each table has the columns `cohort` and `bundle`.
 
     Returns
     -------
-    layer0 : by (n_clusters, criterion, rule). `paper` is True for the paper's number; `entities` is the number of
-        entities; `needed` is the number of dominating entities needed, and `most_dominators` the largest number that
-        any entity has; `clusters_out` and `entities_out` are removed; `contradicted` certificates contradict some
-        patient's full observation
+    layer0 : by (n_clusters, criterion, rule). `paper` is True for the paper's number of clusters. `entities` is the
+        number of entities. `needed` is the required number of dominating entities, and `most_dominators` is the largest
+        number of dominating entities that any entity has. `clusters_out` and `entities_out` are the numbers of removed
+        clusters and entities. `contradicted` is the number of removed entities that are in the top k of some patient at
+        full observation
     patients : by (n_clusters, criterion, rule, patient). `certificates` is the number of entities certified to be
-        outside the top k, and `false_certificates` the number of these that are in it; `duels` is the number of
-        dominations with a winner at full observation, and `false_duels` the number that the other entity wins
-    clusters : by (n_clusters, cluster), where a cluster is named by its first member. `members` is their number;
-        `radius` and `spread` are the largest l1 and l-infinity distance to the centroid; `score` (nats) and `converged`
-        belong to the centroid; `contraction`, `eligible_f2` and `lipschitz_f2` (missing if not eligible) to the
-        cluster. Common to all clusters are `gap`, the smallest l1 distance between centroids; `separation`, the gap
-        divided by the largest radius; and `within` and `between`, the two sides of the activation condition. Distances
-        are in nats, as potentials are
+        outside the top k. `false_certificates` is the number of these entities that are in the patient's top k. `duels`
+        is the number of dominations with a winner at full observation. `false_duels` is the number of these dominations
+        that the dominated entity wins
+    clusters : by (n_clusters, cluster). A cluster is named by its first member. `members` is the number of its members.
+        `radius` is the largest l1 distance of a member to the centroid, and `spread` is the largest l-infinity
+        distance. `score` (nats) and `converged` describe the centroid. `contraction`, `eligible_f2` and `lipschitz_f2`
+        describe the cluster; `lipschitz_f2` is missing if the cluster is not eligible. The other columns have the same
+        value for all clusters. `gap` is the smallest l1 distance between centroids. `separation` is `gap` divided by
+        the largest radius. `within` and `between` are the two sides of the activation condition. Distances are in nats,
+        like potentials
     lift : the result of `layer0_lift` for the entities that each variant removes at each number of clusters
 
     """
@@ -90,7 +93,7 @@ def run(bundle: Bundle, cohort: Cohort, *, layer0: Layer0, top_k: int, inference
 
 
 def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
-    """Return (P, N) bool, True for the k best entities of each patient by Copeland (decisions.md S6).
+    """Return a mask of the k best entities of each patient by Copeland's rule, (P, N) (decisions.md S6).
 
     Parameters
     ----------
@@ -105,7 +108,7 @@ def top_k(bundle: Bundle, energy: Floats, k: int) -> NDArray[np.bool_]:
 def layer0_tables(
     bundle: Bundle, cohort: Cohort, counts: Sequence[int], *, k: int, solver: Solver, threads: int | None = 1
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of `run` at exactly these numbers of clusters, without the column `paper`.
+    """Return the tables of `run` at the numbers of clusters in `counts`, without the column `paper`.
 
     Raises
     ------
@@ -182,9 +185,9 @@ def layer0_lift(
     solver: Solver | None = None,
     threads: int | None = 1,
 ) -> pd.DataFrame:
-    """Return correct decisions of all duels after t = 0 to `rounds` observations, with entities removed and with all.
+    """Return numbers of correct decisions after t = 0 to `rounds` observations, with and without removal of entities.
 
-    The table is by (n_clusters, criterion, rule, patient, t).
+    Decisions are on all duels. The table is by (n_clusters, criterion, rule, patient, t).
 
     Parameters
     ----------
@@ -192,8 +195,9 @@ def layer0_lift(
 
     Returns
     -------
-    right : correct decisions in the order that `greedy` chooses for the remaining entities; a tie counts one half
-    right_greedy : correct decisions in the order that `greedy` chooses for all entities
+    right : number of correct decisions along the order that `greedy` chooses for the remaining entities. A tie counts
+        one half
+    right_greedy : number of correct decisions along the order that `greedy` chooses for all entities
     duels : number of duels with a winner at full observation (decisions.md S11)
 
     """
@@ -220,21 +224,23 @@ def layer0_lift(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `layer0_bundle` of the tables: for the paper's number of clusters, then for each.
+    """Return summary rows `layer0_bundle` of the tables.
 
-    Rows without a variant are for the paper's number of clusters; in the variant `clusters`, `level` is the number of
-    clusters. The column `reference` names criterion and rule.
+    Rows without a variant are for the paper's number of clusters. The variant `clusters` has rows for each number of
+    clusters, which is in `level`. The column `reference` names criterion and rule.
 
     Returns
     -------
-    count : by reference, removed clusters of `n`, and `entities`
-    rate : by reference, the share of false certificates over all patients. Quantities are `harmed`, patients who lose
-        an entity of their top k; `contradicted`, certificates that some patient contradicts; and `duels`, dominations
-        that the other entity wins. By number of clusters, `f2_eligible`
-    contraction, nats : by number of clusters, the largest contraction, and the two sides of separation and of
-        activation
-    accuracy, gap : by t, the accuracy of `greedy` on all duels without clusters, and the difference of `greedy` on the
-        remaining entities from it
+    count : number of removed clusters by reference; `n` is the number of all clusters. The quantity `entities` counts
+        entities instead
+    rate : share of false certificates over all patients, by reference. The quantity `harmed` is the share of patients
+        who lose an entity of their top k. `contradicted` is the share of certificates that some patient contradicts.
+        `duels` is the share of dominations that the dominated entity wins. `f2_eligible` is the share of eligible
+        clusters, by number of clusters
+    contraction, nats : by number of clusters. `contraction` is the largest contraction. `nats` has both sides of the
+        separation and of the activation condition
+    accuracy, gap : by t. `accuracy` is the accuracy of `greedy` with all entities. `gap` is the accuracy of `greedy`
+        with the remaining entities minus `accuracy`
 
     """
     layer0 = tables["layer0"]
@@ -254,7 +260,10 @@ def where(tables: Mapping[str, pd.DataFrame], column: str, value: object) -> dic
 
 
 def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield counts of removals, shares of wrong removals, and the effect on `greedy` by t, with intervals."""
+    """Yield counts of removals, shares of wrong removals, and the effect on `greedy` by t.
+
+    Shares and effects have intervals.
+    """
     summed = ["clusters_out", "entities_out", "contradicted", "n_clusters", "entities"]
     total = tables["layer0"].groupby(ELIMINATION, sort=False)[summed].sum().reset_index()
     contradicted = total["contradicted"] / total["entities_out"].replace(0, np.nan)
@@ -279,7 +288,10 @@ def removal(tables: Mapping[str, pd.DataFrame], resampled: Resampled) -> Iterato
 
 
 def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
-    """Return the terms of both conditions of Layer 0: contraction for `f2`, and distances of and between clusters."""
+    """Return the terms of both conditions of Layer 0.
+
+    These are the contraction (for `f2`), and the distances within and between clusters.
+    """
     rows = [
         ("rate", "f2_eligible", clusters["eligible_f2"].mean()),
         ("contraction", None, clusters["contraction"].max()),
@@ -292,13 +304,13 @@ def geometry(clusters: pd.DataFrame) -> pd.DataFrame:
 
 
 def greedy_accuracy(lift: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return the sign accuracy of `greedy` by t, which does not depend on criterion and rule."""
+    """Return the sign accuracy of `greedy` with all entities by t. It does not depend on criterion and rule."""
     one = lift[(lift[ELIMINATION] == lift[ELIMINATION].iloc[0]).all(axis=1)]
     return by_t(resampled.mean(_calls(one, "right_greedy", resampled))).assign(metric="accuracy", **FOLLOWED)
 
 
 def _calls(lift: pd.DataFrame, right: str, resampled: Resampled) -> list[Part]:
-    """Return correct decisions and duels of each configuration, (P, T) each."""
+    """Return the numbers of correct decisions and of duels, (P, T) each, for each configuration."""
     return [resampled.part(table, right, "duels") for _, table in lift.groupby("bundle", sort=False)]
 
 

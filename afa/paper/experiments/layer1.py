@@ -1,7 +1,7 @@
-"""Layer 1 for duels: when each bracket resolves each pair, by random and by informed orders (tab:layer1_informed).
+"""Layer 1 for duels: when each bracket resolves each pair, along random and informed orders (tab:layer1_informed).
 
-A call of a bracket is compared with full observation (decisions.md B4). One wrong call of a rigorous bracket stops the
-stage; wrong calls of the heuristic brackets are counted.
+A call of a bracket is compared with full observation (decisions.md B4). A single wrong call of a rigorous bracket stops
+the stage. Wrong calls of the heuristic brackets are counted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHOWN_FAULTS = 5
 
 
 class Runs(NamedTuple):
-    """All orders of one kind; `seeds` has None if one order serves all seeds."""
+    """All orders of one kind. `seeds` is [None] if the kind has only one order."""
 
     allocation: str
     seeds: Sequence[int | None]
@@ -63,26 +63,26 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients through one random order for each seed and two informed ones.
+    """Follow the chosen patients along one random order for each seed and along two kinds of informed orders.
 
-    `informed` is one order for all pairs; `informed_pair` has a separate order for each pair.
+    `informed` is one order for all pairs. `informed_pair` has a separate order for each pair.
 
     Returns
     -------
-    calls : by (patient, allocation, seed, bracket, t). `called` is the number of resolved duels among those with a
-        winner at full observation; `wrong` is the number of calls against the winner; `tied` is the number of calls of
+    calls : by (patient, allocation, seed, bracket, t). `called` is the number of resolved duels among the duels with a
+        winner at full observation. `wrong` is the number of calls against the winner. `tied` is the number of calls of
         duels that are tied at full observation
     steps : by (patient, allocation, seed, bracket, step). `called` is counted after `step` features of the duel's two
-        supports; a duel with fewer features keeps its last state
-    pairs : by patient, the numbers of `duels` with a winner and of `tied` ones
-    left_open : by (patient, allocation, bracket, magnitude), over the duels of all orders whose abs(D(x)) is
-        `magnitude`, in nats to two significant digits, 0 for a tie. `duels` is their number; `never` counts those not
-        resolved before full observation; `never_support` those not resolved before the last feature of their two
-        supports
+        supports. A duel with fewer features keeps its last state
+    pairs : by patient. `duels` is the number of duels with a winner, and `tied` is the number of tied duels
+    left_open : by (patient, allocation, bracket, magnitude). `magnitude` is abs(D(x)) in nats to two significant
+        digits, and 0 for a tie. The counts are over all duels with this magnitude and all orders. `duels` is the number
+        of duels. `never` is the number of duels not resolved before full observation. `never_support` is the number of
+        duels not resolved before the last feature of their two supports
 
     Raises
     ------
-    SanityError : a call of a rigorous bracket contradicts full observation, or the duel is tied there.
+    SanityError : a rigorous bracket calls a duel against its winner, or calls a duel that is tied at full observation.
 
     """
     names, values = [cohort.patients[p] for p in patients], cohort.values[list(patients)]
@@ -121,7 +121,7 @@ def informed_order(bundle: Bundle) -> NDArray[np.int64]:
     Ties are broken by name.
     """
     weight = np.sum([np.abs(bundle.unary[a] - bundle.unary[b]) for a, b in all_pairs(len(bundle.entities))], axis=0)
-    # rounded, so that sums of the same terms in another order stay tied
+    # # Sums are rounded, so that sums of the same terms in different orders are tied.
     weight = np.array([float(f"{total:.12g}") for total in weight])
     order = sorted(range(len(weight)), key=lambda j: (-weight[j], bundle.features[j]))
     return np.array(order, dtype=np.int64)
@@ -130,7 +130,7 @@ def informed_order(bundle: Bundle) -> NDArray[np.int64]:
 def informed_pair_orders(bundle: Bundle) -> NDArray[np.int64]:
     """Return the features of each pair by descending abs(alpha_a - alpha_b), (Q, M) int64.
 
-    Ties are broken by membership in the two supports, then by name.
+    Ties go to features in one of the two supports, then by name.
     """
     a, b = all_pairs(len(bundle.entities)).T
     weight, supported = np.abs(bundle.unary[a] - bundle.unary[b]), held_by_either(bundle)
@@ -152,7 +152,7 @@ def _faults(runs: Sequence[Runs], bundle: Bundle, names: Sequence[str], differen
 
 
 def _keys(runs: Sequence[Runs], names: Sequence[str], n_times: int, time: str) -> pd.DataFrame:
-    """Return the keys of rows by patient, order, bracket and time; tables of several shards can be concatenated."""
+    """Return the keys of rows by patient, order, bracket and time. Tables of several shards can be concatenated."""
     orders = pd.DataFrame(
         [(one.allocation, seed) for one in runs for seed in one.seeds], columns=["allocation", "seed"]
     )
@@ -177,7 +177,9 @@ def _left_open(runs: Sequence[Runs], names: Sequence[str], differences: Floats) 
 
 
 def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the distinct numbers, rounded to two significant digits and ascending, and each number's index in them.
+    """Round numbers to two significant digits.
+
+    Return the ascending distinct values, and the index of each number's value.
 
     >>> levels, place = two_digits(np.array([4.0, 0.0, 3.96, 12.34]))
     >>> levels.tolist(), place.tolist()
@@ -189,22 +191,22 @@ def two_digits(numbers: Floats) -> tuple[Floats, NDArray[np.intp]]:
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `bracket_rate` of the tables, over all patients; `reference` is the bracket.
+    """Return summary rows `bracket_rate` of the tables, over all patients. `reference` is the bracket.
 
     In the variant `support`, t counts features in the support of either entity.
 
     Returns
     -------
-    rate : by t, the share of the duels with a winner that are resolved. The quantity `wrong` is the share of the
-        resolved duels whose winner at full observation is the other entity; the stratum `tied` is the share of the
-        duels tied at full observation that are resolved. Without t, the share of all duels not resolved (`never`)
-        before full observation or, in the variant `support`, before the last feature of the two supports; in the
-        stratum `never`, the share of these duels that is `tied`; and `structural_ties`, the share of all duels with
+    rate : share of resolved duels among the duels with a winner, by t. The quantity `wrong` is the share of wrong calls
+        among the resolved duels with a winner. The stratum `tied` is the share of resolved duels among the duels tied
+        at full observation. The other quantities have no t. `never` is the share of all duels not resolved before full
+        observation or, in the variant `support`, before the last feature of the two supports. In the stratum `never`,
+        `tied` is the share of tied duels among these unresolved duels. `structural_ties` is the share of all duels with
         D(x) = 0
-    gap : by t, the difference of `rate` from that of the random order
-    nats : quantiles of abs(D(x)), in the strata `never` (duels not resolved before full observation) and `called` (the
-        others)
-    count : `wrong` resolutions by the rigorous brackets, including tied duels, over all t
+    gap : `rate` minus `rate` along the random order, by t
+    nats : quantiles of abs(D(x)). The stratum `never` has the duels not resolved before full observation, and `called`
+        has all other duels
+    count : number of `wrong` calls by the rigorous brackets over all t. Calls of tied duels are included
 
     """
     pairs = tables["pairs"].assign(every=tables["pairs"]["duels"] + tables["pairs"]["tied"])
@@ -235,7 +237,7 @@ def _by_order(table: pd.DataFrame) -> Orders:
 
 
 def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield rates by t, their differences from the random order, and wrong calls of a rigorous bracket."""
+    """Yield rates by t, their differences from the random order, and counts of wrong calls of a rigorous bracket."""
     for tables, time, variant in ((rounds, "t", None), (steps, "step", "support")):
         own, by_chance = (sample.part(tables[of, bracket], "called", "duels", by=time) for of in (allocation, "random"))
         yield by_t(sample.mean([own])).assign(metric="rate", variant=variant)
@@ -250,7 +252,7 @@ def _rates(rounds: Orders, steps: Orders, allocation: str, bracket: str, sample:
 
 
 def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]:
-    """Yield shares of the duels that are resolved late or at full observation, and quantiles of their abs(D(x))."""
+    """Yield the shares of unresolved duels, and quantiles of abs(D(x)) for unresolved and for resolved duels."""
     tied = table["magnitude"] == 0
     counted = table.assign(tied=table["never"].where(tied, 0), called=table["duels"] - table["never"])
     for label, some, of in (
@@ -272,11 +274,11 @@ def _open_rows(table: pd.DataFrame, sample: Resampled) -> Iterator[pd.DataFrame]
 
 
 def quantile(counts: Floats, levels: Floats, share: float) -> Floats:
-    """Return the smallest level up to which a share of the counts lies, (R,), NaN without counts.
+    """Return the quantile at `share` of each row's distribution over `levels`, (R,). A row without counts gives NaN.
 
     Parameters
     ----------
-    counts : (R, K)
+    counts : (R, K) number of cases at each level
     levels : (K,) ascending
 
     Examples

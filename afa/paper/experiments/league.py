@@ -1,10 +1,10 @@
-"""The league: on tables with real labels, the value of a few measurements that were chosen without labels.
+"""The league: the value of a few measurements that are chosen without labels, evaluated on tables with real labels.
 
 Each field is evaluated separately. The bundle of a field is scored in several ways (`afa.evaluate.entrants`). The
-patients of a field are followed in the planner's order, in random orders and in one fixed order, and the results at
-each round are compared with the labels. For comparison there are a null, with the same knowledge assigned to other
-features with the same values, and classifiers trained on labels. Equal rows are resampled together, so that intervals
-are over distinct rows.
+patients of a field are followed along the planner's order, random orders and one fixed order. The results at each round
+are compared with the labels. Two comparisons show what the knowledge is worth: a null, and classifiers trained on
+labels. The null assigns the same knowledge to other features with the same possible values. Equal rows are resampled
+together, so that intervals are over distinct rows.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ from afa.paper.experiments.base import Section
 
 PLANNER, RANDOM, FIXED = "planner", "random", "fixed"
 LABELS, BOTH, SHUFFLED = "labels alone", "bundle and labels", "bundle and shuffled labels"
-"""Names of models: the updated model from a flat prior; the bundle after the update; the bundle after an update with
-shuffled labels."""
+"""Names of models. `LABELS`: a model with a flat prior, updated with the labelled patients. `BOTH`: the updated bundle.
+`SHUFFLED`: the bundle updated with shuffled labels.
+"""
 APART = ", without couplings"
 STEPS = (
     (BOTH, HEADLINE),
@@ -60,13 +61,15 @@ STEPS = (
     (BOTH + APART, LABELS),
     (SHUFFLED + APART, UNCOUPLED),
 )
-"""Pairs of models whose difference in the ladder (a metric by number of labelled patients) has an interval."""
+"""Pairs of models. The ladder (a metric by number of labelled patients) has the difference of each pair with an
+interval.
+"""
 LADDER = ["task", "model", "size", "t", "metric", "value", "low", "high", "draws"]
 CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", "n"]
 
 
 class LeagueSettings(Section):
-    """The settings of the league; nothing is tuned on labels."""
+    """The settings of the league. Nothing is tuned on labels."""
 
     rounds: tuple[int, ...] = Field((0, 1, 2, 3, 5, 8, 12, 20), description="features observed, beside all of them")
     patients: int = Field(20_000, ge=20, description="at most so many patients of a field are followed, drawn by name")
@@ -111,7 +114,7 @@ class _Question:
 
     @property
     def asked(self) -> NDArray[np.bool_]:
-        """Return (P,) bool, True for patients whose answer is known."""
+        """Return a mask of the patients with a known answer, (P,)."""
         return self.task.answers >= 0
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -133,8 +136,7 @@ class _Question:
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
         """Return curves and leads of a variant of the model, and its log-evidence along the planner's order, (P, T, C).
 
-        P counts all patients whose answer is known.
-        P counts all patients whose answer is known.
+        The P patients are those in the mask `among`.
         """
         values, answers, weights = values[among], self.task.answers[among], self.weights(among)
         names = list(compress(self.entrant.patients, among))
@@ -157,7 +159,10 @@ class _Question:
         return pd.concat(curves), leads, planned
 
     def weights(self, among: NDArray[np.bool_]) -> Floats:
-        """Return the weights of patients, (1 + R, P): 1, then their counts in resamples of the distinct rows."""
+        """Return the weights of patients, (1 + R, P). The first row has ones.
+
+        The other rows have the counts of the patient's row in resamples of the distinct rows.
+        """
         row = np.unique(self.entrant.rows[among], return_inverse=True)[1]
         purpose = f"league {self.entrant.name}"
         drawn = patient_weights(int(row.max()) + 1, resamples=self.settings.resamples, purpose=purpose)[:, row]
@@ -168,7 +173,7 @@ class _Question:
 
         Parameters
         ----------
-        found : by metric, the value and its resamples, (1 + R, T)
+        found : metric -> the value and its resamples, (1 + R, T)
 
         """
         tables = [
@@ -178,7 +183,10 @@ class _Question:
         return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
 
     def null(self, reading: HypothesisModel) -> pd.DataFrame:
-        """Return the curves with all knowledge, couplings included, assigned to other features with the same values."""
+        """Return the curves of the null.
+
+        All knowledge, with couplings, is assigned to other features with the same values.
+        """
         drawn = generator_of("league", "patients of the null").permutation(np.flatnonzero(self.asked))
         some = np.isin(np.arange(len(self.asked)), drawn[: self.settings.shuffled])
         values, answers = self.entrant.values[some], self.task.answers[some]
@@ -193,16 +201,16 @@ class _Question:
         return self.rows(lines, len(values), model="shuffled", allocation=PLANNER)
 
     def trained(self, own: Mapping[str, Floats]) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the results of models trained on labels, for other patients, and the ladder over numbers of labels.
+        """Return the results of models that use labels, and the ladder. Results are on patients not used as labelled.
 
-        The models are the classifiers, the bundle updated with the labelled patients, the same model from a flat prior,
-        and the bundle alone; all use the same samples of labelled patients. The first table has a row for each size and
-        sample. The second, the ladder, has the means over samples, with intervals over samples and patients together,
-        and the differences of `STEPS`.
+        The models are the classifiers, the bundle updated with the labelled patients, a model with a flat prior updated
+        in the same way, and the bundle alone. All use the same samples of labelled patients. The first table has rows
+        for each size and sample. The second table is the ladder. It has the means over samples, and the differences of
+        the pairs in `STEPS`. Their intervals are over samples and patients together.
 
         Parameters
         ----------
-        own : variant -> (P, T, C) float64, log-evidence of the bundle for all patients whose answer is known
+        own : variant -> (P, T, C) float64, log-evidence of the bundle for all patients with a known answer
 
         """
         most = len(self.entrant.features)
@@ -237,7 +245,9 @@ class _Question:
     def updated(
         self, given: NDArray[np.intp], tested: NDArray[np.intp], rounds: list[int], generator: np.random.Generator
     ) -> dict[str, Floats]:
-        """Return the log-evidence of models updated with labelled patients, by name, (P, T, C) for the tested patients.
+        """Return model -> log-evidence for the tested patients, (P, T, C).
+
+        The models are updated with labelled patients.
 
         Parameters
         ----------
@@ -260,11 +270,14 @@ class _Question:
         return found
 
     def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:
-        """Return the ladder at one number of labelled patients: means over samples and differences, by model.
+        """Return the rows of the ladder at one number of labelled patients.
+
+        The rows are means over samples, and differences of two models.
 
         Parameters
         ----------
-        drawn : for each sample, model -> (1 + R, T) float64, the main metric and its resamples of patients
+        drawn : one mapping for each sample: model -> (1 + R, T) float64, the main metric and its resamples over
+            patients
 
         """
         if not drawn:
@@ -286,7 +299,8 @@ class _Question:
     def reliability(self, name: str, own: Floats) -> pd.DataFrame:
         """Return predicted and observed shares in ten bins of the probability.
 
-        The probability belongs to the first hypothesis of a binary task, else to the most likely hypothesis.
+        In a binary task, the probability is that of the first hypothesis. Otherwise, it is that of the most likely
+        hypothesis.
         """
         answers = self.task.answers[self.asked]
         probability = np.exp(log_softmax(own, axis=2))
@@ -306,9 +320,9 @@ class _Question:
 def split(
     task: FieldTask, size: int, most: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
-    """Return labelled patients, stratified by hypothesis, and other patients for evaluation.
+    """Return labelled patients, stratified by hypothesis, and at most `most` other patients for evaluation.
 
-    The labelled patients are None if a hypothesis would have too few.
+    The labelled patients are None if a hypothesis has too few patients.
     """
     asked = np.flatnonzero(task.answers >= 0)
     mixed = generator.permutation(asked)

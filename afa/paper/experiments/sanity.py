@@ -1,4 +1,4 @@
-"""The acceptance tests (supp:sanity), which must pass in every run; a failing test stops the run."""
+"""The acceptance tests (supp:sanity). They must pass in every run: a failing test stops the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GATES = (scores.FULL_OBSERVATION, scores.GAUGE, paths.MEAN_FIELD, paths.SOUNDNESS, scores.COPELAND)
 SCORES = ("two_elbo", "stack_a")
 SHARES = {"called": "decided", "wrong": "called"}
-"""Counts of a bracket's calls, and the total of each share."""
+"""Count of a bracket's calls -> the count by which it is divided."""
 
 
 def run(
@@ -29,14 +29,14 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Run all checks on a bundle and a cohort.
 
-    Random orders are sampled with `seeds`: brackets and solves are checked along all orders, the rest along the first.
-    The columns of the tables are described in the functions that make them: `gates` (`run_gates`), `brackets`
+    Random orders are sampled with `seeds`. Brackets and solves are checked along all orders, everything else along the
+    first order. The functions that make the tables describe their columns: `gates` (`run_gates`), `brackets`
     (`bracket_table`), `bracket_patients` (`bracket_patients_table`), `convergence` (`convergence_table`),
     `nonconvergence` (`nonconvergence_table`), `contraction` (`contraction_table`), `gauge_change` (`gauge_change`).
 
     Raises
     ------
-    SanityError : each failed check, with its first failed case.
+    SanityError : a check failed. The message has each failed check and its first failed case.
 
     """
     own = Subject(bundle, cohort.patients, cohort.values, sanity.seeds, Solver(**dict(inference)), threads)
@@ -55,16 +55,18 @@ def run(
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
-    """Return summary rows `sanity` of the tables; the quantity names the check.
+    """Return summary rows `sanity` of the tables. The quantity names the check.
 
     Returns
     -------
-    count : failures of all gates (n cases, no quantity) and of each gate; calls of duels that are tied at full
-        observation; patients and entities that persistently do not converge
-    rate : by bracket and population, the share of cases with a winner that are called, and the share of calls that are
-        wrong, over all t with an interval over patients, and by t without interval; the share of solves that reached
-        the cap; the share of decisions that a gauge changes
-    iterations : damped sweeps for each solve
+    count : number of failures of each gate, and of all gates together without a quantity. `n` is the number of cases.
+        Also counted are calls of duels that are tied at full observation, and pairs of a patient and an entity that
+        persistently do not converge
+    rate : `called` is the share of called cases among cases with a winner, and `wrong` is the share of wrong calls.
+        Both are given by bracket and population: over all t with an interval over patients, and by t without an
+        interval. `capped` is the share of solves that reached the cap, and `gauge_change` is the share of decisions
+        that a gauge changes
+    iterations : mean number of damped sweeps of a solve
     contraction : the median and the largest beta L^2
     nats : mean change of `two_elbo` by a gauge
 
@@ -144,7 +146,7 @@ def _contraction(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gauge(changes: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the run's own bundle, by t and over all t."""
+    """Return the rows on the gauge for the run's own bundle, by t and over all t."""
     own = changes[changes["input"] == "run"]
     over_all = own.assign(total=own["mean_change"] * own["states"], t=None).groupby("score", sort=False)
     sums = over_all[["states", "changed", "total"]].sum().reset_index()

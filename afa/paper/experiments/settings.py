@@ -1,6 +1,6 @@
 """Models of the configuration sections that stages read.
 
-A field has its default, and the docstring below the field is its meaning in `config.yaml` and `config/README.md`.
+Each field has a default. The docstring below a field is its meaning in `config.yaml` and `config/README.md`.
 """
 
 from __future__ import annotations
@@ -96,13 +96,16 @@ class Allocation(Section):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts of the grid, one job for each part and shard: `none`, rules without gain, and each gain."""
+        """Return the parts of the grid. There is one job for each part and shard.
+
+        The part `none` has the rules without a gain. Each gain is a further part.
+        """
         without = [rule for rule in self.rules if rule in WITHOUT_GAIN]
         gains = self.gains if len(without) < len(self.rules) else ()
         return ("none", *gains) if without else gains
 
     def part(self, name: str) -> dict[str, Any]:
-        """Return the settings of one of the parts, as a document."""
+        """Return the settings of one part of the grid, as a document."""
         rules = [rule for rule in self.rules if (rule in WITHOUT_GAIN) == (name == "none")]
         gains = ["cmi"] if name == "none" else [name]  # rules of the part `none` use no gain
         return {**self.model_dump(mode="json"), "rules": rules, "gains": gains}

@@ -1,6 +1,6 @@
 """Sign convergence under random observation order: how soon each score decides every duel (tab:m2_random_sign).
 
-The target of a duel is the sign of D_ab at full observation; a duel that is tied at full observation has no target and
+The target of a duel is the sign of D_ab at full observation. A duel that is tied at full observation has no target and
 is excluded (S11). A score of exactly 0 is half correct (S5).
 """
 
@@ -43,17 +43,19 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients through one random order for each seed.
 
-    For the first start of the solves (M6) all scores are evaluated; for other starts, only scores that need inference.
+    With the first start of the solves (M6), all scores are evaluated. With other starts, only scores that need
+    inference are evaluated.
 
     Returns
     -------
-    rounds : by (patient, seed, method, t), correct decisions `right`, a tie counting one half, of `duels` with a
-        winner; also over duels that the first entity wins (`right_first`, `duels_first`) and duels that `linearity`
-        decides wrongly before any observation (`right_prior_wrong`, `duels_prior_wrong`); and the number and cost of
-        the round's solves.
-    duels : by (patient, entity_a, entity_b), `winner`, +1 for a, -1 for b, 0 for a tie.
-    orders : by (patient, method), for scores that depend on the order (S4), number of decisions at full observation
-        that are `different` in two orders, of `compared`.
+    rounds : by (patient, seed, method, t). `duels` is the number of duels with a winner, and `right` is the number of
+        correct decisions, where a tie counts one half. `right_first` and `duels_first` count only duels that the first
+        entity wins. `right_prior_wrong` and `duels_prior_wrong` count only duels that `linearity` decides wrongly
+        before any observation. `solves`, `iterations`, `capped` and `ascended` are the number and cost of the round's
+        solves.
+    duels : by (patient, entity_a, entity_b). `winner` is +1 for a, -1 for b, or 0 for a tie.
+    orders : by (patient, method), for scores that depend on the order (S4). Decisions at full observation are compared
+        between two orders. `compared` is the number of comparisons, and `different` is the number of differences.
 
     """
     names = [cohort.patients[p] for p in patients]
@@ -76,7 +78,7 @@ def run(
 
 
 def _orders(paths: SignPaths, names: Sequence[str]) -> pd.DataFrame:
-    """Return the decisions that differ between two orders of the same observations, over pairs of orders and duels."""
+    """Return how many decisions differ between two orders of the same observations, over pairs of orders and duels."""
     tables = []
     for method in ("kl", "kl_nonzero"):
         final = paths.signs[method][:, :, -1]
@@ -92,16 +94,16 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
     Returns
     -------
-    accuracy : by method and t, also in the stratum `prior_wrong`, the duels that the bundle without observations
-        decides wrongly. In the variant `reversed` the score of (b, a) is computed and its sign inverted
-    balanced_accuracy : by method and t, over the two sides of a duel in bundle order
+    accuracy : accuracy by method and t. The stratum `prior_wrong` has the duels that the bundle without observations
+        decides wrongly. In the variant `reversed`, the score of (b, a) is computed, and its sign is inverted
+    balanced_accuracy : mean accuracy over the two sides of a duel in bundle order, by method and t
     majority : accuracy of the best constant answer for each duel
     prevalence : share of duels that the first entity wins
     count : number of tied duels
-    rate : at full observation, with the quantity `other_order`, the share of decisions that differ in another order of
-        the same observations
-    iterations : by start, sweeps for each solve, at each t and, without t, over all rounds but the first. Each start
-        but the first also has the difference from the first start, which `reference` names
+    rate : share of decisions at full observation that differ in another order of the same observations, with the
+        quantity `other_order`
+    iterations : mean number of sweeps of a solve by start. It is given at each t and, without t, over all rounds except
+        the first. Rows with a `reference` have the difference between a start and the first start
 
     """
     rounds, duels, orders = (tables[name] for name in ("rounds", "duels", "orders"))
@@ -123,10 +125,11 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd
 
 
 def _sweeps(rounds: pd.DataFrame, resampled: Resampled) -> pd.DataFrame:
-    """Return damped sweeps for each mean-field solve by start (decisions.md M6), over the solves of all entities.
+    """Return the mean number of damped sweeps of a mean-field solve by start (decisions.md M6).
 
-    Every start solves the same states. The first round has no previous round to start from and is the same for all
-    starts, so only later rounds are compared. Without solves there is no row.
+    The mean is over the solves of all entities. Every start solves the same states. The first round has no previous
+    round to start from, so that all starts are equal there. Only later rounds are compared. If there are no solves,
+    there is no row.
     """
     tables: list[pd.DataFrame] = []
     later: dict[str, Part] = {}

@@ -1,8 +1,9 @@
 """The round at which each stopping rule ends an acquisition, and the accuracy of its answer (`afa.planner.Stop`).
 
-Every patient of a cohort is followed to full observation, in the top-k task and as a binary task of each entity; a rule
-stops at the first round at which its condition holds. The answer there is compared with the answer at full observation.
-The engine follows the patients, except for the top k under `explicit`, where planners do, one patient at a time.
+Every patient of a cohort is followed to full observation in the top-k task and in the binary task of each entity. A
+rule stops at the first round at which its condition holds. The answer at this round is compared with the answer at full
+observation. The compiled engine follows the patients. For the top k under `explicit`, planners follow them, one patient
+at a time.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
 
 RANDOM, GREEDY = "random", "greedy"
 STORED = {"gain": "cmi", "schedule": "every"}
-"""The cells of the allocation grid whose orders are used: the gain and the schedule of a planner."""
+"""Gain and schedule of the cells of the allocation grid whose orders are used. A planner has the same gain and
+schedule.
+"""
 ASKED = Way(RANDOM, STORED["gain"], "two_elbo")
-"""The planner's choices under `explicit`."""
+"""The way in which a planner chooses features under `explicit`."""
 
 
 def run(
@@ -58,10 +61,10 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Stop the chosen patients (row indices of the cohort) by every rule, under every order of observation.
 
-    The top-k task uses the orders of the stage `allocation` and a random order; binary tasks use a random order and the
-    order of `greedy`. Tasks are stopped under the run's closure and, for a bundle with probabilities, under every other
-    closure; the top k is stopped only under the run's closure. The stored orders were chosen by directions; under
-    `explicit`, planners choose new orders by probabilities.
+    The top-k task uses the orders of the stage `allocation` and a random order. Binary tasks use the order of `greedy`
+    and a random order. Binary tasks are stopped under the run's closure and, for a bundle with probabilities, under
+    every other closure. The top k is stopped only under the run's closure. The orders of the stage `allocation` were
+    chosen by directions. Under `explicit`, planners choose new orders by probabilities.
 
     Parameters
     ----------
@@ -70,17 +73,18 @@ def run(
 
     Returns
     -------
-    top_k, tasks : tables by (patient, allocation, gain, stopping, level), `tasks` also by coupling and entity. `t` is
-        the round of the stop, and `stopped` is True if that is before full observation. `level` is the required
-        probability (1 for `certain`), the largest remaining gain in nats, or the budget as a share of all features,
-        each at a cost of 1. In `top_k`, `members` is k, and `wrong` the number of members of the answer that are not
-        among the k best at full observation, where any entities tied for the last places are correct. In `tasks`,
-        `decision` at the stop and `likelihood` at full observation are signs of the score, and `clinical` is the label.
+    top_k, tasks : tables by (patient, allocation, gain, stopping, level). `tasks` is also by coupling and entity. `t`
+        is the round of the stop, and `stopped` is True if this round is before full observation. `level` depends on the
+        stopping rule: the required probability (1 for `certain`), the largest remaining gain in nats, or the budget as
+        a share of all features, each at a cost of 1. In `top_k`, `members` is k, and `wrong` is the number of members
+        of the answer that are not among the k best at full observation. Entities tied for the last of the k places are
+        correct. In `tasks`, `decision` is the sign of the score at the stop, `likelihood` is its sign at full
+        observation, and `clinical` is the label.
 
     Raises
     ------
     ConfigError : as in `stored_orders`.
-    SanityError : full observation contradicts an answer that was certain.
+    SanityError : full observation contradicts a certain answer.
 
     """
     names, values, solver = (
@@ -118,7 +122,7 @@ def run(
             watched = watch(duels, values, order, k=k, solver=solver, threads=threads)
         for halt, rounds in stops(stopping, watched):
             answer = watched.inside[everyone, rounds]
-            tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any of these is correct
+            tied = np.minimum((answer & targets.tied).sum(axis=1), targets.slots)  # any tied entities are correct
             wrong = k - (answer & targets.sure).sum(axis=1) - tied
             add("top_k", rule, halt, rounds, members=np.int16(k), wrong=wrong.astype(np.int16))
     for coupling, entity in product(closures_beside(bundle, cohort, closure.coupling), bundle.entities):
@@ -139,7 +143,7 @@ Halt = tuple[str, float]
 
 
 def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator[tuple[Halt, NDArray[np.int64]]]:
-    """Yield each rule with the first round at which its condition holds, (P,), M if it never does before."""
+    """Yield each rule, and the first round at which its condition holds, (P,), or M if it does not hold before M."""
     n_patients, last_round = watched.certain.shape[0], watched.certain.shape[1] - 1
     yield ("certain", 1.0), first_where(watched.certain[:, :-1])
     probabilities = {"probability": watched.probability}
@@ -157,7 +161,7 @@ def stops(levels: settings.Stopping, watched: Watched | WatchedTask) -> Iterator
 def watch_planners(
     planners: Sequence[TopKPlanner], values: NDArray[np.int8], orders: NDArray[np.int64] | None
 ) -> Watched:
-    """Follow P patients with one planner each, along given orders or as the planners choose.
+    """Follow P patients with one planner each. If `orders` is None, the planners choose.
 
     Parameters
     ----------
@@ -176,7 +180,7 @@ def watch_planners(
 
 
 def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
-    """Raise a `SanityError` if full observation contradicts an answer that was certain."""
+    """Raise a `SanityError` if full observation contradicts a certain answer."""
     for name, table in tables.items():
         certain = table[(table["stopping"] == "certain") & table["stopped"]]
         differs = certain["wrong"] > 0 if name == "top_k" else certain["decision"] != certain["likelihood"]
@@ -192,10 +196,10 @@ def check_certain(tables: Mapping[str, pd.DataFrame]) -> None:
 def stored_orders(
     folder: Path, bundle: Bundle, names: Sequence[str], rules: Sequence[str]
 ) -> dict[str, NDArray[np.int64]]:
-    """Return, by rule, the order of features of P patients in the table `choices` of the allocation stage.
+    """Return rule -> orders of the features of P patients, (P, M) int64.
 
-    Each order is (P, M) int64. A rule that the table does not have with `cmi` and the schedule `every` is skipped, and
-    logged.
+    The orders come from the table `choices` of the allocation stage. Only orders with the gain `cmi` and the schedule
+    `every` are used. A rule without such orders is skipped, and the log says so.
 
     Parameters
     ----------
@@ -203,7 +207,7 @@ def stored_orders(
 
     Raises
     ------
-    ConfigError : there is no such table, or a rule lacks a patient or a round in it.
+    ConfigError : the table does not exist, or it lacks a patient or a round of a rule.
 
     """
     column = {feature: j for j, feature in enumerate(bundle.features)}
@@ -231,19 +235,20 @@ def stored_orders(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstrap) -> pd.DataFrame:
     """Return summary rows `stopping`, over all patients.
 
-    Rows are by method (`linearity` for the top k; `two_elbo` for binary tasks, by closure in `coupling`), allocation
-    and stopping rule (`reference`, and `level`, which `certain` lacks).
+    Rows are given by method, allocation and stopping rule. The method is `linearity` for the top k and `two_elbo` for
+    binary tasks; `coupling` has the closure of a binary task. A stopping rule is given by `reference` and `level`. The
+    rule `certain` has no level.
 
     Returns
     -------
-    rate : share of wrong answers among runs stopped before full observation, compared with the answer there; a decision
-        of 0 is half wrong, and tasks tied at full observation are excluded. By quantity, `stopped` is the share of all
-        runs that stop, `nominal` the error rate that corresponds to the level, and `members` the wrong share of the
-        top k
-    count : quartiles of the number of features used, which is M without a stop; and, once, numbers of ties and of
-        labels
-    balanced_accuracy : for stopped tasks with a label, at the stop and, in the variant `full_observation`, at full
-        observation
+    rate : share of wrong answers among runs stopped before full observation. An answer is wrong if it differs from the
+        answer at full observation. A decision of 0 is half wrong, and tasks tied at full observation are excluded. The
+        quantity `stopped` is the share of runs that stop. `nominal` is the error rate that corresponds to the level.
+        `members` is the share of wrong members of the top k
+    count : quartiles of the number of features used, where a run without a stop uses M features. The numbers of ties
+        and of labels are given once
+    balanced_accuracy : balanced accuracy at the stop, for stopped tasks with a label. The variant `full_observation`
+        has the same tasks at full observation
 
     """
     patients = [str(name) for name in pd.unique(tables["tasks"]["patient"])]
@@ -259,7 +264,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
 def _rows_of(
     name: str, part: pd.DataFrame, keys: Mapping[str, str], last_round: int, resampled: Resampled
 ) -> Iterator[pd.DataFrame]:
-    """Yield the rows of one order in one table, from arrays (P, E, rules).
+    """Yield the summary rows of one order in one table. The rows are computed from arrays (P, E, rules).
 
     The top k counts as one entity without a name.
     """
@@ -315,7 +320,7 @@ def _rows_of(
 
 
 def _share(right: NDArray[np.float32] | NDArray[np.bool_], among: NDArray[np.bool_]) -> Part:
-    """Return sums over entities of correct cases and of cases, (P, rules) each.
+    """Return the number of correct cases and the number of cases, summed over entities, (P, rules) each.
 
     Parameters
     ----------

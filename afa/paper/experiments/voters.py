@@ -1,11 +1,11 @@
 """The sensitivity of results to the answers: effects of the first screen, recomputed with each voter's answers alone.
 
-The other stages use the consensus of all voters, so their intervals are over patients only. Here the bundle of each
-voter (`afa.elicit.stages.of_one_voter`) goes through the same stages. The patients and the measured genes, which are
-the genes of the consensus, are the same for all voters. So are the couplings of two genes, because pairs are asked only
-once, after the consensus.
+All other stages use the consensus of all voters, so that their intervals are over patients only. This stage runs some
+of these stages with the bundle of each voter (`afa.elicit.stages.of_one_voter`). Three things are the same for all
+voters: the patients, the measured genes (those of the consensus), and the couplings of two genes. Couplings are the
+same because pairs were asked only once, after the consensus.
 
-Two of the paper's main effects are not here: Layer 0 on synthetic entities needs no answers, and the language model
+Two of the paper's main effects are not recomputed. Layer 0 on synthetic entities needs no answers. The language model
 that plans has the potentials of the consensus in its prompts.
 """
 
@@ -42,11 +42,13 @@ if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Chaos, Closure, Inference, RandomOrder
 
 RULES = ("random", "greedy", "lucb", "clustered", "priority_clusters")
-"""Rules of the grid that are followed, by Wald magnitude under the paper's schedule."""
+"""Rules of the grid that are followed, with the gain Wald magnitude and the paper's schedule."""
 INFORMED = (("random", "", ""), ("greedy", "cmi", ""))
-"""Orders of the binary tasks that are followed: rule, gain and guide."""
+"""Orders of the binary tasks, as (rule, gain, guide)."""
 GAUGE_PATIENTS, GAUGE_ROUNDS = 30, 50
-"""Numbers of patients and of first rounds in which the gauges are compared; all would double the time of the stage."""
+"""The gauges are compared for this number of patients in this number of first rounds. All patients and rounds would
+double the time of the stage.
+"""
 
 
 def run(
@@ -64,20 +66,21 @@ def run(
     bootstrap: Bootstrap,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Build the bundle of each voter, and run on it `sign` and `chaos` and a part of the grid, `binary` and `gauge`.
+    """Build the bundle of each voter, and run stages with this bundle.
 
-    Random orders, except in `chaos`, are the orders of the first seed. Only rows at the rounds that the paper prints
-    are returned.
+    The stages are `sign` and `chaos`, and parts of `allocation`, `binary` and `gauge`. Only `chaos` uses all its seeds;
+    the other stages use the random orders of the first seed. Only rows at the rounds that the paper prints are
+    returned.
 
     Parameters
     ----------
-    study, unary, pairwise : folders of the study and of its stages, with all voters' answers
+    study, unary, pairwise : folders of the study and of its stages, which have the answers of all voters
 
     Returns
     -------
-    numbers : by voter, the rows of the summary that these stages make
-    bundles : by voter, the `pairs` of entity and gene, how many of them are `shared` with the consensus, `features` and
-        `couplings`
+    numbers : the summary rows that these stages make, by voter
+    bundles : counts by voter. `pairs` is the number of pairs of an entity and a gene, and `shared` is the number of
+        these pairs that the consensus also has. `features` and `couplings` are the numbers of features and couplings
 
     """
     asked, consensus = load_study(study), _pairs(bundle)
@@ -127,7 +130,7 @@ def _gauges(
     bootstrap: Bootstrap,
     threads: int | None,
 ) -> pd.DataFrame:
-    """Return the rows `gauge_agreement` of some patients in the first rounds."""
+    """Return the summary rows `gauge_agreement` for some patients in the first rounds."""
     drawn = random_order(cohort.patients, patient="", seed=0, experiment="voters")[:GAUGE_PATIENTS]
     rows = np.sort(drawn)
     names = [cohort.patients[row] for row in rows]
@@ -139,7 +142,7 @@ def _gauges(
 
 
 def on_features(cohort: Cohort, features: Sequence[str]) -> Cohort:
-    """Return the cohort on some of its features, in their order."""
+    """Return the cohort with only the given features, in the given order."""
     places = [cohort.features.index(name) for name in features]
     controls = cohort.controls.iloc[:, places]
     return replace(cohort, features=tuple(features), values=cohort.values[:, places], controls=controls)

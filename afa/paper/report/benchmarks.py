@@ -1,7 +1,7 @@
 """Time and memory of a run: Snakemake's measurements of every job, their sums by rule, and stored sums of some runs.
 
-On a cluster the workflow requests memory and time according to the stored runs, and more at each attempt. At its start
-the workflow prints how long a stored run took.
+On a cluster, the workflow requests memory and time according to the stored runs. At each further attempt of a job, it
+requests more. At its start, the workflow prints how long a stored run took.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ JOB_COLUMNS = ["rule", "job", "seconds", "max_rss_mb", "cpu_seconds"]
 STORED_COLUMNS = ["rule", "jobs", "seconds", "longest_seconds", "max_rss_mb", "patients"]
 
 WORKFLOW_MB = 600
-"""Memory to add to the measured memory: a job on a cluster runs Snakemake twice around its command."""
+"""Memory to add to the measured memory. It is needed because a job on a cluster runs Snakemake twice around its
+command.
+"""
 MARGIN = 1.5
 """Factor on the measured memory, for cohorts and bundles larger than those of the stored runs."""
 STEP_MB = 250
@@ -31,19 +33,22 @@ LEAST_MINUTES = 10
 
 
 def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
-    """Return one row for each job in `folder`, a run's `benchmarks`, by rule and job, with the columns `JOB_COLUMNS`.
+    """Return a table with one row for each job of a run, and the columns `JOB_COLUMNS`.
 
-    A job is named by the wildcards of its rule, such as `f_target/3-of-4`, or empty. `seconds` is wall time.
-    `max_rss_mb` is the largest resident set in MiB, missing for a job that ended before it was measured. `cpu_seconds`
-    comes from a file that the job's shell writes, else from Snakemake's samples, or is missing.
+    `folder` is the run's `benchmarks`.
+
+    Rows are sorted by rule and job. The name of a job consists of the wildcards of its rule, such as `f_target/3-of-4`,
+    and is empty for a rule without wildcards. `seconds` is wall time. `max_rss_mb` is the largest resident set in MiB.
+    It is missing for a job that ended before it was measured. `cpu_seconds` comes from a file that the job's shell
+    writes. If there is no such file, it comes from Snakemake's samples, or is missing.
 
     Parameters
     ----------
-    shards : number of shards of the run; files with another number belong to an earlier run and are skipped
+    shards : number of shards of the run. Files with another number belong to an earlier run and are skipped
 
     Raises
     ------
-    ReportError : no such folder, or a file that is no benchmark.
+    ReportError : the folder does not exist, or a file is no benchmark.
 
     """
     if not folder.is_dir():
@@ -58,9 +63,9 @@ def read_jobs(folder: Path, *, shards: int | None = None) -> pd.DataFrame:
 
 
 def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `read_jobs` summed by rule, the largest total first.
+    """Return the rows of `read_jobs` summed by rule. The largest total time comes first.
 
-    `seconds` and `cpu_seconds` are sums over the rule's jobs; `longest_seconds` and `max_rss_mb` are maxima over the
+    `seconds` and `cpu_seconds` are sums over the rule's jobs. `longest_seconds` and `max_rss_mb` are maxima over the
     jobs.
     """
     rules = jobs.groupby("rule").agg(
@@ -74,9 +79,9 @@ def by_rule(jobs: pd.DataFrame) -> pd.DataFrame:
 
 
 def store_run(run: Path, path: str | Path) -> None:
-    """Write time and memory of a run by rule, with the columns of `STORED_COLUMNS`, rules by name.
+    """Write time and memory of a run by rule, with the columns `STORED_COLUMNS`. Rows are sorted by rule.
 
-    The column `patients` is the number of patients of the cohort, the same in all rows.
+    The column `patients` has the number of patients of the cohort in all rows.
 
     Parameters
     ----------
@@ -102,7 +107,10 @@ def store_run(run: Path, path: str | Path) -> None:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """Time and memory of a run: one row for each rule, with the columns `STORED_COLUMNS` except patients."""
+    """Time and memory of a run.
+
+    `rules` has one row for each rule, and the columns `STORED_COLUMNS` except `patients`.
+    """
 
     cohort: str
     patients: int
@@ -110,7 +118,10 @@ class StoredRun:
 
 
 def read_stored(folder: str | Path) -> list[StoredRun]:
-    """Return the runs that `store_run` wrote into a folder as `<cohort>.csv`; other files raise a `ReportError`."""
+    """Return the runs that `store_run` wrote into a folder as `<cohort>.csv`.
+
+    Any other CSV file raises a `ReportError`.
+    """
     runs = []
     for path in sorted(Path(folder).glob("*.csv")):
         try:
@@ -133,12 +144,12 @@ class Need:
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory to request at the n-th attempt (from 1), in MB; each attempt doubles the request."""
+        """Return the memory in MB to request at the n-th attempt (from 1). Each attempt doubles the request."""
         asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 
     def runtime(self, attempt: int) -> int:
-        """Return the wall time to request at the n-th attempt (from 1), in minutes; each attempt doubles it."""
+        """Return the wall time in minutes to request at the n-th attempt (from 1). Each attempt doubles the request."""
         return max(LEAST_MINUTES, math.ceil(SLOWER * self.longest_seconds / 60)) << (attempt - 1)
 
 
@@ -147,17 +158,17 @@ UNMEASURED = Need(max_rss_mb=1_000, longest_seconds=180)
 
 
 def read_needs(folder: str | Path) -> dict[str, Need]:
-    """Return the largest need of each rule over all runs in `folder`; errors are those of `read_stored`."""
+    """Return the largest need of each rule over all runs in `folder`. The errors are those of `read_stored`."""
     runs = read_stored(folder)
     if not runs:
         return {}
     largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
-    # jobs of a few milliseconds have no measurement
+    # # Jobs that take a few milliseconds have no measurement.
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 
 def _measured(path: Path, inside: Path) -> tuple[str, str, float, float, float]:
-    """Return rule, job and measurements from one of Snakemake's files, in which NA or - means not measured."""
+    """Return rule, job and measurements from one of Snakemake's files. In these files, NA or - means not measured."""
     rule, *job = inside.with_suffix("").parts
     try:
         last = pd.read_csv(path, sep="\t", na_values=["-"]).iloc[-1]

@@ -1,8 +1,8 @@
 """Functions for figure notebooks: `located` finds the folder of a run, `show_caption` shows the figure's caption.
 
-A caption exists only in its notebook, as the first argument of `show_caption` in a cell tagged `caption`. The notebook
-shows the caption with its fields filled in, the report copies this text, and the workflow passes the caption to
-Snakemake's report.
+A caption is written only in its notebook, as the first argument of `show_caption` in a cell tagged `caption`. The
+notebook shows the caption with its fields filled in. The report copies the shown text. The workflow passes the caption
+to Snakemake's report.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 TAG = "caption"
 FIELDS = ("cohort", "confidence")
-"""Fields in braces allowed in a caption: the name of the run's cohort, and the confidence of its intervals."""
+"""Fields in braces that a caption may have: the name of the run's cohort, and the confidence level of its intervals."""
 
 
 def located(path: str | Path) -> Path:
-    """Return the folder that a notebook names, such as `../results/demo`, also if it runs in the folder above.
+    """Return the folder that a notebook names, such as `../results/demo`.
 
-    Jupyter runs a notebook in the notebook's folder, papermill and most editors in the project's.
+    The folder is also found if the notebook runs in the folder above its own. Jupyter runs a notebook in the notebook's
+    folder. Papermill and most editors run it in the project's folder.
     """
     folder = Path(path)
     above = Path(*folder.parts[1:]) if folder.parts[:1] == ("..",) else folder
@@ -38,7 +39,7 @@ def located(path: str | Path) -> Path:
 
 
 def caption_of(notebook: str | Path) -> str:
-    """Return the caption in a notebook with unfilled fields in braces; "" if the notebook does not exist.
+    """Return the caption in a notebook with unfilled fields in braces, or "" if the notebook does not exist.
 
     Raises
     ------
@@ -71,12 +72,12 @@ def fill_caption(words: str, cohort: str, confidence: float) -> str:
 
 
 def show_caption(words: str, run: str | Path, patients: Cohort, confidence: float | str = "") -> None:
-    """Show a caption of Markdown below its figure, with its fields filled in: see `FIELDS`.
+    """Show a caption in Markdown below its figure. Its fields (`FIELDS`) are filled in.
 
     Parameters
     ----------
-    confidence : of the intervals; passed by the workflow, and read from the run's settings when the notebook is run by
-        hand
+    confidence : confidence level of the intervals. The workflow passes it. If a notebook is run by hand, it is read
+        from the run's settings
 
     """
     from IPython.display import Markdown, display  # noqa: PLC0415 (not needed to read captions)

@@ -1,4 +1,7 @@
-"""Comparison of the paper with this run: one line for each printed cell and each claim, with a verdict and a reason."""
+"""Comparison of the paper with this run.
+
+The table has one line for each printed cell and for each claim, with a verdict and a reason.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +34,23 @@ NO_LINE = "this summary has no line for it"
 ANSWERED = {"not_comparable": verdicts.NOT_COMPARABLE, "not_run": verdicts.NOT_RUN}
 ANSWERED |= dict.fromkeys(("decision", "background"), verdicts.NOTHING)
 JUDGED = CellRule(table="", answer="judged")
-"""The rule for a cell that no other rule covers."""
+"""The rule for cells that no other rule covers."""
 
 SHARES = ("accuracy", "balanced_accuracy", "rate", "p_at_k", "r_precision", "prevalence", "majority")
-"""Metrics that are shares; `gap` is a difference of two shares."""
+"""Metrics that are shares. The metric `gap` is a difference of two shares."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Finds readings (lines of the summary) in one run: shares in per cent, differences of shares in percentage points.
+    """Finds readings (lines of the summary) in one run.
+
+    Shares are converted to per cent, and differences of shares to percentage points.
 
     Attributes
     ----------
     cohort, simulated : name of the cohort, and True if its patients are simulated
-    facts : numbers of the cohort that claims refer to: `patients`, `features`, `labelled` (entities with a column of
-        labels) and `zeros` (share of values that are 0)
+    facts : numbers of the cohort to which claims refer: `patients`, `features`, `labelled` (number of entities with a
+        column of labels) and `zeros` (share of values that are 0)
 
     """
 
@@ -72,16 +77,16 @@ class Reader:
         return int(self.facts["features"])
 
     def patients_behind(self, ours: Number) -> float:
-        """Return the number of patients behind a number: the patients of the cohort, or the cases if fewer."""
+        """Return the number of patients behind a number: the cohort's number of patients, or `n` if it is smaller."""
         return float(np.fmin(ours.n, self.facts["patients"]))
 
     def fact(self, name: str, unit: str) -> Number:
-        """Return a fact of the cohort; a share in per cent."""
+        """Return a fact of the cohort. A share is converted to per cent."""
         value = self.facts[name]
         return Number(100 * value, unit="percent") if unit == "share" else Number(value)
 
     def line(self, reading: str, *, complement: bool = False) -> Number | None:
-        """Return the number of a reading; None if the summary has no such line, or a line without a number."""
+        """Return the number of a reading, or None if the summary has no such line or the line has no number."""
         line = self.summary.find(self._where(reading))
         if line is None or pd.isna(line["value"]):
             return None
@@ -98,7 +103,7 @@ class Reader:
         return f"no number for {reading}" if is_there else f"no table {table} in this run"
 
     def relation(self, text: str) -> Relation | str:
-        """Return a relation with its numbers in words, or a text on the missing number."""
+        """Return a relation with its numbers, or a text on the missing number."""
         left, operator, right = verdicts.relation_of(text)
         if isinstance(found := self._scaled(left), str):
             return found
@@ -112,7 +117,7 @@ class Reader:
         return Relation(found, operator, read, f"{text}: {found} against {read}", difference)
 
     def _scaled(self, side: str) -> Number | str:
-        """Return the number of a side of a relation, or a text on why it is missing."""
+        """Return the number of a side of a relation, or a text with the reason why it is missing."""
         factor, reading = verdicts.scaled_reading(side)
         found = self.line(reading)
         return self.missing(reading) if found is None else found.scaled(factor)
@@ -123,14 +128,14 @@ class Reader:
 
 
 def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return every printed cell, table by table, and then every claim, with the columns `COLUMNS`.
+    """Return a table of every printed cell, followed by every claim, with the columns `COLUMNS`.
 
-    The column `difference` is this run's number minus the paper's, and empty if the numbers are not comparable.
+    `difference` is this run's number minus the paper's number. It is empty if the numbers are not comparable.
 
     Parameters
     ----------
-    reader : of all rows of the run
-    printed : file name -> the paper's table, and `claims`, with all values as text
+    reader : reader of all rows of the run
+    printed : file name -> the paper's table, with all values as text. The key `claims` has the claims
 
     """
     lines = [line for name in TABLES for line in _cells(name, printed[name], reader)]
@@ -148,9 +153,10 @@ def compare(reader: Reader, printed: Mapping[str, pd.DataFrame]) -> pd.DataFrame
 
 
 def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Return the numbers of lines by direction and by size, one row for each printed table and for each kind of claim.
+    """Return the numbers of lines by direction and by size, for each printed table and for each kind of claim.
 
-    A difference is counted once by direction and once by size; a level has only a size, a statement only a direction.
+    A difference is counted once by direction and once by size. A level has only a size, and a statement has only a
+    direction.
     """
     source = comparison["table"].where(comparison["kind"] == CELL, "claims: " + comparison["kind"] + "s")
     directions, sizes = (pd.crosstab(source, comparison[column]) for column in ("verdict", "size"))
@@ -161,7 +167,9 @@ def count_verdicts(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFrame, voters: pd.DataFrame) -> None:
-    """Write `comparison` (also as CSV), its counts `verdicts`, `screen` and `voters` as Parquet; an error writes none.
+    """Write `comparison`, its counts `verdicts`, `screen` and `voters` as Parquet. Also write `comparison` as CSV.
+
+    If an error occurs, nothing is written.
 
     Parameters
     ----------
@@ -177,7 +185,10 @@ def write_comparison(comparison: pd.DataFrame, folder: Path, screen: pd.DataFram
 
 
 def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the paper's tables and claims as transcribed, all values as text; a missing one is a `ConfigError`."""
+    """Return the transcribed tables and claims of the paper, with all values as text.
+
+    Raise a `ConfigError` if a table is missing.
+    """
     lacking = [name for name in (*TABLES, "claims") if not (folder / f"{name}.csv").is_file()]
     if lacking:
         raise ConfigError(Fault(str(folder), f"no {', '.join(lacking)}", "the paper's tables", "pass resources/paper"))
@@ -185,7 +196,7 @@ def load_printed(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[str, Any]]:
-    """Yield one line for each printed number of a table, without the lines that `paper_table` adds at t = 0."""
+    """Yield one line for each printed number of a table. The lines that `paper_table` adds at t = 0 are left out."""
     patients = reader.answers.patients.get(name)
     texts = printed[~printed["column"].isin(TEXT_COLUMNS)].set_index(["row", "column"])["value"]
     table = paper_table(name, printed, reader.summary, n_features=reader.n_features).dropna(subset=["paper"])
@@ -211,7 +222,10 @@ def _cells(name: str, printed: pd.DataFrame, reader: Reader) -> Iterator[dict[st
 
 
 def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the line of one claim, a row of `claims.csv`, judged by its answer unless there is a reason not to."""
+    """Return the line of one claim (a row of `claims.csv`).
+
+    The claim is judged by its answer, unless the answer has a reason why it is not judged.
+    """
     answer, unit = reader.answers.claims[claim.id], UNITS[claim.unit]
     where = answer.cell or answer.line or answer.fact or "; ".join(answer.holds)
     line: dict[str, Any] = {"kind": claim.kind, "id": claim.id, "table": claim.near_label, "claim": claim.claim}
@@ -243,14 +257,20 @@ def _claim(claim: Any, reader: Reader, cells: Mapping[str, Mapping[str, Any]]) -
 
 
 def printed_difference(first: Mapping[str, Any], second: Mapping[str, Any], reader: Reader) -> Printed:
-    """Return the first printed cell minus the second, in percentage points, with the patients of their table."""
+    """Return the first printed cell minus the second, in percentage points.
+
+    The result also has the number of patients of their table.
+    """
     scale = 100.0 if first["unit"] == "share" else 1.0
     difference = scale * (float(first["paper"]) - float(second["paper"]))
     return Printed(f"{difference:.1f}", verdicts.DIFFERENCE, reader.answers.patients.get(first["table"]))
 
 
 def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bool) -> tuple[Verdict, Number | None]:
-    """Return verdict and number of a statement; the number is in `unit` if the claim has one or a part is missing."""
+    """Return verdict and number of a statement.
+
+    The number gets the unit `unit` if the claim has a number or if a part of the statement is missing.
+    """
     relations = [reader.relation(text) for text in answer.holds]
     whole = [relation for relation in relations if not isinstance(relation, str)]
     missing = [relation for relation in relations if isinstance(relation, str)]
@@ -265,7 +285,10 @@ def _statement(answer: ClaimAnswer, reader: Reader, unit: str, *, has_number: bo
 def _number(
     answer: ClaimAnswer, printed: Printed, reader: Reader, cell: Mapping[str, Any] | None
 ) -> tuple[Verdict, Number | None]:
-    """Return verdict and number of a claim about a number; `cell` is the line of the printed cell that answers it."""
+    """Return verdict and number of a claim about a number.
+
+    `cell` is the line of the printed cell that answers the claim, or None.
+    """
     if cell is not None:
         missing = NO_LINE
         found = None if cell["ours"] is None else Number(*(cell[name] for name in ("ours", "low", "high", "unit", "n")))
@@ -288,7 +311,7 @@ def _number(
 def _beside(
     line: dict[str, Any], paper: str, verdict: Verdict, ours: Number | None, patients: int | None
 ) -> dict[str, Any]:
-    """Return the line with both numbers, their difference if they are comparable, and the verdict."""
+    """Return the line with both numbers and the verdict. If the numbers are comparable, add their difference."""
     line = {**line, "paper": paper, "paper_n": patients, "verdict": verdict.direction}
     line |= {"size": verdict.size, "reason": verdict.reason}
     if ours is None:

@@ -22,7 +22,7 @@ from afa.paper.experiments.league import APART, BOTH, FIXED, LABELS, PLANNER, RA
 
 BEST = "best classifier"
 NOT_FETCHED = "not_fetched.txt"
-"""File in the folder of a field without its table; its line names the source of the table."""
+"""Name of the file that marks a field whose table has not been fetched. Its text names the source of the table."""
 SHOWN = (3, 5)
 """Numbers of observed features for which the page shows results, in addition to all features."""
 NAMES = {
@@ -33,7 +33,7 @@ NAMES = {
     "by_class": "first place, mean over conditions",
 }
 LADDER_AT = 5
-"""Number of observed features for which the ladder is drawn; all features if there are fewer."""
+"""The ladder is drawn at this number of observed features, or at all features if there are fewer."""
 RUNGS = {
     HEADLINE: ("#0072B2", "--", "bundle alone"),
     LABELS: ("#555555", ":", "labels alone, the same model"),
@@ -50,15 +50,16 @@ LINES = {
 
 
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a row for each main question of the fields: its facts, and the main metric at 3, 5 and all features.
+    """Return a table with one row for each main question of the fields.
 
-    The columns are named `<quantity>_<t>`, where t is 3, 5 or all.
+    A row has the facts of the question, and the main metric after 3, 5 and all features. The columns are named
+    `<quantity>_<t>`, where t is 3, 5 or all.
 
     Returns
     -------
-    planner, random, fixed : metric along the planner's order, random orders and one fixed order
-    lead : metric of the planner's order minus that of random orders, with the interval `low` and `high`
-    null : metric with shuffled knowledge, and the upper end `high` of its range
+    planner, random, fixed : metric along the planner's order, along random orders, and along one fixed order
+    lead : metric along the planner's order minus metric along random orders, and its interval from `low` to `high`
+    null : mean metric with shuffled knowledge, and the upper end `high` of its interval
     worth : result of `worth`
     labels_pass_bundle : number of labelled patients from which labels alone exceed the bundle
     labels_pass_both : number of labelled patients from which labels alone exceed the bundle updated with labels
@@ -88,7 +89,7 @@ def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
-    """Return the number of labelled patients from which the best classifier is as good as the bundle, in words."""
+    """Return in words the number of labelled patients from which on the best classifier is as good as the bundle."""
     at = trained[(trained["metric"] == metric) & (trained["t"] == t)]
     if at.empty:
         return "not measured"
@@ -99,7 +100,10 @@ def worth(trained: pd.DataFrame, metric: str, t: int) -> str:
 
 
 def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
-    """Return in words the sizes between which a condition first holds; `reached` has the condition at each size."""
+    """Return in words the two sizes between which a condition becomes true.
+
+    `reached` has the condition at each size.
+    """
     if not reached.any():
         return f"more than {sizes[-1]}"
     first = int(np.argmax(reached.to_numpy()))
@@ -107,10 +111,10 @@ def _reached(sizes: Sequence[int], reached: pd.Series) -> str:
 
 
 def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
-    """Return the ladder of a question after t features: a row for each number of labelled patients, models as columns.
+    """Return the ladder of a question after t features. Rows are numbers of labelled patients, and columns are models.
 
-    `BEST` is the classifier with the largest mean over samples. Columns of intervals end in ` low` and ` high`. The
-    table is empty if the question has no ladder at t.
+    `BEST` is the classifier with the largest mean over samples. The names of columns with ends of intervals have the
+    suffix ` low` or ` high`. The table is empty if the question has no ladder at t.
     """
     at = ladder[ladder["t"] == t].set_index(["size", "model"])
     if at.empty:
@@ -121,14 +125,21 @@ def ladder_at(ladder: pd.DataFrame, t: int) -> pd.DataFrame:
 
 
 def passed(rungs: pd.DataFrame, rival: str) -> str:
-    """Return in words from how many labelled patients labels alone exceed `rival`; `rungs` is from `ladder_at`."""
+    """Return in words the number of labelled patients from which on labels alone exceed the model `rival`.
+
+    `rungs` is a table from `ladder_at`.
+    """
     if rungs.empty:
         return "not measured"
     return _reached(list(rungs.index), rungs[[LABELS, BEST]].max(axis=1) > rungs[rival])
 
 
 def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
-    """Return predicted minus observed probability by field, task, model and t, and their mean distance over bins."""
+    """Return two measures of calibration by field, task, model and t.
+
+    `stated_less_observed` is the mean of predicted minus observed probability over the cases. `mean_distance` is the
+    mean over the cases of the absolute difference in the bin of the case.
+    """
     keys, n = ["field", "task", "model", "t"], reliability["n"]
     gap = n * (reliability["stated"] - reliability["observed"])
     sums = reliability[keys].assign(n=n, stated_less_observed=gap, mean_distance=gap.abs())
@@ -137,10 +148,10 @@ def calibration(reliability: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """Return the first part of a field's report, from the results of `afa league field`; empty without a question.
+    """Return the values for the first part of a field's report, from the results of `afa league field`.
 
-    The entries are `said`, a paragraph for each question; `picture`; and the values of the template
-    `league_tables.html`.
+    `said` has a paragraph for each question. The other values, among them `picture`, belong to the template
+    `league_tables.html`. The result is empty if the field has no question.
     """
     tables = read_fields([folder])
     rows = league_rows(tables)
@@ -179,7 +190,7 @@ def said(row: Mapping[Any, Any]) -> str:
 
 
 def read_fields(folders: Sequence[Path]) -> dict[str, pd.DataFrame]:
-    """Return the tables of some fields, concatenated; empty if no field has a question with labels."""
+    """Return the concatenated tables of some fields. The result is empty if no field has a question with labels."""
     asked = [path for path in folders if (path / f"{LEAGUE_TABLES[0]}.parquet").is_file()]
     return {
         name: pd.concat([read_table(path, name) for path in asked], ignore_index=True)
@@ -204,9 +215,9 @@ def _shown(
 
 
 def write_league(fields: Sequence[Path], out: str | Path) -> None:
-    """Write the tables, the figure and the page `league.html` from the results of `afa league field` for each field.
+    """Write the tables, the figures and the page `league.html` from the results of `afa league field` for each field.
 
-    A field without its table is listed as not fetched; the figure states its number of fields.
+    A field whose table is missing is listed as not fetched. The figures state the number of fields that they show.
     """
     absent = {}
     for path in fields:
@@ -228,9 +239,10 @@ def write_league(fields: Sequence[Path], out: str | Path) -> None:
 
 
 def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """Return a figure as SVG with a panel for each question: the main metric by observed features.
+    """Return a figure as SVG with one panel for each question: the main metric by number of observed features.
 
-    The lines are the planner's order, the other orders, and shuffled knowledge. With a path the figure is also written.
+    A panel shows the planner's order, the other orders, and shuffled knowledge. If a path is given, the figure is also
+    written.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -264,9 +276,10 @@ def draw(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, 
 
 
 def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields: int, path: str | Path = "") -> str:
-    """Return a figure as SVG with a panel for each question: the main metric by number of labelled patients.
+    """Return a figure as SVG with one panel for each question: the main metric by number of labelled patients.
 
-    The metric is taken after `LADDER_AT` features, for each model in `RUNGS`. With a path the figure is also written.
+    A panel shows the metric after `LADDER_AT` features for each model in `RUNGS`. If a path is given, the figure is
+    also written.
     """
     columns = min(4, len(rows))
     height = -(-len(rows) // columns)
@@ -277,7 +290,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
         places = range(1, len(rungs) + 1)
         for name, (colour, line, label) in RUNGS.items() if len(rungs) else ():
             values, at = list(rungs[name]), list(places)
-            if name.startswith(BOTH):  # without labelled patients, both are the bundle
+            if name.startswith(BOTH):  # without labelled patients, the updated bundle is the bundle
                 values, at = [rungs[HEADLINE].iloc[0], *values], [0, *at]
             axes.plot(at, values, line, color=colour, label=label, marker="o", markersize=2.5)
             if name == BOTH:
@@ -299,7 +312,7 @@ def draw_ladder(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame, n_fields
 
 
 def _rungs(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of the ladder's table: field, question, number of labelled patients, features, and the models."""
+    """Return the rows of the ladder's table. A row has a field, a question, t, a number of patients, and the models."""
     found = []
     for row in rows.to_dict("records"):
         for t in dict.fromkeys([*(t for t in (3, 5, 8) if t < row["features"]), row["features"]]):
@@ -320,7 +333,7 @@ def of_task(table: pd.DataFrame, fact: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the curves of every variant of every field, by rule and metric, at 3, 5 and all features."""
+    """Return the curves of every field and variant by rule and metric, at 3, 5 and all features."""
     found = []
     for row in rows.to_dict("records"):
         own = of_task(tables["curves"], row)
@@ -334,7 +347,7 @@ def _models(tables: Mapping[str, pd.DataFrame], rows: pd.DataFrame) -> list[dict
 
 
 def _one(table: pd.DataFrame, model: str, allocation: str, metric: str, t: int) -> Mapping[Any, Any]:
-    """Return the row with these keys; numbers are missing if t exceeds the number of features."""
+    """Return the row with these keys. Its numbers are missing if t exceeds the number of features."""
     keys = (table["model"] == model) & (table["allocation"] == allocation)
     own = table[keys & (table["metric"] == metric) & (table["t"] == t)]
     return own.iloc[0].to_dict() if len(own) else dict.fromkeys(("value", "low", "high"), np.nan)

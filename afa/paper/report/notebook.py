@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# nbformat imports jsonschema, which imports this package to check internationalised addresses, if it is installed.
-# JupyterLab installs the package; no notebook has such addresses, and the import compiles a grammar for two seconds.
+# # jsonschema, which nbformat imports, uses this package to check internationalised addresses if it is installed.
+# JupyterLab installs it. Its import takes two seconds to compile a grammar, and no notebook has such addresses.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import nbformat  # noqa: E402
@@ -25,7 +25,7 @@ from afa.errors import Fault, ReportError  # noqa: E402
 from afa.io.files import atomic_file  # noqa: E402
 
 FIGURE = "figure"
-"""The notebook parameter with the path, without suffix, where the notebook saves its figure."""
+"""Name of the notebook parameter with the path of the figure. The path has no suffix."""
 FORMS = (".pdf", ".svg")
 """Suffixes with which `afa.evaluate.figures.save_figure` saves the figure of a notebook."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>|&gt;)")
@@ -35,24 +35,25 @@ c.HistoryManager.enabled = False
 c.InteractiveShellApp.ignore_cwd = True  # the package of this environment, not a folder `afa` of the working directory
 """
 START_SECONDS = 600
-"""Time limit for the start of a kernel: on a busy node or a slow file system Python alone takes a minute."""
+"""Time limit for the start of a kernel. On a busy node or a slow file system, Python alone takes a minute to start."""
 
 
 def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str, str]) -> None:
-    """Run the notebook `source` by papermill, and write the executed notebook to `target`, with equal bytes each time.
+    """Run the notebook `source` by papermill, and write the executed notebook to `target`.
 
-    The parts that differ between runs are removed: times, addresses of objects, and standard error of cells, which goes
-    to the standard error of this process. The kernel reads no user settings and listens on no network port.
+    Equal runs give equal bytes, because the parts that differ between runs are removed: times, addresses of objects,
+    and standard error of cells. The standard error of cells goes to the standard error of this process. The kernel
+    reads no user settings and listens on no network port.
 
     Parameters
     ----------
-    source : a notebook; papermill inserts the parameters after the cell tagged `parameters`.
-    target : path of the executed notebook; if a cell fails, no notebook and no figure is written.
-    parameters : values by name; each must have a default in the cell tagged `parameters`.
+    source : a notebook. Papermill inserts the parameters after the cell tagged `parameters`.
+    target : path of the executed notebook. If a cell fails, no notebook and no figure is written.
+    parameters : name -> value. Each parameter must have a default in the cell tagged `parameters`.
 
     Raises
     ------
-    ReportError : no notebook, an unknown parameter, or a failing cell.
+    ReportError : `source` is no notebook, a parameter is unknown, or a cell fails.
 
     """
     notebook = read_notebook(source)
@@ -71,7 +72,7 @@ def run_notebook(source: str | Path, target: str | Path, parameters: Mapping[str
 
 
 def read_notebook(path: str | Path) -> NotebookNode:
-    """Return the notebook at `path`; raise a `ReportError` if the file is not a notebook."""
+    """Return the notebook at `path`. Raise a `ReportError` if the file is not a notebook."""
     try:
         notebook: NotebookNode = nbformat.read(path, as_version=4)
     except (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError) as error:
@@ -81,7 +82,7 @@ def read_notebook(path: str | Path) -> NotebookNode:
 
 
 def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]) -> NotebookNode:
-    """Return a copy of the notebook with its parameters injected and the outputs of its cells."""
+    """Return a copy of the notebook with injected parameters and with the outputs of its cells."""
     step = f"open the notebook and run it with these parameters: {dict(parameters)}"
     try:
         with _kernel_of_its_own() as config:
@@ -104,14 +105,14 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
     except (DeadKernelError, RuntimeError) as error:
         expected = "a kernel that runs to the last cell: it may have been killed for want of memory"
         raise ReportError(Fault(source, f"{type(error).__name__}: {error}", expected, step)) from None
-    # papermill takes `exit()` in a cell for the end of the notebook.
+    # # Papermill regards `exit()` in a cell as the end of the notebook.
     if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in ran.cells):
         raise ReportError(Fault(source, "a cell that leaves Python", "cells that all run", step))
     return ran
 
 
 def _place(error: PapermillExecutionError, *, injected: bool) -> str:
-    """Return the place of a failure: the cell's number when the notebook is run by hand, and the line."""
+    """Return the place of a failure: the number of the cell, as if the notebook were run by hand, and the line."""
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", ADDRESS.sub("", _plain("\n".join(error.traceback))))
     number = (error.exec_count or 0) - injected
     return f"code cell {number}" + (f", line {lines[-1]}" if lines else "")
@@ -126,7 +127,8 @@ def _plain(text: str) -> str:
 def _kernel_of_its_own() -> Iterator[Config]:
     """Yield settings of a kernel that neither reads nor writes the user's home, and communicates through a file.
 
-    Kernels that start at the same time can get the same network port, and other users of a machine can see these ports.
+    A network port is not used for two reasons. Kernels that start at the same time can get the same port, and other
+    users of the machine can see the port.
     """
     with tempfile.TemporaryDirectory(prefix="afa-") as folder:
         profile = Path(folder, "profile_default")

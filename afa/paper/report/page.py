@@ -1,7 +1,7 @@
-"""The report page: one HTML file with everything that a reader needs, which loads nothing from elsewhere.
+"""The report page: one HTML file with everything that a reader needs. It loads nothing from elsewhere.
 
-The page is made from the files of a run and the project's documents; this module computes no number. The pages inside,
-the notebooks and the explorer, are stored compressed, as base64 of gzip.
+The page is made from the files of a run and from the project's documents. This module computes no numbers. The
+notebooks and the explorer are stored inside the page as base64 of gzip.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from afa.paper.report.sections import (
 from afa.paper.report.verdicts import NOTHING, verdict_words
 
 SHORT = 12
-"""Number of digits of a digest that are shown; `provenance.json` has all of them."""
+"""Number of digits of a digest that the page shows. `provenance.json` has all digits."""
 LEADS = {"Past the paper": "past_the_paper.md"}
-"""Chapter -> the page of `docs` with which it begins."""
+"""Chapter -> the page of `docs` with which the chapter begins."""
 COMPARED = ("comparison", "verdicts", "screen", "voters")
 """Tables of the comparison with the paper."""
 
@@ -62,10 +62,10 @@ def report_page(
 
     Parameters
     ----------
-    parts : name of a figure's notebook -> its place as `CHAPTER: TITLE`, in order
+    parts : name of a figure's notebook -> its place as `CHAPTER: TITLE`, in the order of the page
     paper, docs : folders of the paper's tables and of the project's documentation
-    left_out : name of a part that this run does not have -> reason
-    field : folder with the results of `afa league field` for the cohort, if there are any
+    left_out : name of a part that this run lacks -> reason
+    field : folder with the results of `afa league field` for the cohort, or None
 
     Raises
     ------
@@ -74,7 +74,7 @@ def report_page(
     ReportError : something that the page is made of is not there.
 
     """
-    # pages of `docs` about the paper's cohorts are included only for these cohorts
+    # # Pages of `docs` about the paper's cohorts are included only for these cohorts.
     chapters = () if "comparison" in left_out else {place.partition(": ")[0] for place in parts.values()}
     leads = {chapter: docs / name for chapter, name in LEADS.items() if chapter in chapters}
     _check_complete(run, [*parts], [docs / "decisions.md", docs / "errata.md", *leads.values()], left_out)
@@ -138,7 +138,10 @@ def _figures(
     jobs: Sequence[Mapping[str, Any]],
     said: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the figures with the jobs behind each figure: `main`, with a finding, and the appendix by chapter."""
+    """Return the figures with the jobs behind each figure.
+
+    `main` has the figures with a finding. `chapters` has all other figures by chapter of the appendix.
+    """
     main: list[dict[str, Any]] = []
     chapters: dict[str, list[dict[str, Any]]] = {}
     for name, place in parts.items():
@@ -172,7 +175,7 @@ def _figures(
 
 
 def upstream(output: str, jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the jobs of a provenance file on which `output` depends, its own job last."""
+    """Return the jobs of a provenance file on which `output` depends. The job that made `output` comes last."""
     jobs = list(jobs)
     wanted, found = {output}, []
     for job in reversed(jobs):
@@ -189,7 +192,7 @@ def _within(path: str, folder: str) -> bool:
 def _compared(
     run: Path, paper: Path, left_out: Mapping[str, str], cohort: Cohort, summary: pd.DataFrame
 ) -> dict[str, Any]:
-    """Return the results on the paper's statements; empty lists if the run is not compared with the paper."""
+    """Return the results on the paper's statements. They are empty if the run is not compared with the paper."""
     if "comparison" in left_out:
         return {"lines": [], "not_run": []}
     comparison, counts, screen, voters = (read_table(run / "comparison", name) for name in COMPARED)

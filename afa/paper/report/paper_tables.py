@@ -1,8 +1,8 @@
-"""The paper's tables beside this run's numbers: one line for each printed cell, and for t = 0, which is not printed.
+"""The paper's tables and this run's numbers side by side.
 
-Each printed cell is named by its row and column (`resources/paper`); a table in this module maps the name to the line
-of the summary with this run's value. A cell that no stage of this run computes has the paper's number and no value of
-this run.
+There is one line for each printed cell. Lines at t = 0, which the paper does not print, are added. Each printed cell is
+named by its row and column (`resources/paper`). A table in this module maps the name to the line of the summary with
+this run's value. A cell that no stage of this run computes has only the paper's number.
 """
 
 from __future__ import annotations
@@ -29,28 +29,32 @@ F_TARGET = {"wald": "two_elbo", "two_elbo": "two_elbo", "stack_a": "stack_a"}
 START = "uniform"
 EVERY: dict[str, Any] = {"schedule": "every", "start": START}
 TEXT_COLUMNS = ("Sim", "Story")
-"""Printed columns that describe a row and have no number."""
+"""Printed columns that describe a row. They have no numbers."""
 ALLOCATIONS = {"random": RANDOM, "greedy": "greedy", "clustered": "clustered", "ours": PRIORITY}
 GAINS = {"wald_magnitude": "wald_magnitude", "wald_mag": "wald_magnitude", "cmi": "cmi", "F-target": "f_target"}
 GAIN_COLUMNS, GAIN_ROUND = ("wald_magnitude", "cmi"), 150
-"""Printed columns of a table without t in its columns, and the round of that table."""
+"""The columns of a printed table that is for one round only, and this round."""
 BRACKETS, LAYER_ONE_ROUND = {"L1": "l1_paper", "HW": "hanson_wright", "KL": "kl"}, 100
-"""Brackets of another table without t, and its round. The KL bracket as defined calls every pair; few are printed."""
+"""The brackets of another printed table that is for one round only, and this round. By its definition, the KL bracket
+calls every pair, but the paper prints few calls.
+"""
 
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """The line of the summary with the value of a printed cell, as key columns; columns that are not named are empty.
+    """The line of the summary that has the value of a printed cell.
+
+    The line is given by its key columns. Key columns that are not given are empty.
 
     Attributes
     ----------
     where : values of the key columns
-    scale : 100 where the paper prints per cent or points
+    scale : factor of the value, which is 100 if the paper prints per cent or points
     unit : unit of the value
-    over : a line to divide by, for a cell that is a ratio; the ratio has no interval
-    unless : a line whose value, if not 0, means that the two numbers are not comparable
-    constant : a line whose value, if 1, means that one answer is right for all patients, so that accuracy means nothing
-    also : description -> differing key columns, for other readings that the paper's text permits
+    over : for a cell that is a ratio, the line of the denominator. The ratio has no interval
+    unless : another line. If its value is not 0, the two numbers are not comparable
+    constant : another line. If its value is 1, one answer is right for all patients, so that accuracy means nothing
+    also : description of another reading that the paper's text permits -> its differing key columns
 
     """
 
@@ -64,11 +68,11 @@ class PrintedCell:
 
 
 class SummaryLines:
-    """A summary with an index of its lines, for many look-ups.
+    """A summary with an index of its lines, for fast look-ups.
 
     Parameters
     ----------
-    rows : the summary, or a part of it; two lines with the same keys raise a `ReportError`
+    rows : the summary, or a part of it. Two lines with the same keys raise a `ReportError`
 
     """
 
@@ -82,7 +86,7 @@ class SummaryLines:
             raise ReportError(Fault(f"summary line {twice}", "2 lines or more", "one", "run its stage again"))
 
     def find(self, where: Mapping[str, Any]) -> pd.Series | None:
-        """Return the line with these keys, where all other keys are empty; None if there is none."""
+        """Return the line with these keys and no other keys, or None if there is no such line."""
         place = self._places.get(tuple(where.get(key) for key in self._keys))
         return None if place is None else self.rows.iloc[place]
 
@@ -90,12 +94,12 @@ class SummaryLines:
 def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_features: int) -> pd.DataFrame:
     """Return one table of the paper by printed cell, with the columns `COLUMNS`.
 
-    The paper's last column, t = 216, is full observation there; it is compared with this run's value at `n_features`.
-    `difference` is ours minus the paper's.
+    The paper's last column, t = 216, is full observation in the paper. It is compared with this run's value at
+    `n_features`. `difference` is this run's value minus the paper's value.
 
     Parameters
     ----------
-    printed : the paper's table, with `row`, `column`, `value`
+    printed : the paper's table, with the columns `row`, `column` and `value`
     summary : all summary rows of the run
 
     """
@@ -112,10 +116,10 @@ def paper_table(name: str, printed: pd.DataFrame, summary: SummaryLines, *, n_fe
 
 
 def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """Return `paper_table` of a run's rows for a notebook; the printed table is read from the folder `paper`.
+    """Return `paper_table` of a run's rows for a notebook. The printed table is read from the folder `paper`.
 
-    Full observation is named by this cohort's number of features. For a cohort that is a field, which the paper does
-    not have, `paper` and `difference` are missing.
+    The column of full observation is named by this cohort's number of features. If the cohort is a field, which the
+    paper does not have, `paper` and `difference` are missing.
     """
     printed = pd.read_csv(Path(paper) / f"{name}.csv")
     cells = paper_table(name, printed, SummaryLines(rows), n_features=len(cohort.features))
@@ -125,12 +129,12 @@ def beside_paper(name: str, paper: str | Path, rows: pd.DataFrame, cohort: Cohor
 
 
 def at_full_observation(columns: pd.Series, cohort: Cohort) -> pd.Series:
-    """Return names of printed columns, with the cohort's number of features in place of `t=216`, the paper's number."""
+    """Return names of printed columns. The paper's number in `t=216` is replaced by the cohort's number of features."""
     return columns.str.replace(rf"t={PAPER_FEATURES}\b", f"t={len(cohort.features)}", regex=True)
 
 
 def _cells(printed: pd.DataFrame) -> list[tuple[str, str, float | None]]:
-    """Return every printed cell with a number; before the first cell with a t in a row, the same cell at t = 0."""
+    """Return every printed cell that has a number. In rows with t, a cell at t = 0 is added before the first cell."""
     cells: list[tuple[str, str, float | None]] = []
     printed = printed[~printed["column"].isin(TEXT_COLUMNS)]
     for row, part in printed.groupby("row", sort=False):
@@ -222,7 +226,7 @@ def _layer_one(row: str, column: str) -> PrintedCell | None:
         name, allocation = method.removesuffix("_maxent"), "random" if is_random else "largest_unary"
         keys = {"method": name, "allocation": allocation, "stratum": "binary"}
     else:
-        # The l1 bracket does not depend on a score: one line answers both of its rows.
+        # # The l1 bracket does not depend on a score, so that one line of the summary answers both of its rows.
         name = "wald" if bracket == "L1" else METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
     where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}
@@ -253,7 +257,7 @@ def _layer_zero(row: str, column: str) -> PrintedCell | None:
 
 
 def _grid(rule: str, gain: str, schedule: str) -> dict[str, str | None]:
-    """Return key columns of a cell of the allocation grid; a random order has no gain and no schedule."""
+    """Return the key columns of a cell of the allocation grid. A random order has no gain and one schedule."""
     allocation = ALLOCATIONS[rule]
     if allocation == "random":
         where = {"allocation": allocation, "gain": None, "schedule": "every"}
@@ -297,14 +301,14 @@ TABLES: Mapping[str, Callable[[str, str], PrintedCell | None]] = {
 def binary_form(rows: pd.DataFrame, *, rounds: Sequence[int], variant: str | None = None) -> pd.DataFrame:
     """Return one line for each (target, method) and one column for each t, as in tab:classification_with_llm.
 
-    A cell such as `0.53 (+29.7 / +30.6)` has in brackets the gains over the random order, in percentage points: by
-    `f_target` with the row's own score as target (`two_elbo` for `wald`), and by `cmi`. A target without cases has no
-    line; a missing t has an empty cell.
+    A cell such as `0.53 (+29.7 / +30.6)` has two gains over the random order in brackets, in percentage points. The
+    first is the gain by `f_target`, whose target is the row's own score (`two_elbo` for `wald`). The second is the gain
+    by `cmi`. A target without cases has no line. A missing t has an empty cell.
 
     Parameters
     ----------
     rows : rows `binary` of the summary
-    variant : `support` counts t over the features of the entity's support
+    variant : None or `support`. With `support`, t counts features of the entity's support
 
     """
     summary, lines = SummaryLines(rows), []

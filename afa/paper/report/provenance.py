@@ -1,7 +1,8 @@
 """The origin of every file of a run: the workflow's records, followed from the report back to the sources.
 
-Snakemake saves a record for each finished job, so that the records describe the jobs that ran. For archives
-and other programs a run can be exported as an RO-Crate with its files and the jobs that made them.
+Snakemake saves a record for each finished job, so that the records describe the jobs that actually ran. A run can be
+exported as an RO-Crate, which archives and other programs can read. It has the files of the run and the jobs that made
+them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from afa.io.files import atomic_file, sha256_of, write_text
 from afa.paper.codedigest import DIGEST_LENGTH, NUMERICS
 
 PACKAGES = (*("afa", "pyarrow", "llvmlite", "pydantic", "matplotlib", "bokeh", "ipython", "nbconvert", "snakemake"),)
-"""Packages in addition to those in each job's record (`afa.paper.codedigest.NUMERICS`)."""
+"""Packages whose versions are written in addition to those in each job's record (`afa.paper.codedigest.NUMERICS`)."""
 
 VERSION = "1.1"
-"""Version of RO-Crate required by the profile below."""
+"""Version of RO-Crate that the profile below requires."""
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 DIGEST = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
 SOFTWARE = "https://arxiv.org/abs/2606.18933"
@@ -47,12 +48,13 @@ class Job:
     ----------
     rule : name of the rule
     outputs : path -> SHA-256 of the files that the job made
-    inputs : path -> SHA-256 at the time of the job; "" for a folder, whose files are listed too
-    command : the shell command with every setting
+    inputs : path -> SHA-256 at the time of the job. The digest of a folder is ""; the files of the folder are also
+        listed
+    command : the shell command, with all settings
     code : digests of the package's code that the command runs
-    started, ended : UTC, to the second
-    packages : versions of the packages that affect numbers, at the time of the job (`afa.paper.codedigest.versions`);
-        "" for a job without code of afa
+    started, ended : times in UTC, to the second
+    packages : versions of the packages that affect numbers, at the time of the job (`afa.paper.codedigest.versions`).
+        The text is "" for a job without code of afa
 
     """
 
@@ -67,10 +69,10 @@ class Job:
 
 
 class Records:
-    """Snakemake's records in `folder`, the `.snakemake` of a project, by the path of an output.
+    """Snakemake's records, by the path of an output. `folder` is the folder `.snakemake` of a project.
 
-    Snakemake saves its records in files, or with `--persistence-backend db` in a database; with `--drop-metadata` it
-    saves none.
+    Snakemake saves its records in files or, with `--persistence-backend db`, in a database. With `--drop-metadata`, it
+    saves no records.
 
     Raises
     ------
@@ -91,7 +93,7 @@ class Records:
             self._records = DbPersistence(nolock=True, path=place)
 
     def job(self, output: str) -> Job | None:
-        """Return the job that made `output`, without digests of its outputs; None if there is no record."""
+        """Return the job that made `output`, without digests of its outputs, or None if there is no record."""
         record = None if self._records is None else self._records.metadata(IOFile(output))
         if record is None:
             return None
@@ -109,9 +111,9 @@ class Records:
 
 
 def check_jobs(jobs: Iterable[Job], root: Path) -> None:
-    """Raise a `ReportError` if results were made from files that have changed since.
+    """Raise a `ReportError` if inputs of the jobs have changed since the jobs ran.
 
-    Shards have been removed by then and are not checked. The paths of the jobs are relative to `root`.
+    Shards have already been removed and are not checked. The paths of the jobs are relative to `root`.
     """
     step, faults, now = "remove what was made of it, and give the same command again", [], dict[str, str]()
     for job in jobs:
@@ -145,11 +147,12 @@ def _time(seconds: float | None) -> str:
 
 
 def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[Job]:
-    """Return every job on which `targets` depend, each once and after the jobs that it needs.
+    """Return every job on which `targets` depend. Each job comes once, after the jobs that it needs.
 
     Parameters
     ----------
-    job_of : function from a path to the job that made it, or None; outputs of one job are collected in that job
+    job_of : function from a path to the job that made it, or None. If a job made several of the paths, its outputs are
+        joined
 
     """
     jobs: dict[tuple[str, str], Job] = {}
@@ -172,15 +175,15 @@ def trace(targets: Iterable[str], job_of: Callable[[str], Job | None]) -> list[J
 
 
 def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path) -> None:
-    """Write jobs with the SHA-256 of every file that they made, their packages, and the environment, as JSON.
+    """Write the jobs, the SHA-256 of every file that they made, their packages, and the environment, as JSON.
 
-    `made_with` maps the versions of `Job.packages` to rules; it has several entries if parts of a run are older.
-    `environment` is that of this call.
+    `made_with` maps the versions of `Job.packages` to rules. It has several entries if parts of a run were made
+    earlier, with other versions. `environment` describes the environment of this call.
 
     Parameters
     ----------
-    root : folder to which the paths of the jobs are relative
-    lock : the pinned environment
+    root : folder that the paths of the jobs are relative to
+    lock : the lock file of the environment
 
     """
     made = [asdict(replace(job, outputs=_digests(job.outputs, root))) for job in jobs]
@@ -194,7 +197,7 @@ def write_provenance(jobs: Iterable[Job], path: Path, *, root: Path, lock: Path)
 
 
 def environment(lock: Path) -> dict[str, Any]:
-    """Return Python, the packages that are installed now, the lock file's digest, and the size of the machine."""
+    """Return the version of Python, installed packages, the digest of the lock file, and facts about the machine."""
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
@@ -206,7 +209,7 @@ def environment(lock: Path) -> dict[str, Any]:
 
 
 def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
-    """Return the SHA-256 of every output file and of files in output folders, without Snakemake's time stamps."""
+    """Return the SHA-256 of every output file and of every file in an output folder, except Snakemake's time stamps."""
     places = [root / path for path in sorted(outputs)]
     files = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
     shown = [file for file in files if file.is_file() and (file in places or not file.name.startswith("."))]
@@ -214,10 +217,10 @@ def _digests(outputs: Iterable[str], root: Path) -> dict[str, str]:
 
 
 def write_crate(run: Path, license_url: str) -> Path:
-    """Add `ro-crate-metadata.json` to a folder of results, which makes it an RO-Crate, and return that file's path.
+    """Write `ro-crate-metadata.json` into a folder of results, which makes it an RO-Crate. Return the path of the file.
 
-    The profile is Process Run Crate: one action for each job of `provenance.json`, with its inputs and outputs. Inputs
-    from elsewhere and files that no longer exist are listed with their digests and are not part of the crate.
+    The profile is Process Run Crate. There is one action for each job of `provenance.json`, with its inputs and
+    outputs. Inputs from elsewhere and files that no longer exist are only listed with their digests.
 
     Parameters
     ----------
@@ -250,7 +253,10 @@ def write_crate(run: Path, license_url: str) -> Path:
     known: dict[str, Entity] = {}
 
     def entity(path: str, digest: str) -> Entity:
-        """Return the crate's entity for a job's path, made once; name and digest if the file is not in it."""
+        """Return the crate's entity for a path of a job.
+
+        If the file is not in the crate, the entity has name and digest.
+        """
         if path in known:
             return known[path]
         _, _, inside = path.partition(f"results/{name}/")  # in a module with a prefix, the prefix precedes this folder

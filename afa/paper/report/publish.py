@@ -1,7 +1,7 @@
-"""Tables for readers, as CSV, with a data dictionary: type, unit and meaning of every column that a run writes.
+"""Tables for readers as CSV, and a data dictionary with type, unit and meaning of every column that a run writes.
 
-The meanings of columns are in `afa/paper/experiments/columns.csv`. Tables of a stage are named `stage/table`, tables
-for readers by their file name.
+The meanings of columns are in `afa/paper/experiments/columns.csv`. In the dictionary, a table of a stage is named
+`stage/table`, and a table for readers has its file name.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def publish(
     *,
     n_features: int,
 ) -> None:
-    """Write the folder of tables for readers; an error leaves no partial folder.
+    """Write the folder of tables for readers. If an error occurs, no partial folder remains.
 
-    The folder has the paper's tables beside ours, and `data_dictionary`, which also describes `summary.csv` and the
-    Parquet files of the stages. Numbers that are in the summary are not repeated.
+    The folder has the tables that compare the paper with this run, and `data_dictionary`. The dictionary also describes
+    `summary.csv` and the Parquet files of the stages. Numbers of the summary are not repeated.
 
     Parameters
     ----------
-    paper : name -> the paper's table; empty if the run is not compared with the paper
-    of_stages : folders that the experiments wrote
+    paper : name -> the paper's table. It is empty if the run is not compared with the paper
+    of_stages : folders of tables that the stages wrote
 
     """
     lines = SummaryLines(summary)
@@ -56,11 +56,11 @@ def publish(
 
 
 def dictionary_of(schemas: Mapping[str, pa.Schema]) -> pd.DataFrame:
-    """Return one line for each column of each table: `table`, `column`, `type`, `unit`, `meaning`.
+    """Return a table with one line for each column of each table.
 
     Raises
     ------
-    ReportError : a column without a documented meaning.
+    ReportError : a column has no documented meaning.
 
     """
     lines = []

@@ -34,22 +34,23 @@ NUMBERS = ("unit", "paper", "ours", "low", "high", "constant", "verdict", "size"
 COLUMNS = [*KNOWN[:3], "said", *NUMBERS, "cause", "because", "alone"]
 VOTER_COLUMNS = ["id", "voter", "ours", "low", "high", "came"]
 CARRIED_STAGES = ("sign", "chaos", "binary", "gauge", "allocation", "layer0_synthetic")
-"""The stages that compute the effects; a stored run is valid only with the same settings of these stages."""
+"""The stages that compute the effects. A stored run is valid only if the settings of these stages are the same."""
 CARRIED_ROUNDING = 0.015
-"""Largest difference, in points, of a stored effect from a recomputed one; stored values have two decimals."""
+"""Largest difference, in points, between a stored effect and a recomputed effect. Stored values have two decimals."""
 
 
 class Statement(Strict):
-    """One effect: the places of its printed number and of this run's number, and explanations of their difference.
+    """One effect: the places of the printed number and of this run's number, and an explanation of their difference.
 
-    The effect comes from a claim, from a cell, or from the difference of two cells and a line of the summary.
+    The effect comes from a claim or from a printed cell. Alternatively, its printed number is the difference of two
+    cells, and this run's number is a line of the summary.
 
     Attributes
     ----------
-    said, because : sentences with numbers in braces: `{paper}`, `{ours}` or a reading
-    constant : a reading of the best constant answer
-    beats : a reading of the better of two methods, which must exceed the constant
-    alone : with the answers of one voter, the reading that has the number, or the reason why there is none
+    said, because : sentences with placeholders for numbers in braces. A placeholder is `{paper}`, `{ours}` or a reading
+    constant : reading of the best constant answer
+    beats : reading of the better of two methods. Its number must exceed the best constant answer
+    alone : reading that has the number if only one voter's answers are used, or the reason why there is no such number
 
     """
 
@@ -69,19 +70,21 @@ class Statement(Strict):
 
 
 class Statements(Strict):
-    """The file `headlines.yaml`, with the effects in the order of the page."""
+    """The content of `headlines.yaml`: the effects in the order of the page."""
 
     statements: tuple[Statement, ...]
 
 
 class Carried(Strict):
-    """The same effects in another run: `rows` with id, value, low, high, in percentage points or per cent.
+    """The same effects in another run.
+
+    `rows` maps the id of an effect to value, low and high, in percentage points or per cent.
 
     Attributes
     ----------
     version : version of afa
-    settings, data : digests of the settings of the stages behind the effects (`basis`), and of the encoded patients and
-        the bundle
+    settings, data : two digests. `settings` is the digest of the settings of the stages that compute the effects
+        (`basis`), and `data` is the digest of the encoded patients and the bundle
 
     """
 
@@ -93,7 +96,9 @@ class Carried(Strict):
 
 
 def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, reader: Reader) -> pd.DataFrame:
-    """Return one row for each effect, with the columns `COLUMNS`; numbers are in percentage points or per cent.
+    """Return a table with one row for each effect, and the columns `COLUMNS`.
+
+    Numbers are in percentage points or per cent.
 
     Parameters
     ----------
@@ -107,7 +112,7 @@ def screen_table(statements: Sequence[Statement], comparison: pd.DataFrame, read
 
 
 def _row(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return one row of the first screen; a sentence with a missing number is empty."""
+    """Return one row of the first screen. A sentence with a missing number is empty."""
     row = statement.model_dump(include=set(KNOWN)) | _numbers(statement, places, reader)
     constant = None if statement.constant is None else reader.line(statement.constant)
     best = None if statement.beats is None else reader.line(statement.beats)
@@ -123,17 +128,19 @@ def of_voters(
     answers: Mapping[str, pd.DataFrame],
     reader: Reader,
 ) -> pd.DataFrame:
-    """Return the effects with the answers of each voter alone, a row for each voter and effect with a number.
+    """Return the effects with the answers of each voter alone.
+
+    There is one row for each voter and each effect that has a number.
 
     Parameters
     ----------
     printed : as in `afa.paper.report.comparison.compare`.
-    answers : tables of the stage `voters`; empty if the run has none.
-    reader : of the run, with the answers of all voters.
+    answers : tables of the stage `voters`, or an empty mapping if the run has none.
+    reader : reader of the run with the answers of all voters.
 
     Returns
     -------
-    DataFrame : the columns `VOTER_COLUMNS`; `came` is the outcome (`afa.paper.report.verdicts.outcome`)
+    DataFrame : a table with the columns `VOTER_COLUMNS`. `came` is the outcome (`afa.paper.report.verdicts.outcome`)
 
     """
     rows = list[dict[Any, Any]]()
@@ -154,7 +161,7 @@ BRACED = re.compile(r"{([^{}]+)}")
 
 
 def _filled(text: str, row: Row, reader: Reader) -> str:
-    """Return a sentence with its numbers filled in; empty if the run lacks one of them."""
+    """Return a sentence with its numbers filled in, or "" if the run lacks one of the numbers."""
     lacks = False
 
     def found(match: re.Match[str]) -> str:
@@ -170,7 +177,7 @@ def _filled(text: str, row: Row, reader: Reader) -> str:
 
 
 def spoken(value: float) -> str:
-    """Return a number as in speech: one decimal below ten, else none; halves are rounded up.
+    """Return a number as it is spoken. A number below ten has one decimal, and halves are rounded up.
 
     >>> spoken(3.185), spoken(10.5), spoken(-0.053), spoken(-0.01)
     ('3.2', '11', '−0.1', '0')
@@ -183,10 +190,10 @@ def spoken(value: float) -> str:
 
 
 def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) -> dict[str, Any]:
-    """Return the paper's and this run's numbers for an effect, and the verdict; a share is in per cent.
+    """Return the paper's number, this run's number and the verdict for an effect. A share is in per cent.
 
-    For a claim or a cell, the verdict is that of its line. For two printed shares, their difference is compared with
-    our paired difference.
+    The verdict on a claim or a cell is the verdict of its line in the comparison. If the effect is a difference of two
+    printed shares, this difference is compared with the paired difference of this run.
     """
     if statement.less is None or statement.line is None:
         row = places[statement.claim or statement.cell or ""]
@@ -209,7 +216,7 @@ def _numbers(statement: Statement, places: Mapping[str, Row], reader: Reader) ->
 
 
 def carried_of(run: Path) -> Carried:
-    """Return the effects of a finished run, to be shown beside other runs."""
+    """Return the effects of a finished run in the form in which they are stored."""
     table = read_table(run / "comparison", "screen")
     rows = table[table["ours"].notna()].fillna({"low": table["ours"], "high": table["ours"]}).set_index("id")
     numbers_of = {str(name): tuple(numbers) for name, *numbers in rows[["ours", "low", "high"]].round(2).itertuples()}
@@ -224,7 +231,10 @@ def carried_of(run: Path) -> Carried:
 
 
 def basis(config: Mapping[str, Any]) -> str:
-    """Return a digest of the settings behind the effects, from a whole configuration as in `config.json`."""
+    """Return a digest of the settings that affect the effects.
+
+    `config` is a whole configuration as in `config.json`.
+    """
     described = [STAGES[name] for name in CARRIED_STAGES]
     keys = {key.partition(".")[0] for stage in described for key in (*stage.settings, *(stage.summary or ()))}
     text = json.dumps({key: config.get(key) for key in sorted(keys)}, sort_keys=True)
@@ -232,7 +242,10 @@ def basis(config: Mapping[str, Any]) -> str:
 
 
 def stale(carried: Carried, found: Carried) -> list[str]:
-    """Return, in words, the differences between stored effects and a run of the same cohort; empty if they agree."""
+    """Return in words the differences between stored effects and a run of the same cohort.
+
+    The list is empty if they agree.
+    """
     said = [f"other {name}" for name in ("settings", "data") if getattr(carried, name) != getattr(found, name)]
     for name in sorted({*carried.rows, *found.rows}):
         stored, now = carried.rows.get(name), found.rows.get(name)
@@ -242,5 +255,5 @@ def stale(carried: Carried, found: Carried) -> list[str]:
 
 
 def load_carried(folder: Path) -> list[Carried]:
-    """Return every stored run of a folder, by cohort; empty if the folder does not exist."""
+    """Return the stored runs of a folder, sorted by cohort. The list is empty if the folder does not exist."""
     return [load_model(path, Carried) for path in sorted(folder.glob("*.yaml"))]

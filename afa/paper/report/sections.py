@@ -44,9 +44,9 @@ from afa.planner.cluster import paper_clusters
 from afa.scores.bracket import GAMMA
 
 WIDEST = 7
-"""Columns of a printed table that stand side by side without being cut."""
+"""Number of columns of a printed table that fit side by side."""
 HIGH = 90.0
-"""Accuracy of a constant answer, in per cent, from which little room for improvement remains."""
+"""If a constant answer reaches this accuracy in per cent, little room for improvement remains."""
 
 TITLES = {
     "tab_m2_random_sign": "Sign accuracy of duels under a random order",
@@ -75,7 +75,7 @@ SENTENCES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
         [LEADS | {"stratum": "chaotic", "t": 2}, LEADS | {"stratum": "non_chaotic", "t": 2}, LEADS | {"t": 50}],
     ),
 }
-"""Titles of figures shown before the appendix, with the lines of the summary that provide their numbers."""
+"""Figure before the appendix -> its title with placeholders, and the lines of the summary with the numbers."""
 FIXED = {"table": "allocation_p_at_k", "metric": "p_at_k", "guide": "linearity", "start": "uniform"}
 CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("top five", "likelihood"): FIXED | {"method": "fixed_top_k"},
@@ -83,17 +83,22 @@ CONSTANTS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("binary", "likelihood"): {"table": "llm_baselines", "metric": "majority"},
     ("binary", "clinical"): {"table": "llm_baselines", "metric": "majority"},
 }
-"""The best constant answer for each task of the language model; for the top five, that for all patients of the run."""
+"""The best constant answer for each task of the language model. For the top five, it is the best answer for all
+patients of the run.
+"""
 FROM_PAPER = {"eta": "damping", "epsilon": "tolerance", "T_max": "max_iterations"}
-"""Settings of the paper that are in the section `inference` of the configuration."""
+"""Symbol of a setting of the paper -> its key in the section `inference` of the configuration."""
 CITED = "GSE193677"
 GAP = {"gap": "value", "low": "low", "high": "high"}
 TINTS = {"": "same", NEAR: "same", ALIKE: "same", CLOSE: "near", TWOFOLD: "near"}
-"""Size of the difference -> tint of a cell that reproduces; other cells have the tint `other`."""
+"""Size of the difference -> tint of a cell that reproduces. Other cells have the tint `other`."""
 
 
 class ShownCell(NamedTuple):
-    """A cell of a printed table: the paper's number, this run's number or the reason for its absence, and the tint."""
+    """A cell of a printed table: the paper's number, this run's number, and the tint.
+
+    If this run has no number, `ours` has the reason.
+    """
 
     paper: str
     ours: str = ""
@@ -120,12 +125,12 @@ LEADS_OF = {
     ),
     UNCLEAR: ("{} is undecided", "{} are undecided"),
 }
-"""The first words of each outcome's paragraph, for one effect and for several."""
+"""Outcome -> the first words of its paragraph, for one effect and for several effects."""
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 def tallies(table: pd.DataFrame) -> list[Tally]:
-    """Return the judged effects of the first screen by outcome, in the order of `OUTCOMES`.
+    """Return the judged effects of the first screen, grouped by outcome, in the order of `OUTCOMES`.
 
     Parameters
     ----------
@@ -142,7 +147,7 @@ def tallies(table: pd.DataFrame) -> list[Tally]:
 
 
 def counted_as(n: int) -> str:
-    """Return a number in words up to twelve.
+    """Return a number as a word if it is at most twelve, else as digits.
 
     >>> counted_as(2), counted_as(13)
     ('two', '13')
@@ -151,10 +156,10 @@ def counted_as(n: int) -> str:
 
 
 def sentences(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return the paragraphs of the first screen as pairs of first sentence and rest, made only from `table`.
+    """Return the paragraphs of the first screen as pairs of the first sentence and the other sentences.
 
-    The first paragraph counts the effects that reproduce, the next have the groups of `tallies`, and the last has the
-    causes of differences.
+    The text is made only from `table`. The first paragraph counts the effects that reproduce. The next paragraphs are
+    the groups of `tallies`. The last paragraph has the causes of differences.
     """
     groups = tallies(table)
     judged = [row for group in groups for row in group.rows]
@@ -187,9 +192,9 @@ def spread(voters: pd.DataFrame) -> dict[str, tuple[float, float]]:
 
 
 def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on the effects that have the same outcome with the answers of each voter alone.
+    """Return a paragraph on how the outcomes of effects change with the answers of each voter alone.
 
-    The result is None if no effect is judged with the answers of one voter.
+    The result is None if no effect is judged with the answers of a single voter.
 
     Parameters
     ----------
@@ -226,7 +231,7 @@ def voters_said(table: pd.DataFrame, voters: pd.DataFrame) -> tuple[str, list[st
 
 
 def _causes(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield one sentence for each cause of a difference, with its effects; the cause of most effects comes first."""
+    """Yield one sentence for each cause of a difference, with its effects. Causes of many effects come first."""
     said: dict[str, list[Row]] = {}
     for row in rows:
         if row["because"]:
@@ -236,7 +241,7 @@ def _causes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _constants(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence on the accuracy of a constant answer in these effects' tasks, if it leaves little room."""
+    """Yield a sentence on the accuracy of constant answers in the tasks of these effects, if some accuracy is high."""
     if high := [row["constant"] for row in rows if row["constant"] >= HIGH]:
         ends = " to ".join(dict.fromkeys((f"{min(high):.0f}", f"{max(high):.0f}")))
         where = f"in {counted_as(len(high)) if len(high) < len(rows) else 'all'} of these effects"
@@ -248,7 +253,7 @@ def _listed(rows: Sequence[Row]) -> str:
 
 
 def title_of(table: pd.DataFrame) -> str:
-    """Return a sentence that counts the judged effects that reproduce, have another size, or neither."""
+    """Return a sentence with three counts: judged effects that reproduce, have another size, and do not reproduce."""
     found = {group.outcome: len(group.rows) for group in tallies(table)}
     judged = sum(found.values())
     if not judged:
@@ -266,8 +271,9 @@ def title_of(table: pd.DataFrame) -> str:
 def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: pd.DataFrame) -> Markup:
     """Return a figure of the effects that are differences, as SVG: the paper, this run and other runs.
 
-    The paper is a diamond, this run a disc, other runs are squares; bars above a disc show the range over single
-    voters. The figure is narrow, with names above the rows, so that it fits a telephone.
+    The paper's value is a diamond, the value of this run is a disc, and values of other runs are squares. Ticks above a
+    disc are the values with single voters. The figure is narrow, and names are above the rows, so that it fits the
+    screen of a telephone.
     """
     rows = table[(table["unit"] == DIFFERENCE) & table["ours"].notna() & table["paper"].notna()].set_index("id")
     ours = rows[["ours", "low", "high"]].set_axis(["value", "low", "high"], axis=1).bfill(axis=1)
@@ -299,11 +305,13 @@ def figure(table: pd.DataFrame, carried: Sequence[Carried], here: str, voters: p
 
 
 def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield for printed cells and for claims a description and the number of lines with each direction and size.
+    """Yield a description and counts, first for printed cells, then for claims.
+
+    The counts are the numbers of lines with each direction and each size.
 
     Parameters
     ----------
-    verdicts : the counts of `afa.paper.report.comparison.count_verdicts`; lines with nothing to reproduce are skipped
+    verdicts : the counts of `afa.paper.report.comparison.count_verdicts`. Lines with nothing to reproduce are skipped
 
     """
     is_claim = verdicts["source"].str.startswith("claims")
@@ -313,7 +321,7 @@ def counted(verdicts: pd.DataFrame) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def errata_title(text: str) -> str:
-    r"""Return the title of the errata in `errata.md`: the numbers of errata, remarks and withdrawn errata.
+    r"""Return a title with the numbers of errata, remarks and withdrawn errata in `errata.md`.
 
     >>> errata_title("# Errata\n\n**E1, A.** *Remark.* *Erratum.*\n\n**E2, B.** *Remark.*\n\n**E3, C.** *Withdrawn.*")
     '1 erratum of the paper, 1 remark, and 1 erratum that we withdrew'
@@ -328,9 +336,9 @@ def errata_title(text: str) -> str:
 
 
 def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return every printed table in the paper's order of rows and columns, with its name, title and blocks.
+    """Return name, title and blocks of every printed table. Rows and columns are in the paper's order.
 
-    A block has rows with the same columns; each row has its name and its cells.
+    A block has rows with the same columns. Each row has a name and cells.
 
     Parameters
     ----------
@@ -350,7 +358,7 @@ def paper_shapes(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the columns in parts of at most `WIDEST`; columns of the same t are in the same part.
+    """Yield the columns in parts of at most `WIDEST`. Columns of the same t are in the same part.
 
     >>> list(_side_by_side(["t=1 a", "t=1 b", "t=2 a", "t=2 b", "t=3 a", "t=3 b", "t=4 a", "t=4 b"]))
     [('t=1 a', 't=1 b', 't=2 a', 't=2 b', 't=3 a', 't=3 b'), ('t=4 a', 't=4 b')]
@@ -368,7 +376,7 @@ def _side_by_side(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _cell(cell: Mapping[Any, Any]) -> ShownCell:
     if pd.isna(cell["ours"]):
         return ShownCell(cell["paper"], cell["verdict"])
-    has_interval = pd.notna(cell["low"])  # counts are shown without an interval and without decimals
+    has_interval = pd.notna(cell["low"])  # counts have no interval and no decimals
     digits = max(int(has_interval), min(3, len(cell["paper"].partition(".")[2])))
     ours = f"{cell['ours']:.{digits}f}"
     if has_interval:
@@ -378,9 +386,10 @@ def _cell(cell: Mapping[Any, Any]) -> ShownCell:
 
 
 def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the planner's default score and the answers of `mrf_llm`, by task, target and t; empty without a model.
+    """Return the results of the planner's default score and of `mrf_llm`, by task, target and t.
 
-    `planner` and `model` are shares; `gap` is the model minus the planner, in points, with its interval over patients.
+    The list is empty if no model was run. `planner` and `model` are shares. `gap` is the model's share minus the
+    planner's share in points, and has an interval over patients.
     """
     lines, constants = SummaryLines(summary[summary["table"] == "llm_baselines"]), SummaryLines(summary)
     ways: dict[str, tuple[str, dict[str, Any]]] = {
@@ -405,10 +414,10 @@ def language_model(summary: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def choosing(summary: pd.DataFrame) -> tuple[str, list[str]] | None:
-    """Return a paragraph on a language model that chooses its own features, as first sentence and rest.
+    """Return a paragraph on a language model that chooses its own features, as first sentence and other sentences.
 
-    The paragraph compares, at each t above 0 and with the answer at full observation, the model with the planner, with
-    the planner on the model's features, and with the best constant answer. The result is None if no model chose
+    The model is compared with the planner, with the planner on the model's features, and with the best constant answer.
+    All are evaluated at each t above 0 by the answer at full observation. The result is None if no model chose
     features.
     """
     lines = SummaryLines(summary[(summary["table"] == "llm_choosing") & (summary["target"] == "likelihood")])
@@ -454,13 +463,13 @@ def _joined(parts: Sequence[object]) -> str:
 
 
 def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: int, features: int) -> list[Row]:
-    """Return the paper's settings beside those of a run: symbol, description and both values.
+    """Return the settings of the paper and of a run side by side: symbol, description and both values.
 
     Parameters
     ----------
-    printed : `hyperparams.csv`, all values as text.
+    printed : the table `hyperparams.csv`, with all values as text.
     config : the run's whole configuration.
-    entities, features : of the run.
+    entities, features : numbers of entities and features of the run.
 
     """
     clusters = paper_clusters(entities)
@@ -480,13 +489,14 @@ def settings_beside(printed: pd.DataFrame, config: Mapping[str, Any], entities: 
 
 
 def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
-    """Return the paper's statements on the cost of a round beside this run's counts; empty without counts.
+    """Return the paper's statements on the cost of a round, and the counts of this run.
 
-    Keys of a row: `what`, the operation; `paper`, its order in the paper; and `counted`, the number in this run.
+    The list is empty if there are no counts. In a row, `what` is the operation, `paper` is the paper's statement, and
+    `counted` is the number in this run.
 
     Parameters
     ----------
-    summary : summary with the sweeps of mean-field solves in random order.
+    summary : summary with the sweeps of mean-field solves along random orders.
     cases : number of followed random orders, over all patients.
 
     """
@@ -517,7 +527,7 @@ def complexity(summary: pd.DataFrame, bundle: Bundle, cases: int) -> list[Row]:
 
 
 def rounds_said(features: int) -> str:
-    """Return a sentence on the share of features observed at t = 150, the paper's last printed round, in both runs.
+    """Return a sentence on the share of features observed at t = 150, in the paper and in this run.
 
     >>> rounds_said(253)
     'Where the paper prints t = 150, 69 % of its 216 features are observed, and 59 % of the 253 here.'
@@ -532,11 +542,12 @@ def rounds_said(features: int) -> str:
 
 
 def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> str:
-    """Return a sentence on accuracy and cost of the F-target gain on the whole cohort; "" if it was not run.
+    """Return a sentence on accuracy and cost of the F-target gain on the whole cohort, or "" if it was not run.
 
     Parameters
     ----------
-    jobs : from `afa.paper.report.benchmarks.read_jobs`; names of jobs of the allocation grid begin with their gain
+    jobs : result of `afa.paper.report.benchmarks.read_jobs`. The name of a job of the allocation grid begins with its
+        gain
 
     """
     lines, said = SummaryLines(summary), []
@@ -557,7 +568,7 @@ def f_target_said(summary: pd.DataFrame, jobs: pd.DataFrame, patients: int) -> s
 
 
 def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
-    """Return descriptions of parts of the paper that this run lacks: a cited series, rows of tables, and claims."""
+    """Return descriptions of the parts of the paper that this run lacks: a cited series, rows of tables, and claims."""
     found = []
     if cohort != CITED.lower():
         found.append(
@@ -572,7 +583,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """Return figure -> a sentence made from the summary; a figure with missing numbers has none."""
+    """Return figure -> a sentence made from the summary. A figure whose numbers are missing has no sentence."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

@@ -1,7 +1,7 @@
 """The messages of the workflow before a run's first job: the estimated time, and possible obstacles.
 
-Times and memory come from stored runs (`resources/benchmarks`), which were measured on another machine. Estimates are
-scaled up, never down, by the number of patients; other settings or another bundle are not considered.
+Time and memory come from stored runs (`resources/benchmarks`), which were measured on another machine. Other settings
+and another bundle are not considered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from afa.paper.report.benchmarks import StoredRun
 RESULTS_MB = 60.0
 """Largest size of the results of one cohort, in MB (section "Results" of the design)."""
 PASSING = 2.0
-"""Factor for the shards that lie on the disk beside the tables into which they are gathered."""
+"""Factor on the size of the results. It is needed because shards and the tables made from them are on the disk
+together.
+"""
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 MEGABYTE = 1e6
 
@@ -26,15 +28,15 @@ MEGABYTE = 1e6
 def start_notes(
     runs: Sequence[StoredRun], cohort: str, results: Path, inputs: Iterable[str | Path], *, cores: int, here: bool
 ) -> list[str]:
-    """Return the lines to print before a run starts: an estimate, then each possible obstacle.
+    """Return the lines to print before a run starts: an estimate, followed by possible obstacles.
 
     Parameters
     ----------
-    runs : the stored runs; that of `cohort` is used, or the one with the most patients.
+    runs : the stored runs. The run of `cohort` is used. If there is none, the run with the most patients is used.
     results : folder of results.
     inputs : files that the run reads.
-    cores : processors that jobs may use.
-    here : True if jobs run on this machine, False if on a cluster.
+    cores : number of processors that jobs may use.
+    here : True if jobs run on this machine, False if they run on a cluster.
 
     """
     stored = next((run for run in runs if run.cohort == cohort), max(runs, key=lambda run: run.patients, default=None))
@@ -62,7 +64,7 @@ def start_notes(
 
 
 def estimate(stored: StoredRun, cores: int) -> str:
-    """Return one sentence on how long a whole run took, including all jobs."""
+    """Return one sentence on how long a whole run with all its jobs took."""
     rules = stored.rules
     work, longest = float(rules["seconds"].sum()), float(rules["longest_seconds"].max())
     on_cores = f"some {minutes(max(longest, work / cores))} on {cores} core{'s' if cores != 1 else ''}"
@@ -74,7 +76,7 @@ def estimate(stored: StoredRun, cores: int) -> str:
 
 
 def _memory(rules: pd.DataFrame, cores: int) -> tuple[float, float]:
-    """Return the memory of the largest job, and of as many of the largest jobs as there are cores, in MB."""
+    """Return two amounts of memory in MB: that of the largest job, and that of the `cores` largest jobs together."""
     jobs = rules.loc[rules.index.repeat(rules["jobs"]), "max_rss_mb"].sort_values(ascending=False)
     return float(jobs.max()), float(jobs.head(cores).sum())
 
@@ -88,7 +90,7 @@ def _existing(path: Path) -> Path:
 
 
 def free_memory(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> float | None:
-    """Return the memory for new processes in MB, as the kernel or the container reports it; None if unknown."""
+    """Return the memory for new processes in MB, as the kernel or the container reports it, or None if unknown."""
     lines = _text(meminfo).splitlines()
     available = [float(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith("MemAvailable:")]
     limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
@@ -116,7 +118,7 @@ def size_text(megabytes: float) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """Return a time in words: minutes, or hours from ninety minutes on.
+    """Return a time in words. Times of ninety minutes or more are in hours.
 
     >>> minutes(20), minutes(720), minutes(9000)
     ('1 min', '12 min', '2.5 h')

@@ -1,6 +1,6 @@
 """Tables for notebooks and `afa bundle show`: contents of a bundle, cost of inference, cells of the allocation grid.
 
-Cells are in order, and intervals are texts.
+Cells keep the order of the summary, and intervals are texts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ CELL = ["gain", "allocation", "schedule"]
 CLAIM_ROUND = 150
 CLAIM_COLUMNS = ["claim", "schedule", "gain", "ours", "low", "high", "paper", "verdict"]
 CLAIMS = ((PRIORITY, "greedy"), ("greedy", RANDOM), ("priority_all", "greedy"))
-"""Claims that the first rule is better than the second: the paper's two, and the first of them for `priority_all`."""
+"""Pairs of rules. The claim is that the first rule is better than the second. The paper makes the first two claims; the
+third is the first claim for `priority_all`.
+"""
 
 
 def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
-    """Return a table of entities (in `order`) by features: 1 where a feature is in the support of an entity, else 0."""
+    """Return a table of entities (in `order`) by features.
+
+    An entry is 1 if the feature is in the entity's support, else 0.
+    """
     inside = np.zeros((len(order), len(bundle.features)), dtype=np.int64)
     for row, name in enumerate(order):
         inside[row, list(bundle.support(name))] = 1
@@ -37,12 +42,14 @@ def supports(bundle: Bundle, order: Sequence[str]) -> pd.DataFrame:
 
 
 def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFrame:
-    """Return each pair of entities once, with shared features and distance; most shared features first.
+    """Return each pair of entities once, with the number of shared features and the distance.
+
+    Pairs with most shared features come first.
 
     Parameters
     ----------
-    apart : (n_entities, n_entities) float64, distances in the bundle's order, from `afa.planner.cluster.distances`
-    order : entities in the order that breaks ties
+    apart : (n_entities, n_entities) float64, distances from `afa.planner.cluster.distances`, in the bundle's order
+    order : entities; ties are broken by this order
 
     """
     place = [bundle.entities.index(name) for name in order]
@@ -55,13 +62,13 @@ def overlaps(bundle: Bundle, apart: Floats, order: Sequence[str]) -> pd.DataFram
 
 
 def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines of both tables with the name of the solved model in the column `solve`.
+    """Return the lines of both tables. The column `solve` names the solved model.
 
     Parameters
     ----------
-    rounds : `sign/rounds` of one method, with `start`
-    convergence : `sanity/convergence`, of which the two classes of the closure are used; the entities are those of
-        `rounds`
+    rounds : rows of `sign/rounds` for one method
+    convergence : the table `sanity/convergence`. Only its rows on the two classes of the closure are used, because
+        `rounds` has the solves of the entities
 
     """
     entities = rounds.assign(solve="entity, " + rounds["start"].astype(str) + " start")
@@ -71,13 +78,16 @@ def named_solves(rounds: pd.DataFrame, convergence: pd.DataFrame) -> pd.DataFram
 
 
 def work_of(solves: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Return by `keys` the columns `WORK`, `sweeps` for each solve, and `capped_share`, the share of capped solves."""
+    """Return sums of the columns `WORK` by `keys`, the mean number of `sweeps` of a solve, and the `capped_share`."""
     work = solves.groupby(list(keys), sort=False)[WORK].sum()
     return work.assign(sweeps=work["iterations"] / work["solves"], capped_share=work["capped"] / work["solves"])
 
 
 def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
-    """Return beta L^2 by entity, ascending: of its model, its `closure`, and minimum, median, maximum of its duels."""
+    """Return beta L^2 of each entity's model (`alone`), of its `closure`, and of its duels. Rows are sorted by `alone`.
+
+    The duels are summarised by minimum, median and maximum.
+    """
     duels = contraction[contraction["model"] == "duel"]
     sides = [duels[[side, "contraction"]].set_axis(["name", "contraction"], axis=1) for side in ("entity", "opponent")]
     of_duels = pd.concat(sides).astype({"contraction": float}).groupby("name")["contraction"]
@@ -90,16 +100,17 @@ def contraction_by_entity(contraction: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_odds_error(odds: pd.DataFrame) -> pd.Series:
-    """Return mean-field minus exact log-odds in nats, by `ERROR_KEYS`, for states with both."""
+    """Return mean-field log-odds minus exact log-odds in nats, by `ERROR_KEYS`. States without both are left out."""
     both = odds.pivot(index=ERROR_KEYS, columns="inference", values="raw").reindex(columns=["mean_field", "exact"])
     both = both.dropna()
     return (both["mean_field"] - both["exact"]).rename("error")
 
 
 def bundle_table(bundle: Bundle) -> pd.DataFrame:
-    """Return one row for each entity: features in the support, unaries by sign, couplings by sign, log-odds.
+    """Return a table with one row for each entity: size of the support, unaries and couplings by sign, and log-odds.
 
-    For a bundle with probabilities, also the numbers of features with probabilities and of couplings in both classes.
+    For a bundle with probabilities, also return the number of features with probabilities and the number of couplings
+    that both classes share.
     """
     packed, entities = bundle.packed, len(bundle.entities)
     entity = np.repeat(np.arange(entities), np.diff(packed.pointer))  # entity of each coupling
@@ -124,10 +135,11 @@ def bundle_table(bundle: Bundle) -> pd.DataFrame:
 
 
 def feature_table(bundle: Bundle) -> pd.DataFrame:
-    """Return one row for each feature: entities with a positive and a negative unary, couplings by sign, and the cost.
+    """Return a table with one row for each feature.
 
-    With features.csv or probabilities, also the possible values, the range, and the background probabilities of low and
-    high values.
+    A row has the numbers of entities with a positive and with a negative unary, the numbers of couplings by sign, and
+    the cost, if there are costs. If the bundle has features.csv or probabilities, a row also has the possible values,
+    the range, and the background probabilities of low and high values.
     """
     features, packed = len(bundle.features), bundle.packed
     ends, signs = np.concatenate([packed.row, packed.column]), np.tile(np.sign(packed.value), 2)
@@ -153,26 +165,26 @@ def feature_table(bundle: Bundle) -> pd.DataFrame:
 
 
 def _range(low: float, high: float) -> str:
-    """Return a range in words: `60 to 140`, `from 60` or `up to 140`; empty without a cut point."""
+    """Return a range in words: `60 to 140`, `from 60` or `up to 140`. The text is empty if there is no cut point."""
     if np.isfinite(low) and np.isfinite(high):
         return f"{low:g} to {high:g}"
     return f"from {low:g}" if np.isfinite(low) else f"up to {high:g}" if np.isfinite(high) else ""
 
 
 def gains_of(rows: pd.DataFrame) -> list[str]:
-    """Return the gains in a summary's rows, in order; one "" if no rule uses a gain."""
+    """Return the gains in a summary's rows, in order. If no rule uses a gain, return [""]."""
     return [str(gain) for gain in rows["gain"].dropna().unique()] or [""]
 
 
 def schedules_of(rows: pd.DataFrame) -> list[str]:
-    """Return the schedules, in order; the empty schedule of a random order only if there is no other schedule."""
+    """Return the schedules, in order. The schedule of random orders is included only if there is no other schedule."""
     named = rows.dropna(subset=["allocation"])
     scheduled = named[named["allocation"] != RANDOM]
     return [str(schedule) for schedule in (named if scheduled.empty else scheduled)["schedule"].unique()]
 
 
 def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.DataFrame]:
-    """Return the rows by rule, in order: rules with this gain or without gain, under one schedule.
+    """Return rule -> rows for the rules with this gain or without any gain, under one schedule, in order.
 
     `random` is included under every schedule.
     """
@@ -182,9 +194,11 @@ def rules_under(rows: pd.DataFrame, gain: str, schedule: str) -> dict[str, pd.Da
 
 
 def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return only the rules of the paper's table, in order; with a user-defined rule, the first four rules.
+    """Return only the rules of the paper's table, in order.
 
-    More than four lines in a panel are hard to read; the tables of the notebook have all rules.
+    If the paper's rule is missing, return the first four rules.
+
+    More than four lines in a panel are hard to read. The tables of the notebook have all rules.
     """
     known = {rule: part for rule, part in parts.items() if rule in ALLOCATIONS.values()}
     chosen = known if PRIORITY in known else parts
@@ -192,12 +206,15 @@ def few(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def printed_schedule(schedules: Sequence[str]) -> str:
-    """Return the schedule of the paper if the run has it, else the first."""
+    """Return the paper's schedule if the run has it, else the first schedule."""
     return "paper" if "paper" in schedules else schedules[0]
 
 
 def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """Return a table of `shown`, or else `value`: one line for each cell, one column for each entry of `column`."""
+    """Return a table with one line for each cell and one column for each entry of `column`.
+
+    The entries are taken from the column `shown` if the rows have it, else from `value`.
+    """
     index = list(index)
     named = rows.fillna(dict.fromkeys(index, ""))
     wide = named.pivot(index=index, columns=column, values="shown" if "shown" in named else "value")
@@ -205,13 +222,16 @@ def by_cell(rows: pd.DataFrame, column: str, *, index: Sequence[str] = CELL) -> 
 
 
 def by_round(rows: pd.DataFrame, rounds: Sequence[int], *, index: Sequence[str] = CELL) -> pd.DataFrame:
-    """Return the table of `by_cell` with rounds as columns, for some rounds."""
+    """Return the table of `by_cell` for some rounds. The columns are the rounds."""
     wide = by_cell(rows[rows["t"].isin(rounds)], "t", index=index)
     return wide.set_axis([f"t={t:.0f}" for t in wide.columns], axis="columns")
 
 
 def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, signed: bool = False) -> pd.DataFrame:
-    """Return the rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`, or a dash if missing."""
+    """Return the rows with a column `shown`: value and interval as text, `+2.5 [+2.2, +2.8]`.
+
+    A missing value is a dash.
+    """
 
     def text(number: float) -> str:
         if np.isnan(number):
@@ -226,7 +246,7 @@ def with_interval(rows: pd.DataFrame, *, scale: float = 1.0, digits: int = 0, si
 
 
 def verdict(low: float, high: float) -> str:
-    """Return whether the interval of a difference supports the claim that the difference is above 0, in words."""
+    """Return in words whether the interval of a difference supports the claim that the difference is above 0."""
     if np.isnan(low) or np.isnan(high):
         return "no interval"
     if low > 0:
@@ -235,15 +255,14 @@ def verdict(low: float, high: float) -> str:
 
 
 def priority_claims(rows: pd.DataFrame, printed: pd.DataFrame) -> pd.DataFrame:
-    """Return the differences of priority and greedy, and of greedy and random, at t = 150, in points (sec:eval_alloc).
+    """Return the differences between the rules in `CLAIMS` at t = 150, in points (sec:eval_alloc).
 
-    The columns are `claim`, `schedule`, `gain`, `ours`, `low`, `high`, `paper` and `verdict`; cells that the grid does
-    not have are skipped.
+    The columns are `CLAIM_COLUMNS`. Cells that the grid does not have are skipped.
 
     Parameters
     ----------
-    rows : `allocation_sign` of the summary
-    printed : the paper's `tab_m2_alloc`, whose differences are shown for the paper's schedule
+    rows : rows `allocation_sign` of the summary
+    printed : the paper's table `tab_m2_alloc`. Its differences are shown only for the paper's schedule
 
     """
     summary, lines = SummaryLines(rows), []

@@ -5,10 +5,10 @@ A verdict has two parts. The *direction* is whether an effect or a statement hol
 error of a printed number is estimated from the spread over this run's patients and the paper's n. `outcome` combines
 both parts into one word. docs/comparison.md has the rules in words.
 
-`resources/paper/answers.yaml` lists the cells and the claims that are judged. A *reading* is a short form of a line of
-the summary: a name in `lines`, which stands for its key columns, and keys that are added or changed, such as `chaos
-t=10 stratum=chaotic`; `t=M` is full observation. A *relation* is two readings, or a reading and a number, with `>`, `<`
-or `=` between them; `2 *` before a reading doubles it.
+`resources/paper/answers.yaml` lists the cells and the claims that are judged. A *reading* is a short name of a line of
+the summary, such as `chaos t=10 stratum=chaotic`. It has a name in `lines`, which stands for key columns, and keys that
+are added or changed. `t=M` means full observation. A *relation* compares two readings, or a reading and a number, by
+`>`, `<` or `=`. `2 *` before a reading doubles its number.
 """
 
 from __future__ import annotations
@@ -42,30 +42,33 @@ NEAR, CLOSE = "within 2 points", "within 5 points"
 ALIKE, TWOFOLD, OTHER_SIZE = "within a factor of 1.25", "within a factor of 2", "another size"
 SIZES = (NEAR, CLOSE, ALIKE, TWOFOLD, OTHER_SIZE)
 POINTS = {NEAR: 2.0, CLOSE: 5.0}
-"""Size -> largest distance: percentage points for a share, per cent of the printed value for other numbers."""
+"""Size -> largest distance. The distance is in percentage points for a share, else in per cent of the printed value."""
 SMALL_RATE = 10.0
-"""A printed share below this many per cent is judged by its ratio, because five points are then a large distance."""
+"""A printed share below this many per cent is judged by its ratio, because five points are a large distance for it."""
 FACTORS = {ALIKE: 1.25, TWOFOLD: 2.0}
-"""Size -> largest ratio of an effect (a difference of shares) to the printed effect, or of its inverse."""
+"""Size -> largest ratio of two effects (differences of shares), where the larger effect is divided by the smaller."""
 REPRODUCED = "reproduced"
 OUTCOMES = (REPRODUCED, OTHER_SIZE, NONE_HERE, ONLY_HERE, REVERSES, NO_BETTER, UNCLEAR)
-"""Outcomes of a judged effect or statement; each has exactly one."""
+"""Possible outcomes. Each judged effect or statement has exactly one outcome."""
 
 SCALE = {"share": 1.0, "percent": 100.0}
-"""Units of a share -> the value of 1 in this unit."""
+"""Unit of a share -> the value of the share 1 in this unit."""
 DIFFERENCE = "percentage points"
 HUNDREDTHS = ("percent", DIFFERENCE)
 """Units in which shares and their differences are shown."""
 OPERATORS = ("=", ">", "<")
 NOTHING_TO_SEE = 0.5
-"""An effect whose interval is within this many points of 0 would be printed as 0."""
+"""Largest distance from 0, in points, of an interval whose effect would be printed as 0."""
 EQUAL = 1e-9
 """Largest difference of two equal numbers, due to rounding."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number of this run with its interval over patients (NaN if there is none), unit, and number of cases n."""
+    """A number of this run, its interval over patients, its unit, and the number of cases `n`.
+
+    `low` and `high` are NaN if there is no interval.
+    """
 
     value: float
     low: float = math.nan
@@ -75,12 +78,12 @@ class Number:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Return the interval; the number itself, twice, if there is none."""
+        """Return the ends of the interval. If there is no interval, both ends are the number."""
         return (self.value, self.value) if math.isnan(self.low) or math.isnan(self.high) else (self.low, self.high)
 
     @property
     def half(self) -> float:
-        """Return half the width of the interval, 0 if there is none."""
+        """Return half the width of the interval, or 0 if there is no interval."""
         low, high = self.ends
         return (high - low) / 2
 
@@ -88,11 +91,14 @@ class Number:
         return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def complement(self) -> Number:
-        """Return the share of all other cases."""
+        """Return 1 minus the share."""
         return replace(self, value=1 - self.value, low=1 - self.high, high=1 - self.low)
 
     def in_unit(self, unit: str) -> Number:
-        """Return the number in the paper's unit; a share that is not printed in per cent is between 0 and 1."""
+        """Return the number in the paper's unit.
+
+        A share that the paper does not print in per cent is between 0 and 1.
+        """
         in_hundredths = self.unit in HUNDREDTHS and unit not in HUNDREDTHS
         return replace(self.scaled(0.01) if in_hundredths else self, unit=unit)
 
@@ -104,11 +110,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Printed:
-    """A number of the paper: the printed text, its unit, the number of patients if known, and a bound.
+    """A number of the paper: the printed text, its unit, the number of patients (if known), and a bound.
 
     Parameters
     ----------
-    bound : "at most" or "at least", if the paper prints one of them
+    bound : "at most" or "at least" if the paper prints one of these phrases, else None
 
     """
 
@@ -123,17 +129,20 @@ class Printed:
 
     @property
     def rounding(self) -> float:
-        """Return half a unit of the last printed digit; 0 for a fraction."""
+        """Return half a unit of the last printed digit, or 0 for a fraction."""
         return 0.0 if "/" in self.text else 0.5 * 10.0 ** -len(self.text.partition(".")[2])
 
     def error(self, ours: Number, patients: float) -> float:
-        """Return half the width of the paper's interval, from this run's interval and the paper's n; 0 without n."""
+        """Return an estimate of half the width of the paper's interval, or 0 if the paper's n is unknown.
+
+        The estimate scales this run's interval by the root of the ratio of the numbers of patients.
+        """
         return 0.0 if self.patients is None else ours.half * math.sqrt(patients / self.patients)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict: `direction` (empty for a level), `size` (or empty), and `reason`."""
+    """A verdict. `direction` is empty for a level, and `size` can be empty. `reason` is a text."""
 
     direction: str
     size: str = ""
@@ -141,7 +150,10 @@ class Verdict:
 
 
 def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
-    """Return the verdict on a number of this run, over `patients`, compared with a printed number in its unit."""
+    """Return the verdict on a number of this run, compared with a printed number in the same unit.
+
+    `patients` is the number of patients behind this run's number.
+    """
     if abs(printed.value) <= EQUAL and abs(ours.value) <= EQUAL:
         return Verdict(IDENTITY, reason="0 = 0")
     error = printed.error(ours, patients) + printed.rounding
@@ -156,7 +168,7 @@ def judge(printed: Printed, ours: Number, patients: float) -> Verdict:
 
 
 def _apart(apart: float, together: float) -> str:
-    """Return a distance in words, with the error of both numbers."""
+    """Return a distance in words, and compare it with the error of both numbers."""
     said = "no further apart than the error of both" if apart <= together else "further apart than the error of both"
     return f"{number(apart)} apart; {said}, {number(together)}" if together else f"{number(apart)} apart"
 
@@ -164,14 +176,14 @@ def _apart(apart: float, together: float) -> str:
 def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
     """Return the verdict on a difference, by its interval and by its ratio to the printed difference.
 
-    An effect exists if its interval excludes 0. If both effects exist, their signs and the ratio determine the verdict.
-    If only this run has an effect, the effect contradicts the paper's 0 if its distance from 0 exceeds both errors. If
-    only the paper has an effect, the verdict is that there is no effect, unless this run's interval contains the
-    printed number.
+    An effect exists if its interval excludes 0. If both effects exist, their signs and their ratio determine the
+    verdict. If only this run has an effect, the effect contradicts the paper if its distance from the printed number
+    exceeds the error of both. If only the paper has an effect, the verdict is that there is no effect here. In this
+    case, the verdict is unclear if this run's interval contains the printed number.
 
     Parameters
     ----------
-    printed, error : the paper's number and half the width of its interval, in points.
+    printed, error : the paper's number, and half the width of the paper's interval, in points.
     ours : this run's number, in points.
 
     """
@@ -193,7 +205,7 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
 
 
 def outcome(row: Mapping[Any, Any]) -> str:
-    """Return one of `OUTCOMES` for a line of the comparison or of the first screen; "" if the line is not judged."""
+    """Return the outcome of a line of the comparison or of the first screen, or "" if the line is not judged."""
     verdict, size = row["verdict"], row["size"]
     if verdict in UNJUDGED or not (verdict or size):
         return ""
@@ -203,14 +215,17 @@ def outcome(row: Mapping[Any, Any]) -> str:
 
 
 def verdict_words(row: Mapping[Any, Any]) -> str:
-    """Return direction and size of a line as one phrase; *another size* replaces *holds*."""
+    """Return direction and size of a line as one phrase. The size *another size* replaces the direction *holds*."""
     if row["size"] == OTHER_SIZE and row["verdict"] == HOLDS:
         return OTHER_SIZE
     return ", ".join(word for word in (row["verdict"], row["size"]) if word)
 
 
 def size_of(printed: Printed, difference: float) -> str:
-    """Return the word for the distance of a number that is no effect from the printed one, in the paper's unit."""
+    """Return the word for the distance between a number that is no effect and the printed number.
+
+    `difference` is in the paper's unit.
+    """
     whole = {"correlation": 1.0, **SCALE}.get(printed.unit, abs(printed.value))
     apart = abs(difference)
     points = 0.0 if apart <= EQUAL else 100 * apart / whole if whole else math.inf
@@ -221,7 +236,7 @@ def size_of(printed: Printed, difference: float) -> str:
 
 
 def factor_of(ratio: float) -> str:
-    """Return the word for a ratio above 0 of two effects; a ratio and its inverse get the same word.
+    """Return the word for a positive ratio of two effects. A ratio and its inverse get the same word.
 
     >>> factor_of(0.85), factor_of(1.9), factor_of(0.45)
     ('within a factor of 1.25', 'within a factor of 2', 'another size')
@@ -231,7 +246,7 @@ def factor_of(ratio: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number for a sentence: three significant digits, no exponent for counts."""
+    """Return a number for a sentence. It has three significant digits; counts have no exponent."""
     if value == 0 or abs(value) >= 1000:
         return f"{value:.0f}"
     return f"{value:.3g}" if abs(value) >= 1e-4 else f"{value:.0e}"
@@ -239,11 +254,12 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """A statement that one number is above, below or equal to another or to a constant: `left > right`.
+    """A statement that a number is above, below or equal to another number: `left > right`. `right` can be a constant.
 
     Attributes
     ----------
-    shown : the number shown in a table: the left side if the right is a constant, else the difference of both
+    shown : the number shown in a table. It is the left side if the right side is a constant, else the difference of
+        both sides
 
     """
 
@@ -255,7 +271,10 @@ class Relation:
 
     @property
     def holds(self) -> bool:
-        """Return True if the relation holds: for `>` and `<` the intervals are disjoint; for `=` the values agree."""
+        """Return True if the relation holds.
+
+        For `>` and `<`, the intervals must be disjoint; for `=`, the values must agree.
+        """
         (low, high), (other_low, other_high) = self.left.ends, self.right.ends
         if self.operator == ">":
             return low > other_high
@@ -266,7 +285,7 @@ class Relation:
 
     @property
     def reversed(self) -> bool:
-        """Return True if the opposite relation holds; for `=`, if the numbers differ."""
+        """Return True if the opposite relation holds. The opposite of `=` is that the numbers differ."""
         if self.operator == "=":
             return not self.holds
         turned = {">": "<", "<": ">"}[self.operator]
@@ -274,14 +293,17 @@ class Relation:
 
     @property
     def is_null(self) -> bool:
-        """Return True if a difference stated to be non-zero is 0, with its whole interval within half a point."""
+        """Return True if the statement says that a difference is not 0, but the difference is 0 in this run.
+
+        A difference is 0 if its interval contains 0 and is within half a point of 0.
+        """
         low, high = self.left.ends
         is_effect = self.operator != "=" and self.left.unit == DIFFERENCE and self.right.value == 0
         return is_effect and low <= 0 <= high and max(-low, high) <= NOTHING_TO_SEE
 
 
 def judge_statement(relations: Sequence[Relation]) -> Verdict:
-    """Return the verdict on a statement, which holds if all its relations hold."""
+    """Return the verdict on a statement. The statement holds if all its relations hold."""
     failing = [relation for relation in relations if not relation.holds]
     if not failing:
         return Verdict(HOLDS, reason="; ".join(relation.text for relation in relations))
@@ -296,14 +318,17 @@ def judge_statement(relations: Sequence[Relation]) -> Verdict:
 
 Kind = Literal["row", "paired", "erratum", "decision", "background", "not_comparable", "not_run"]
 READ: tuple[Kind, ...] = ("row", "paired", "erratum")
-"""Kinds of answers that a number of this run judges; for other kinds there is a reason why no number does."""
+"""Kinds of answers that are judged by a number of this run. Answers of other kinds have a reason why they are not
+judged.
+"""
 END = "M"
 
 
 class ClaimAnswer(Strict):
-    """The answer to a claim, by one of `cell`, `line`, `fact` and `holds`, or the reason why there is none.
+    """The answer to a claim: one of `cell`, `line`, `fact` and `holds`, or the reason why there is no answer.
 
-    With `less`, the line is a paired difference and is compared with the difference of two printed cells.
+    If `less` is given, the line is a paired difference. It is compared with the difference of the two printed cells in
+    `less`.
     """
 
     answer: Kind
@@ -322,7 +347,10 @@ class ClaimAnswer(Strict):
 
 
 class CellRule(Strict):
-    """Cells, by patterns of row and column, that are not judged, with the reason, or are judged with a note."""
+    """A rule for cells, which are given by patterns of row and column.
+
+    The cells are not judged, for the reason in `why`, or they are judged with the note in `why`.
+    """
 
     table: str
     row: str = "*"
@@ -337,12 +365,13 @@ class CellRule(Strict):
 
 
 class ClaimAnswers(Strict):
-    """The content of `answers.yaml`; a test checks each answer and each name in the file.
+    """The content of `answers.yaml`. A test checks each answer and each name in the file.
 
     Attributes
     ----------
     patients : file name of a printed table -> number of patients
-    places : printed table -> its place in the report, `notebook NAME`, or the reason why it has no number there
+    places : printed table -> its place in the report (`notebook NAME`), or the reason why the report has no number for
+        it
 
     """
 
@@ -354,7 +383,7 @@ class ClaimAnswers(Strict):
     claims: Mapping[str, ClaimAnswer]
 
     def reason(self, why: str | None) -> str:
-        """Return the text of a reason given by name; any other text is returned as it is."""
+        """Return the text of a reason that is given by its name. Any other text is returned unchanged."""
         return "" if why is None else self.reasons.get(why, why)
 
     def keys(self, reading: str) -> dict[str, str | int | float]:
@@ -374,7 +403,7 @@ def relation_of(text: str) -> tuple[str, str, str]:
 
 
 def scaled_reading(side: str) -> tuple[float, str]:
-    """Return the factor before a reading, 1 where there is none, and the reading.
+    """Return the factor before a reading, and the reading. If there is no factor, it is 1.
 
     >>> scaled_reading("2 * chaos t=10"), scaled_reading("chaos t=10")
     ((2.0, 'chaos t=10'), (1.0, 'chaos t=10'))

@@ -1,10 +1,10 @@
 """Gates: checks that must pass (supp:sanity), their inputs, and perturbed copies on which the checks must fail.
 
-A check tests every case of a subject and counts the cases that fail. Subjects are the bundle and patients of the run,
-and small synthetic bundles and patients that never change. A passing check shows little unless the check is able to
-fail, so each gate also runs on inputs perturbed in a known way; if a perturbed copy passes, the gate itself is faulty.
-Only the synthetic subjects, which are the same in every run, are perturbed: whether an error shows on a user's bundle
-would depend on the bundle.
+A check tests every case of a subject and counts the cases that fail. There are two kinds of subjects: the bundle and
+patients of the run, and small synthetic bundles and patients that never change. A passing check means little if the
+check cannot fail. Therefore, each gate also runs on inputs that are perturbed in a known way. If a perturbed copy
+passes, the gate is faulty. Only the synthetic subjects are perturbed, because a user's bundle may hide the
+perturbation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ N_ENTITIES, N_FEATURES, N_PATIENTS = 4, 7, 12
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A bundle and P patients on its features.
+    """A bundle, and P patients with the features of the bundle.
 
     Parameters
     ----------
@@ -56,16 +56,16 @@ class Subject:
 
     @cached_property
     def orders(self) -> NDArray[np.int64]:
-        """Return the random observation orders of every patient, by seed, (P, S, M) int64."""
+        """Return the random orders of every patient for each seed, (P, S, M) int64."""
         return random_orders(self.bundle.features, self.patients, self.seeds)
 
     @cached_property
     def closures(self) -> list[Bundle]:
-        """Return the binary task of each entity, as the duel of its two half-potential models."""
+        """Return the binary task of each entity as a bundle of its two half-potential models."""
         return [closed_bundle(self.bundle, entity) for entity in self.bundle.entities]
 
     def once(self, make: Callable[[Subject], T]) -> T:
-        """Return `make(self)`, cached after the first call; `make` must depend on the subject only."""
+        """Return `make(self)`, which is cached after the first call. `make` must depend on the subject only."""
         if make not in self._made:
             self._made[make] = make(self)
         return cast(T, self._made[make])
@@ -80,18 +80,18 @@ class Subject:
 
     @cached_property
     def energies(self) -> Floats:
-        """Return S_v(x) of every patient, (P, N) float64, from the potentials, without conditioning or the engine."""
+        """Return S_v(x) of every patient, (P, N) float64. It is computed from the potentials, without the engine."""
         return self.bundle.energies(self.values)
 
     def read(
         self, bundle: Bundle, rounds: Sequence[int], patients: Patients = slice(None), *, duels: bool = True
     ) -> Snapshots:
-        """Return the state of a bundle at some rounds of the first seed's orders.
+        """Return the states of a bundle at some rounds along the orders of the first seed.
 
         Parameters
         ----------
-        bundle : a bundle on the same features
-        patients : indices of the patients, by default all
+        bundle : a bundle with the same features
+        patients : indices of the patients; the default is all patients
 
         """
         values, orders = self.values[patients], self.orders[patients, 0]
@@ -99,7 +99,7 @@ class Subject:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the entities in words; of a synthetic bundle with the bundle's name."""
+        """Return the entities in words, with the name of the bundle."""
         return [f"{self.bundle.name}, entity {entity}" for entity in self.bundle.entities]
 
     @cached_property
@@ -114,10 +114,11 @@ class Subject:
 
 
 def synthetic_subjects(*, threads: int | None = None) -> list[Subject]:
-    """Return three bundles of 4 entities on 7 features with 12 patients each, one all zero; the same in every run.
+    """Return three synthetic subjects: bundles of 4 entities and 7 features, with 12 patients each.
 
-    `signs` has potentials -1, 0 and +1, so that scores tie, and two identical entities; `real` has real potentials and
-    priors; `opposed` has strong couplings of both signs, on which damped iteration often fails.
+    They are the same in every run. The values of one patient are all 0. `signs` has potentials -1, 0 and +1, so that
+    scores tie, and two identical entities. `real` has real potentials and priors. `opposed` has strong couplings of
+    both signs, for which damped iteration often fails.
     """
     made = []
     for name in ("signs", "real", "opposed"):
@@ -137,7 +138,7 @@ def bundle_of(
     Parameters
     ----------
     unary : (N, M) float64
-    couplings : (N, M, M) float64, of which the upper triangle is read
+    couplings : (N, M, M) float64. Only the upper triangle is used
     priors : (N,) float64
 
     """
@@ -167,7 +168,7 @@ def _synthetic_bundle(name: str, draw: np.random.Generator) -> Bundle:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed case: entity or pair, patient and t; the value found and the value expected."""
+    """A failed case. `case` names entity or pair, patient and t."""
 
     case: str
     found: str
@@ -188,12 +189,12 @@ class Outcome:
 
     @classmethod
     def of(cls, wrong: NDArray[np.bool_], describe: Callable[..., Failure]) -> Outcome:
-        """Return the outcome of an array of cases of any shape.
+        """Return the outcome for an array of cases of any shape.
 
         Parameters
         ----------
         wrong : True for failed cases
-        describe : function of a case's indices that returns its `Failure`
+        describe : function from the indices of a case to its `Failure`
 
         """
         places = np.argwhere(wrong)
@@ -205,7 +206,7 @@ Check = Callable[[Subject], Outcome]
 
 @dataclass(frozen=True)
 class Gate:
-    """A named check, its copies on perturbed inputs, and the next step if it fails on a run's own inputs."""
+    """A named check, copies of the check on perturbed inputs, and the next step if the check fails."""
 
     name: str
     check: Check
@@ -214,14 +215,14 @@ class Gate:
 
 
 def run_gates(gates: Sequence[Gate], run: Subject, synthetic: Sequence[Subject]) -> pd.DataFrame:
-    """Return one row for each gate and input (`run`, `synthetic`).
+    """Return a table with one row for each gate and input (`run`, `synthetic`).
 
-    The columns `cases` and `failures` count the check's cases and failures. `perturbed_failures` counts failures on the
-    perturbed copy with the fewest failures, and is missing for `run`.
+    `cases` and `failures` are the numbers of cases and failures of the check. `perturbed_failures` is the number of
+    failures on the perturbed copy with the fewest failures. It is missing for `run`.
 
     Raises
     ------
-    SanityError : one fault for each check that fails, with its first case, and for each check that cannot fail.
+    SanityError : a check fails, or a check cannot fail. The message has one fault for each such check.
 
     """
     rows, faults = [], list[Fault]()

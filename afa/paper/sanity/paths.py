@@ -1,9 +1,9 @@
 """Two gates along whole orders: rigorous brackets never contradict full observation, and every solve converges.
 
-A mean-field solve must end within tolerance, with an ELBO not above the exact log Z. The tables count the calls of all
-brackets, including the heuristic ones (decisions.md B4), and the sweeps, caps and cases that do not converge
-(decisions.md M8); they also contain the contraction constants. Models are the entities themselves and the two
-half-potential classes of each, `class_1` and `class_0`.
+A mean-field solve must end within tolerance, and its ELBO must not exceed the exact log Z. The tables count the calls
+of all brackets, including heuristic brackets (decisions.md B4). They also count sweeps, solves that reached the cap,
+and cases that do not converge (decisions.md M8), and contain the contraction constants. Models are the entities and the
+two half-potential classes of each entity, `class_1` and `class_0`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Called(NamedTuple):
     Parameters
     ----------
     names : (Q,) names of the duels
-    final : (P, Q) float64, D or S at full observation, in nats
-    winners : (P, Q) int8, the sign of `final`, 0 for a tie
+    final : (P, Q) float64, D (duels) or S (binary task) at full observation, in nats
+    winners : (P, Q) int8, the sign of `final`, or 0 for a tie
 
     """
 
@@ -58,12 +58,12 @@ class Called(NamedTuple):
 def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
     """Check every call of `l1_tight` and `l1_paper` in all duels and binary tasks, along the orders of all seeds.
 
-    A call must equal the sign at full observation, ties must not be called, and `l1_paper` must not call a duel that
-    `l1_tight` leaves unresolved.
+    Three rules are checked. A call must equal the sign at full observation. Ties must not be called. `l1_paper` must
+    not call a duel that `l1_tight` leaves unresolved.
 
     Parameters
     ----------
-    budget_share : share of the budgets that is counted
+    budget_share : share of the budgets that brackets use; 1 is correct
 
     """
     calls = subject.once(all_calls) if budget_share == 1.0 else all_calls(subject, budget_share)
@@ -71,7 +71,7 @@ def check_calls(subject: Subject, *, budget_share: float = 1.0) -> Outcome:
 
 
 def all_calls(subject: Subject, budget_share: float = 1.0) -> list[Called]:
-    """Return the calls of all duels, followed by those of each binary task."""
+    """Return the calls of all duels, followed by the calls of each binary task."""
     energy, (a, b) = subject.energies, all_pairs(len(subject.bundle.entities)).T
     tasks = zip(subject.closures, ([task] for task in subject.tasks), energy.T[:, :, None], strict=True)
     found = []
@@ -110,20 +110,20 @@ def _judged(subject: Subject, calls: Called) -> Outcome:
 def bracket_table(subject: Subject) -> pd.DataFrame:
     """Return counts by (population, bracket, t), over patients and seeds.
 
-    `decided` is the number of duels or tasks with a winner at full observation; `called` and `wrong` are counted among
-    them. A call is counted at every t at which the interval excludes 0. `tied_called` counts calls of duels that are
-    tied at full observation, for which no call is correct.
+    `decided` is the number of duels or tasks with a winner at full observation. `called` and `wrong` are numbers of
+    calls and of wrong calls on them. A call is counted at every t at which the interval excludes 0. `tied_called` is
+    the number of calls of duels that are tied at full observation. Such calls are never correct.
     """
     return _counted(subject, (0, 1), "t", range(len(subject.bundle.features) + 1))
 
 
 def bracket_patients_table(subject: Subject) -> pd.DataFrame:
-    """Return counts as `bracket_table`, by (population, bracket, patient), summed over all t."""
+    """Return the counts of `bracket_table` by (population, bracket, patient), summed over all t."""
     return _counted(subject, (1, 2), "patient", subject.patients)
 
 
 def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[object]) -> pd.DataFrame:
-    """Return the counts of both populations, by patient, seed and t, summed over `axes`."""
+    """Return the counts of both populations, summed over `axes`. The axes are patient, seed and t."""
     duels, *tasks = subject.once(all_calls)
     decided, counts = [], []
     for calls in ([duels], tasks):
@@ -137,7 +137,10 @@ def _counted(subject: Subject, axes: tuple[int, ...], by: str, cells: Sequence[o
 
 
 def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
-    """Return all solves along all orders of a subject, by its solver or another; the first axis is `MODELS`."""
+    """Return all solves along all orders of a subject. The first axis is `MODELS`.
+
+    If `solver` is None, the subject's solver is used.
+    """
 
     def paths(bundle: Bundle) -> SolvePaths:
         solved_by = solver or subject.solver
@@ -145,17 +148,17 @@ def solve_log(subject: Subject, solver: Solver | None = None) -> SolvePaths:
 
     counts = []
     for axis, own, *of_tasks in zip((1, 2, 2), *map(paths, (subject.bundle, *subject.closures)), strict=True):
-        classes = np.concatenate(of_tasks, axis=axis)  # classes 1 and 0 of each entity in turn
+        classes = np.concatenate(of_tasks, axis=axis)  # for each entity in turn: class 1, class 0
         counts.append(np.stack([own, *(np.take(classes, range(e, 2 * own.shape[axis], 2), axis) for e in (0, 1))]))
     return SolvePaths(*counts)
 
 
 def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: float = 1.0) -> Outcome:
-    """Check every solve along the random orders, then the ELBOs of a few states with few free features.
+    """Check every solve along the random orders, and the ELBOs of a few states with few free features.
 
     Parameters
     ----------
-    solver : replaces the subject's solver
+    solver : solver to use instead of the subject's solver
     entropies : weight of the entropy in the ELBO; 1 is correct
 
     """
@@ -167,7 +170,7 @@ def check_solves(subject: Subject, *, solver: Solver | None = None, entropies: f
 
 
 def _finished(subject: Subject, log: SolvePaths, solver: Solver) -> Outcome:
-    """Return the outcome of all solves; a solve fails if coordinate ascent used all its sweeps."""
+    """Return the outcome for all solves. A solve fails if coordinate ascent used all its sweeps."""
     unfinished, most = log.by_patient[..., UNFINISHED], ASCENT_FACTOR * solver.max_iterations
 
     def describe(i: int, p: int, s: int, v: int) -> Failure:
@@ -213,9 +216,9 @@ def _below_exact(subject: Subject, bundle: Bundle, entropies: float) -> Outcome:
 def convergence_table(subject: Subject) -> pd.DataFrame:
     """Return counts by (model, entity, t), over patients and seeds: `solves`, `iterations`, `capped`, `finished`.
 
-    An entity is solved at t = 0 and whenever a feature of its support is observed. `iterations` are damped sweeps.
-    `capped` solves reached the cap of damped sweeps; coordinate ascent brought `finished` of them within tolerance.
-    Rounds without a solve are excluded.
+    An entity is solved at t = 0, and whenever a feature of its support is observed. `iterations` is the number of
+    damped sweeps. `capped` is the number of solves that reached the cap of damped sweeps. `finished` is the number of
+    these solves that coordinate ascent brought within tolerance. Rounds without a solve are left out.
     """
     counts = subject.once(solve_log).by_round
     kinds = {"solves": N_SOLVES, "iterations": ITERATIONS, "capped": CAPPED}
@@ -226,10 +229,11 @@ def convergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def nonconvergence_table(subject: Subject) -> pd.DataFrame:
-    """Return the (model, patient, entity) cases that reached the cap: `solves`, `capped` and `persistent`.
+    """Return the cases (model, patient, entity) with a solve that reached the cap.
 
-    `persistent`: under every seed, at least half of the solves of this patient and entity reached the cap. Mean-field
-    results for such a case should not be relied upon (supp:sanity).
+    `solves` and `capped` are the numbers of solves and of solves that reached the cap. A case is `persistent` if for
+    every seed at least half of its solves reached the cap. Mean-field results for such a case are not reliable
+    (supp:sanity).
     """
     by_patient = subject.once(solve_log).by_patient
     persistent = (2 * by_patient[..., CAPPED] >= by_patient[..., N_SOLVES]).all(axis=2)
@@ -241,11 +245,12 @@ def nonconvergence_table(subject: Subject) -> pd.DataFrame:
 
 
 def contraction_table(bundle: Bundle) -> pd.DataFrame:
-    """Return, by (model, entity, opponent) before any observation, `contraction`, beta L^2, and `ternary`, 2/3 of it.
+    """Return the contraction constants of models without observations, by (model, entity, opponent).
 
-    model is `entity`, `duel` (the difference model) or `closure`, whose two classes have the same value; opponent is
-    empty except for duels. The paper's condition is `contraction` < 1 (eq:mf-contraction). Because the moment map of a
-    ternary feature has slope at most 2/3, `ternary` < 1, or `contraction` < 3/2, is sufficient (erratum 5).
+    `contraction` is beta L^2, and `ternary` is 2/3 of it. The column `model` is `entity`, `duel` (the difference model)
+    or `closure` (both classes have the same value). `opponent` is empty except for duels. The paper's condition is
+    `contraction` < 1 (eq:mf-contraction). The moment map of a ternary feature has slope at most 2/3. Therefore,
+    `ternary` < 1, which is the same as `contraction` < 3/2, is sufficient (erratum 5).
     """
     models = {entity: bundle.mrf(entity) for entity in bundle.entities}
     rows = [("entity", entity, "", contraction(model)) for entity, model in models.items()]

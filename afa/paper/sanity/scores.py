@@ -1,10 +1,10 @@
-"""Three gates on scores: at full observation all equal S, decisions depend on S, and ranks not on the entities' order.
+"""Three gates on scores, about full observation, the gauge, and the order of the entities.
 
-At full observation every score is the energy S(x), however it is computed (eq:diff-decomposition). Class models p_1 ~
-exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G, so `wald`, `l1` and every
-decision at full observation do not depend on G. Scores that use inference do depend on G at intermediate states
-(decisions.md B5, in contrast to supp:sanity): the size of the change is reported, not tested. Ranks, and therefore the
-top k, are Copeland's and do not depend on the order of the entities.
+At full observation, every score equals the energy S(x), however it is computed (eq:diff-decomposition). Class models
+p_1 ~ exp(S/2 + G) and p_0 ~ exp(-S/2 + G) have the same log-ratio for every common gauge G. Therefore, `wald`, `l1` and
+every decision at full observation do not depend on G. At intermediate states, scores that use inference do depend on G
+(decisions.md B5, in contrast to supp:sanity). This change is reported, but not tested. Ranks follow Copeland's rule, so
+that ranks and top k do not depend on the order of the entities.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ Rank = Callable[..., list[str]]
 
 
 def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | None = None) -> Outcome:
-    """Compare running constants, `linearity`, `stack_a` and the closure's `two_elbo` at |B| = M with S and D.
+    """Compare scores at full observation (|B| = M) with S and D.
 
-    S is computed from the potentials only.
+    The scores are the running constants, `linearity`, `stack_a` and the closure's `two_elbo`. S is computed only from
+    the potentials.
 
     Parameters
     ----------
-    altered : change of the bundle from which S is computed
+    altered : function that changes the bundle from which S is computed
 
     """
     energy = altered(subject.bundle).energies(subject.values) if altered else subject.energies
@@ -53,7 +54,7 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
     total += _readable_constants(subject, energy, read.packed.tie)
     total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
     for v, closed in enumerate(subject.closures):
-        # the binary task of an entity is the duel of its two classes, which differ by S
+        # # The binary task of an entity is a duel of two classes. Their difference is S.
         read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
         total += _at_the_end(subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie)
         total += _mean_and_sign(subject, names, read, direct)
@@ -68,7 +69,7 @@ def one_potential_changed(bundle: Bundle) -> Bundle:
 
 
 def full_readings(subject: Subject) -> Snapshots:
-    """Return the states of all patients with every feature observed, in the order of the first seed."""
+    """Return the states of all patients at full observation, along the orders of the first seed."""
     return subject.read(subject.bundle, [len(subject.bundle.features)])
 
 
@@ -95,7 +96,7 @@ def _mean_and_sign(subject: Subject, names: Sequence[str], read: Snapshots, dire
 def _at_the_end(
     subject: Subject, names: Sequence[str], what: str, direct: Floats, found: Floats, tolerance: float
 ) -> Outcome:
-    """Return the outcome of comparing a score with the potentials at full observation.
+    """Return the outcome of comparing a score at full observation with a sum of the potentials.
 
     Parameters
     ----------
@@ -107,7 +108,10 @@ def _at_the_end(
 
 
 def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
-    """Compare the ranks of score matrices, also of random ones full of ties, with and without shuffled entities."""
+    """Compare the ranks of score matrices before and after shuffling the entities.
+
+    Random matrices with many ties are included.
+    """
     names = subject.bundle.entities
     draw = generator_of("sanity", "copeland", subject.bundle.name)
     shuffles = [draw.permutation(len(names)) for _ in range(SHUFFLES)]
@@ -128,13 +132,16 @@ def check_ranks(subject: Subject, *, rank: Rank = ranking) -> Outcome:
 
 
 def by_position(scores: Floats, names: Sequence[str], *, tie: float = 0.0) -> list[str]:
-    """Return a ranking that breaks ties by the order of the entities, as no ranking should; for perturbed checks."""
+    """Return a wrong ranking for perturbed checks. It breaks ties by the order of the entities."""
     wins = copeland_wins(scores, tie=tie)
     return [names[v] for v in sorted(range(len(names)), key=lambda v: -wins[v])]
 
 
 def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str, Floats, float]]:
-    """Yield score matrices with their tie: `wald` and `linearity` at no, half and full observation, and random ones."""
+    """Yield score matrices and the largest magnitude of a tie.
+
+    The scores are `wald` and `linearity` without observations, at half and at full observation, and random numbers.
+    """
     m, n = len(subject.bundle.features), len(subject.bundle.entities)
     rounds = sorted({0, m // 2, m})
     read = subject.read(subject.bundle, rounds, duels=False)
@@ -149,12 +156,14 @@ def _matrices(subject: Subject, draw: np.random.Generator) -> Iterator[tuple[str
 
 
 def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywhere: bool = True) -> Outcome:
-    """Compare decisions without and with a gauge on both classes of each binary task, then a constant on every S_v.
+    """Compare decisions before and after two changes of the models.
+
+    The first change adds a gauge to both classes of each binary task. The second change adds a constant to every S_v.
 
     Parameters
     ----------
-    share : share of G that each class gets
-    everywhere : add the constant to all entities, or only to the first
+    share : share of the gauge G that each class gets
+    everywhere : True to add the constant to all entities, False to add it only to the first
 
     """
     total = Outcome()
@@ -165,16 +174,16 @@ def check_gauge(subject: Subject, *, share: tuple[float, float] = WHOLE, everywh
 
 
 def gauge_readings(subject: Subject, share: tuple[float, float] = WHOLE) -> list[tuple[Snapshots, Snapshots]]:
-    """Return the states of each binary task without and with a random gauge, for some patients and rounds."""
+    """Return the states of each binary task before and after adding a random gauge, for some patients and rounds."""
     return [(_read(subject, closed), _read(subject, with_gauge(closed, share))) for closed in subject.closures]
 
 
 def gauge_change(subject: Subject) -> pd.DataFrame:
     """Return how `two_elbo`, `stack_a` and the Hanson-Wright interval change with the gauge, by number of observations.
 
-    The column `states` counts states of a patient and a binary task, and `changed` the states whose decision (the sign,
-    or the called side) changes. `mean_change` and `max_change` are changes of the score, in nats for `two_elbo`; for
-    the interval, of the end that moves more.
+    `states` is the number of states of a patient and a binary task. `changed` is the number of states whose decision
+    (the sign, or the called side) changes. `mean_change` and `max_change` are the mean and the largest change of the
+    score, in nats for `two_elbo`. The change of an interval is the change of the end that moves more.
     """
     compared = subject.once(gauge_readings)
     tables = []
@@ -198,10 +207,10 @@ def gauge_change(subject: Subject) -> pd.DataFrame:
 
 
 def with_gauge(closed: Bundle, share: tuple[float, float]) -> Bundle:
-    """Return a closed bundle with a random pairwise model G added to its two classes in these shares.
+    """Return a closed bundle after adding a random pairwise model G to its two classes. Each class gets a share of G.
 
-    G is random with a seed made from the bundle's name. The support of G is the support of S and a few more features.
-    The potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
+    The bundle's name determines the seed of G. The support of G is the support of S and a few more features. The
+    potentials of G are multiples of 1/8, so that sums in a bundle with integer potentials stay exact.
     """
     draw = generator_of("sanity", "gauge", closed.name)
     m = len(closed.features)
@@ -229,10 +238,9 @@ def _read(subject: Subject, bundle: Bundle) -> Snapshots:
 
 
 def _same_decisions(subject: Subject, plain: Snapshots, other: Snapshots, names: Sequence[str]) -> Outcome:
-    """Return the outcome of comparing two states.
+    """Return the outcome of comparing two sets of states.
 
-    The states are compared by `wald`, `l1` and calls at every round, and by the signs of all scores at full
-    observation.
+    At every round, `wald`, `l1` and calls are compared. At full observation, the signs of all scores are compared.
     """
     tie = 4 * max(plain.packed.tie, other.packed.tie) + ROUNDING
     alike = partial(_alike, subject, names, plain.rounds)
@@ -285,7 +293,10 @@ def _two_elbo(read: Snapshots) -> Floats:
 
 
 def _hanson_wright(read: Snapshots) -> Floats:
-    """Return the ends of one duel's interval as `afa.scores.bracket.hanson_wright_interval`, (P, R, 2) float64."""
+    """Return the ends of one duel's Hanson-Wright interval, (P, R, 2) float64.
+
+    The formula is that of `afa.scores.bracket.hanson_wright_interval`.
+    """
     spread, beta = (read.sums[..., 0, i] for i in (SPREAD, BETA))
     mean, score = read.mean[..., 0], read.stack_a[..., 0]
     deviation = np.sqrt(2 * spread * np.log(2 / GAMMA) * (1 + beta))
@@ -308,11 +319,11 @@ def _alike(
     tolerance: float = 0.0,
     said: str = ", as without the gauge",
 ) -> Outcome:
-    """Return the outcome of comparing two arrays by patient, round and duel; NaN is never equal.
+    """Return the outcome of comparing two arrays by patient, round and duel. NaN is never equal to anything.
 
     Parameters
     ----------
-    expected, found : (P, R, Q), for all or some patients
+    expected, found : (P, R, Q) arrays for all or some patients
 
     """
     chosen = subject.some(len(found))

@@ -1,7 +1,7 @@
 """The allocation grid: every rule with every gain and schedule, over all patients and rounds (tab:m2_alloc).
 
-Statements that one rule is better than another rest on rows `gap`, where both rules have the same patients and
-resamples (tab:m2_alloc, tab:m2_phase1_pat5).
+The rows `gap` show whether one rule is better than another. Both rules have the same patients and resamples
+(tab:m2_alloc, tab:m2_phase1_pat5).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 RANDOM = GridCell("random", "", "every")
 SAME_GAIN = ("greedy", "clustered")
-"""Rules with which all others are compared at the same gain and schedule: the paper's baselines."""
+"""The paper's baselines. All other rules are compared with them at the same gain and schedule."""
 OURS, EXISTING = "priority_clusters", ("random", "greedy", "clustered", "lucb")
-"""The paper's rule, and the methods that it is said to beat on the hardest patients."""
+"""The paper's rule, and the rules that the paper's rule should beat on the hardest patients."""
 GROUPS = {"chaotic": True, "non_chaotic": False}
 LEVELS = (0.9, 0.95, 0.99)
 QUANTITIES = (
@@ -50,24 +50,25 @@ def summarise(
     *,
     bootstrap: Bootstrap,
 ) -> pd.DataFrame:
-    """Return summary rows of the tables, over all patients, with the runs of a patient summed.
+    """Return summary rows of the tables over all patients. The runs of a patient are summed.
 
     Returns
     -------
-    allocation_sign : by cell (allocation, gain, schedule) and method. `accuracy` is given at every t. At every tenth t
-        there are `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum `prior_wrong`, and `gap`,
-        the difference of the accuracy from the cell in `reference` (`references`). By cell, `rate` of `fallback` is the
-        share of rounds in which the rule of decisions.md A7 chose. `majority`, `prevalence` and `count` of duels tied
-        at full observation are given once. The strata `chaotic` and `non_chaotic` have the rows of `hardest_rows`
-    allocation_p_at_k : by target. `p_at_k` is given at every t; `gap` and, for labels, `r_precision` at every tenth t.
-        The methods `fixed_top_k`, the best k entities for all these patients, and `prevalence_order`, and counts of the
-        labels, are given once
+    allocation_sign : by cell (allocation, gain, schedule) and method. `accuracy` is given at every t. Three metrics are
+        given at every tenth t: `balanced_accuracy` over the two sides of a duel, `accuracy` in the stratum
+        `prior_wrong`, and `gap`. `gap` is the accuracy minus the accuracy of the cell in `reference` (`references`).
+        For each cell, the `rate` of `fallback` is the share of rounds in which the rule of decisions.md A7 chose.
+        `majority`, `prevalence` and the `count` of duels tied at full observation are given once. The strata `chaotic`
+        and `non_chaotic` have the rows of `hardest_rows`
+    allocation_p_at_k : by target. `p_at_k` is given at every t. `gap` and, for labels, `r_precision` are given at every
+        tenth t. The constant answers `fixed_top_k` (the best k entities for these patients) and `prevalence_order`, and
+        counts of the labels, are given once
     certified_round, acquisition_saved, bracket_rate : the rows of `certified_rows`, `saved_rows` and `bracket_rows`
 
     Raises
     ------
     ConfigError : a table is not complete.
-    SanityError : a call of a rigorous bracket was wrong.
+    SanityError : a rigorous bracket made a wrong call.
 
     """
     grid = read_grid(tables, allocation_truth)
@@ -112,11 +113,11 @@ def _sign_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def hardest_rows(grid: Grid, resampled: Resampled, chaotic: NDArray[np.bool_]) -> Iterator[Labelled]:
-    """Yield the lead of the paper's rule over each existing method, on chaotic patients and on the others.
+    """Yield the lead of the paper's rule over each existing rule, on chaotic patients and on all other patients.
 
-    Rows are by gain, schedule and the paper's t. `gap` is the sign accuracy of `linearity` under `priority_clusters`
-    minus its sign accuracy under the rule in `reference`; `accuracy` is the sign accuracy under `priority_clusters`.
-    The groups are fixed, and patients are resampled.
+    Rows are given by gain, by schedule and at the paper's rounds. All numbers are sign accuracies of `linearity`.
+    `accuracy` is the sign accuracy under `priority_clusters`, and `gap` is this accuracy minus the one under the rule
+    in `reference`. Patients are resampled; the groups stay fixed.
 
     Parameters
     ----------
@@ -165,7 +166,7 @@ def _in_shares(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield constant top-k answers, chosen on these same patients."""
+    """Yield the precision of constant top-k answers, which are chosen on the patients of the grid."""
     best = overlap(grid.top, fixed_top_k(grid.top, grid.k), grid.k) / grid.k
     shares = {("p_at_k", "likelihood", "fixed_top_k"): best}
     if grid.has_clinical_target:
@@ -178,12 +179,13 @@ def _constant_answers(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield, by cell, quartiles of the t at which runs become certified, and shares of certified runs.
+    """Yield for each cell quartiles of the t at which a run becomes certified, and shares of certified runs.
 
-    `count` is the first t by which half of the runs are certified, with `q25` and `q75`; the `rate` of `never` is the
-    share of runs never certified. A run is one order of one patient; a patient is resampled with all runs. A run that
-    is never certified counts as later than all others, and a quantile that falls on such a run is missing. For
-    `certified`, `rate` is the share of runs certified by t, and `gap` its difference from the cell in `reference`.
+    A run is one order of one patient. A patient is resampled with all runs of the patient. `count` is the median t; the
+    quantities `q25` and `q75` are the other quartiles. A run that is never certified counts as later than all other
+    runs, and a quartile that falls on such a run is missing. The `rate` of `never` is the share of runs that are never
+    certified. The `rate` of `certified` is the share of runs certified by t, and `gap` is this share minus the share in
+    the cell in `reference`.
     """
     shown, weights = shown_rounds(grid.last_round), resampled.every
     for cell in grid.runs:
@@ -199,11 +201,11 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield, by cell, method and target, the `count` of features until the cohort's mean stays near its final value.
+    """Yield for each cell, method and target the `count` of features until a mean over patients is nearly final.
 
-    The column `quantity` names the mean's metric, sign `accuracy` or `p_at_k`, and `level` the share of the final
-    value. With `reference` `random`, the value is the number of features saved compared with the random order, where
-    both are resampled together.
+    `quantity` is the metric of the mean: sign `accuracy`, or `p_at_k`. The mean is nearly final if it stays at the
+    share `level` of its final value. If `reference` is `random`, the value is the number of features saved compared
+    with the random order. Both orders are resampled together.
     """
     for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
@@ -222,9 +224,9 @@ def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield, by cell, the `rate` of duels that the tight l1 bracket has resolved, where ties are included.
+    """Yield for each cell the `rate` of duels that the tight l1 bracket has resolved. Tied duels are included.
 
-    The quantity `wrong` is the share of wrong calls, which is 0 because `read_grid` refuses tables with wrong calls.
+    The quantity `wrong` is the share of wrong calls. It is 0, because `read_grid` refuses tables with wrong calls.
     """
     shown = shown_rounds(grid.last_round)
     for cell in grid.runs:
@@ -236,9 +238,9 @@ def bracket_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 
 
 def _needed(part: Part, weights: Floats) -> Floats:
-    """Return the first t from which on a mean stays at each of `LEVELS` of its final value, (1 + R, levels).
+    """Return for each of `LEVELS` the first t from which on a mean stays at this share of its final value.
 
-    The value is NaN without cases.
+    The result is (1 + R, levels). It is NaN if there are no cases.
     """
     right, total = part
     curve = mean_ratio([(right, total[:, :1])], weights)
@@ -257,10 +259,11 @@ def shown_rounds(last_round: int) -> list[int]:
 
 
 def references(cell: GridCell) -> dict[str, GridCell]:
-    """Return the cells with which a cell is compared, by name, whether or not the grid has them.
+    """Return name -> cell for the cells with which a cell is compared. The grid need not have these cells.
 
-    The other cells are `random`; `greedy` and `clustered` with the same gain and schedule; `largest_unary` with the
-    same schedule; and, for the paper's schedule, `every`, the same rule with gains computed every round.
+    A cell is compared with `random`, with `greedy` and `clustered` at the same gain and schedule, and with
+    `largest_unary` at the same schedule. A cell with the paper's schedule is also compared with `every`, the same rule
+    with gains computed at every round.
     """
     if cell == RANDOM:
         return {}
@@ -274,7 +277,10 @@ def references(cell: GridCell) -> dict[str, GridCell]:
 
 
 def gaps(grid: Grid, column: str, method: str, resampled: Resampled) -> Iterator[Labelled]:
-    """Yield rows `gap` of every cell to its references: for `random` at every tenth round, else at the paper's."""
+    """Yield rows `gap` between every cell and its references.
+
+    For the reference `random`, rows are given at every tenth round; for other references, at the paper's rounds.
+    """
     shown, compared = shown_rounds(grid.last_round), rounds_up_to(PAPER_ROUNDS, grid.last_round)
     for cell in grid.runs:
         for name, other in references(cell).items():

@@ -1,8 +1,9 @@
 """The tables of the allocation grid: every rule with every gain and schedule, for all patients and rounds.
 
-A cell of the grid (tab:m2_alloc) is (allocation, gain, schedule). All cells are guided by `linearity`; each round is
-evaluated by `linearity` and by `wald` (decisions.md A11). A user-defined rule, named `module:Class`, is followed
-patient by patient, as by a planner: ten to a hundred times slower than compiled rules, with the same tables.
+A cell of the grid (tab:m2_alloc) is (allocation, gain, schedule). In all cells, `linearity` guides the choices. Each
+round is evaluated by `linearity` and by `wald` (decisions.md A11). A user-defined rule, named `module:Class`, is
+followed patient by patient, as by a planner. This is ten to a hundred times slower than a compiled rule. The tables
+have the same form.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SCHEDULES: dict[str, Sequence[int] | None] = {"every": None, "paper": PAPER_ROUN
 
 
 def cells_of(rules: Sequence[str], gains: Sequence[str], schedules: Sequence[str]) -> list[GridCell]:
-    """Return the cells of the grid, in the order of `Allocation.parts`; the only schedule of `random` is `every`."""
+    """Return the cells of the grid, in the order of `Allocation.parts`. `random` has only the schedule `every`."""
     without = [rule for rule in WITHOUT_GAIN if rule in rules]
     others = [rule for rule in rules if rule not in WITHOUT_GAIN]
     every = (*product([""], without, schedules), *product(gains, others, schedules))
@@ -64,21 +65,23 @@ def run(
     inference: Inference,
     threads: int | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """Follow the chosen patients (row indices of the cohort) through every cell; `random` once for each seed.
+    """Follow the chosen patients (row indices of the cohort) through every cell.
 
-    Each finished cell is logged. Both tables are by (patient, allocation, gain, schedule, seed, t), patient by patient.
+    The rule `random` is followed once for each seed. Each finished cell is logged. Both tables are by (patient,
+    allocation, gain, schedule, seed, t), and sorted by patient.
 
     Returns
     -------
-    rounds : also by `method`, the score. `right` is the number of correct decisions, where a tie counts one half, among
-        duels with a winner at full observation; `right_first` counts those that the first entity wins, and
-        `right_prior_wrong` those that `linearity` decides wrongly before any observation. `p_at_k` is the overlap of
-        the k best with those at full observation, divided by k. `clinical_p_at_k` and `clinical_r_precision` are the
-        shares of positive labels among the labelled entities that rank highest, of which there are k', or as many as
-        are positive; they are missing if the patient has no positive label (decisions.md S10)
-    choices : `feature` is the t-th observed feature, missing at t = 0; `fallback` is True if decisions.md A7 chose it;
-        `resolved` is the number of duels that no completion can change, and `resolved_wrong` the number of those that
-        full observation contradicts; `certified` is True if the top k cannot change any more
+    rounds : also by `method`, the score. `right` is the number of correct decisions among duels with a winner at full
+        observation. A tie counts one half. `right_first` counts only duels that the first entity wins.
+        `right_prior_wrong` counts only duels that `linearity` decides wrongly before any observation. `p_at_k` is the
+        overlap of the k best with the k best at full observation, divided by k. `clinical_p_at_k` is the share of
+        positive labels among the k' labelled entities that rank highest. `clinical_r_precision` is this share among the
+        r highest, if the patient has r positive labels. Both are missing if the patient has no positive label
+        (decisions.md S10)
+    choices : `feature` is the t-th observed feature, missing at t = 0. `fallback` is True if the rule of decisions.md
+        A7 chose it. `resolved` is the number of duels that no further values can change. `resolved_wrong` is the number
+        of resolved duels that full observation contradicts. `certified` is True if the top k cannot change any more
 
     """
     names = [cohort.patients[p] for p in patients]
@@ -118,10 +121,10 @@ def follow_own_rule(
     solver: Solver,
     names: Sequence[str],
 ) -> RulePaths:
-    """Follow P patients under a rule; the arguments are the same as of `afa.engine.rounds.follow_rule`.
+    """Follow P patients under a rule. The arguments are those of `afa.engine.rounds.follow_rule`.
 
-    Between the rounds of `rescoring` the rule gets the view of the last of these rounds, in which only the observed
-    features are updated: the rule uses up its candidates in its own order (decisions.md A6). When no candidate is left,
+    Between two rounds of `rescoring`, the rule gets the view of the earlier one. Only the observed features are updated
+    in this view, so that the rule uses up its candidates in its own order (decisions.md A6). If no candidate is left,
     the choice follows decisions.md A7 with the current state.
 
     Parameters
@@ -157,7 +160,7 @@ def follow_own_rule(
 
 
 def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...]:
-    """Return the results of one round of one patient: the arguments of `judged` that follow `fallback`."""
+    """Return the results of one round of one patient. They are the last arguments of `judged`, after `fallback`."""
     pairs, n, tie = state.pairs, len(bundle.entities), state.packed.tie
     tables = [state.scores(score) for score in READOUTS]
     ranked = [ranks_of(table, np.arange(n), name_places(bundle.entities), tie) for table in tables]
@@ -169,7 +172,7 @@ def _answered(state: Patient, bundle: Bundle, k: int) -> tuple[NDArray[Any], ...
 
 
 def _ask(rule: Rule, looked: View, present: View) -> Choice:
-    """Return the rule's choice by its last view, or the choice of decisions.md A7 by the current view."""
+    """Return the rule's choice from its last view. If it falls back, return the choice of A7 from the current view."""
     where = f"allocation rule {type(rule).__name__}, patient {present.patient}, after {present.observed.sum()} features"
     choice = rule.choose(replace(looked, observed=present.observed))
     if not 0 <= choice.feature < len(present.features) or present.observed[choice.feature]:

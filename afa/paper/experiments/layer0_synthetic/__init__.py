@@ -1,4 +1,4 @@
-"""Layer 0 on synthetic entities, and its effect on the rule `greedy` (tab:layer0_synthetic)."""
+"""Layer 0 on synthetic entities, and the effect of Layer 0 on the rule `greedy` (tab:layer0_synthetic)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def run(
 def layer0_portfolio(
     configurations: Sequence[Configuration], *, n_patients: int, solver: Solver, threads: int | None = None
 ) -> dict[str, pd.DataFrame]:
-    """Run Layer 0 on synthetic entities, for each configuration with its true number of clusters.
+    """Run Layer 0 on the synthetic entities of each configuration, with the true number of clusters.
 
-    The tables are those of `layer0_tables` for the top 5 (tab:layer0_synthetic), where `bundle` and `cohort` are the
-    configuration's name. The additional table `configurations`, by `bundle`, has `letter`, `story`, `entities`,
-    `features`, `patients`, and the `printed_separation` from which the spread was computed.
+    The tables are those of `layer0_tables` for the top 5 (tab:layer0_synthetic). The columns `bundle` and `cohort` have
+    the name of the configuration. The additional table `configurations` has one row for each `bundle`.
+    `printed_separation` is the ratio that the paper prints; the spread was computed from it.
     """
     parts: list[dict[str, pd.DataFrame]] = []
     for config in configurations:
@@ -71,10 +71,10 @@ def layer0_portfolio(
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:
     """Return summary rows `layer0_synthetic` of the tables of `layer0_portfolio`.
 
-    The rows are as in `layer0_bundle`, with the configuration as `stratum`. Rows without a stratum are sums over all
-    configurations, and `configurations` counts the configurations in which something is removed. By t, rows have the
-    `accuracy` of `greedy` on all entities, and the `gap`, by which `greedy` on the remaining entities exceeds this
-    accuracy. Without a stratum, both are means over configurations.
+    The rows are those of `layer0_bundle`, with the configuration as `stratum`. Rows without a stratum are sums over all
+    configurations. The quantity `configurations` counts the configurations in which something is removed. `accuracy` is
+    the accuracy of `greedy` with all entities by t, and `gap` is the accuracy of `greedy` with the remaining entities
+    minus `accuracy`. Without a stratum, both are means over configurations.
     """
     layer0 = tables["layer0"]
     resampled = Resampled.of(tables["patients"]["patient"].unique(), **dict(bootstrap), purpose="layer0_synthetic")

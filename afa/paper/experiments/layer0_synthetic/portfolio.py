@@ -1,8 +1,8 @@
-"""Synthetic entities and patients for Layer 0: six generative stories, each a documented simulator.
+"""Synthetic entities and patients for Layer 0: six simulators, which the paper calls stories.
 
-A story generates the potentials of clustered entities, which have no priors; patients are exact samples from these
-models. The parameters of each configuration are in `config/portfolio.yaml`, whose head explains them and how they were
-chosen; each story has a class whose fields are its parameters (tab:layer0_synthetic).
+A story generates the potentials of clustered entities. The entities have no priors. Patients are exact samples from the
+resulting models. `config/portfolio.yaml` has the parameters of each configuration. The head of this file explains the
+parameters and their choice. Each story has a class with its parameters as fields (tab:layer0_synthetic).
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from afa.planner.cluster import parameters
 
 
 def _against(key: str, holds: Callable[[Any, Any], bool], should: str) -> AfterValidator:
-    """Return a validator that compares a field's value with an earlier field's value, if the earlier is valid."""
+    """Return a validator that compares a field with an earlier field.
+
+    If the earlier field is invalid, nothing is compared.
+    """
 
     def check(value: Any, others: ValidationInfo) -> Any:
         if key in others.data and not holds(value, others.data[key]):
@@ -56,13 +59,13 @@ class Configuration(BaseModel):
 
     Parameters
     ----------
-    name, letter, story : as the paper prints them
-    separation : the printed separation ratio
+    name, letter, story : name, letter and story as the paper prints them
+    separation : the separation ratio that the paper prints
     sizes : number of entities in each cluster
     effect : unary potential, in nats
     spread : scale of the differences between entities and their cluster, in nats
     n_true : number of true entities of a patient
-    loyalty : probability that each true entity after the first is from the first one's cluster
+    loyalty : probability that a true entity after the first comes from the cluster of the first
 
     """
 
@@ -89,7 +92,7 @@ class Graded(Configuration):
 
     Parameters
     ----------
-    potency : of the weakest and the strongest cluster, as multiples of `effect`
+    potency : effects of the weakest and the strongest cluster, as multiples of `effect`
 
     """
 
@@ -106,7 +109,7 @@ class Coupled(Configuration):
 
     Parameters
     ----------
-    coupling, reach : potential, in nats, between features at most `reach` apart on a ring
+    coupling, reach : features at most `reach` apart on a ring have a potential of `coupling` nats
 
     """
 
@@ -131,7 +134,8 @@ class SharedBlocks(Blocks):
 
     Parameters
     ----------
-    shared : number of features common to all clusters or, for two orders, of both orders together
+    shared : number of features common to all clusters. For families in two orders, it is the number of features of both
+        orders together
 
     """
 
@@ -143,7 +147,7 @@ class StrainIdentification(Graded):
 
     Parameters
     ----------
-    markers : number of features, common to all clusters
+    markers : number of features. All clusters have the same features
     private : number of markers at which an entity differs from its cluster
 
     """
@@ -157,8 +161,8 @@ class Composition(Graded, Coupled):
 
     Parameters
     ----------
-    features : number of features, common to all components
-    spread : here the share of an entity that does not come from its own component
+    features : number of features. All components have the same features
+    spread : here, the share of an entity that does not come from its own component
 
     """
 
@@ -171,7 +175,7 @@ class BlobAndOutliers(Coupled):
 
     Parameters
     ----------
-    supports : number of features of each cluster, the large one first
+    supports : number of features of each cluster. The large cluster comes first
     positive_share : share of the potentials that are above 0
 
     """
@@ -181,7 +185,7 @@ class BlobAndOutliers(Coupled):
 
 
 def load_portfolio(path: str | Path) -> tuple[Configuration, ...]:
-    """Read and validate a portfolio, in the file's order; all faults are raised as one `ConfigError`."""
+    """Return the validated configurations in the order of the file. All faults are raised as one `ConfigError`."""
     configurations, faults = [], list[Fault]()
     for name, entry in read_mapping(path).items():
         try:
@@ -216,7 +220,7 @@ class Model:
     Parameters
     ----------
     unary : (N, M) nats
-    edges : (E, 2) int64, the lower feature first
+    edges : (E, 2) int64, pairs of features with the lower index first
     weight : (N, E) nats
 
     """
@@ -229,8 +233,8 @@ class Model:
 def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
     """Return families of drugs: own targets, a stress response common to all, and off-target effects on all features.
 
-    A family changes `block` targets by its potency, with its own signs, and all families change the `shared` stress
-    features by half the effect. Each drug adds normal off-target effects to all features.
+    A family changes `block` targets of its own, each with a random sign, in proportion to its potency. All families
+    change the `shared` stress features by half the effect. Each drug adds normal off-target effects to all features.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -240,9 +244,10 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
 
 
 def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
-    """Return gene sets, each enriched in one pathway module: strong effects on the module, small differences inside it.
+    """Return gene sets, each enriched in one pathway module.
 
-    The members of a module differ by uniform amounts on the module's own features only; couplings are weak.
+    A gene set has strong effects on the features of its module. The gene sets of a module differ by small uniform
+    amounts on these features only. Couplings are weak.
     """
     centre = _own_blocks(config, draw)
     own = (centre != 0)[config.home]
@@ -251,9 +256,9 @@ def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
 
 
 def strain_identification(config: StrainIdentification, draw: np.random.Generator) -> Model:
-    """Return lineages of strains: one allele at every marker, and a few private markers at which a strain differs.
+    """Return lineages of strains. A lineage has one allele at every marker.
 
-    Markers are independent. Each strain weakens or strengthens its lineage's effect at `private` markers.
+    Markers are independent. Each strain weakens or strengthens the effect of its lineage at `private` markers.
     """
     alleles = draw.choice([-1.0, 1.0], (len(config.sizes), config.markers))
     unary = (config.effect * config.potencies[:, None] * alleles)[config.home]
@@ -264,10 +269,11 @@ def strain_identification(config: StrainIdentification, draw: np.random.Generato
 
 
 def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
-    """Return families in two orders: siblings share the features of their order, and each has a separate block.
+    """Return families in two orders.
 
-    The first half of the families (rounded up) belongs to the first order. Entities differ by normal amounts on all
-    features of their family. The features of both orders are the last `shared`, one half each.
+    The first half of the families (rounded up) belongs to the first order. Each family has a separate block of
+    features, and all families of an order share the features of the order. The last `shared` features are those of the
+    two orders, one half each. Entities differ by normal amounts on all features of their family.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
@@ -282,11 +288,11 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
 
 
 def composition(config: Composition, draw: np.random.Generator) -> Model:
-    """Return mixtures of common components, each dense on all features: entities lie in a simplex, not in clusters.
+    """Return mixtures of common components. Entities lie in a simplex, not in clusters.
 
-    An entity takes the share 1 - spread from the component of its group; a sample from a flat Dirichlet distribution
-    divides the rest over all components. Components have normal potentials, and couplings along a ring with their own
-    strengths.
+    An entity takes the share 1 - spread from the component of its group. A sample from a flat Dirichlet distribution
+    divides the rest over all components. A component has normal potentials on all features, and couplings along a ring
+    with strengths of its own.
     """
     n_components = len(config.sizes)
     components = config.effect * config.potencies[:, None] * draw.standard_normal((n_components, config.features))
@@ -298,11 +304,11 @@ def composition(config: Composition, draw: np.random.Generator) -> Model:
 
 
 def blob_and_outliers(config: BlobAndOutliers, draw: np.random.Generator) -> Model:
-    """Return the geometry that, in the paper, defeats Layer 0 on IBD: one large blob and single outliers.
+    """Return the geometry that defeats Layer 0 on IBD in the paper: one large blob and single outliers.
 
-    The first cluster is the blob: all on one support with potentials of +-`effect`, mostly positive, and each feature
-    coupled to those at most `reach` away by +-`coupling`, mostly positive; members differ by normal amounts on all of
-    these. Every outlier has a separate support, generated in the same way.
+    The first cluster is the blob. All its members have the same support, with potentials of +-`effect` that are mostly
+    positive. Features at most `reach` apart are coupled by +-`coupling`, again mostly positive. Members differ by
+    normal amounts on all potentials and couplings. Every outlier has a separate support, generated in the same way.
     """
     starts = np.concatenate([[0], np.cumsum(config.supports)])
     blocks = [np.arange(first, last) for first, last in pairwise(starts)]
@@ -334,7 +340,7 @@ STORIES: dict[str, tuple[type[Configuration], Callable[[Any, np.random.Generator
 
 
 def simulated_bundle(config: Configuration) -> Bundle:
-    """Return the entities of a configuration, named by cluster and number; always the same for a configuration."""
+    """Return the entities of a configuration, named by cluster and number. Equal configurations give equal entities."""
     model = STORIES[config.story][1](config, generator_of("portfolio", config.name, "entities"))
     n, m = model.unary.shape
     entity, edge = np.nonzero(model.weight)
@@ -346,11 +352,11 @@ def simulated_bundle(config: Configuration) -> Bundle:
 
 
 def simulated_cohort(config: Configuration, bundle: Bundle, n_patients: int = N_PATIENTS) -> Cohort:
-    """Return patients with `n_true` true entities each; profiles are exact samples, labels mark the true entities.
+    """Return patients with `n_true` true entities each. Labels mark the true entities, and profiles are exact samples.
 
-    The first true entity is uniformly distributed; each further true entity is from the cluster of the first with
-    probability `loyalty` (while that cluster has another entity), else any other entity. The profile is sampled from
-    p(x) ~ exp(mean of S_v(x) over the true v).
+    The first true entity is uniformly distributed. With probability `loyalty`, a further true entity comes from the
+    cluster of the first, as long as this cluster has another entity. Otherwise, it is any other entity. The profile is
+    sampled from p(x) ~ exp(mean of S_v(x) over the true v).
     """
     draw = generator_of("portfolio", config.name, "patients")
     entities = parameters(bundle)
@@ -381,7 +387,7 @@ def _true_entities(config: Configuration, draw: np.random.Generator) -> list[int
 
 
 def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -> Floats:
-    """Return centres with the effect of each cluster's potency on a separate block, with random signs, (C, M)."""
+    """Return the centres of the clusters, (C, M). A cluster has effects with random signs on a separate block only."""
     n_clusters = len(config.sizes)
     centre = np.zeros((n_clusters, n_clusters * config.block + shared))
     for cluster, potency in enumerate(config.potencies):
@@ -391,7 +397,7 @@ def _own_blocks(config: Blocks, draw: np.random.Generator, *, shared: int = 0) -
 
 
 def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
-    """Return a model with couplings around each block that favour the cluster's own signs, and none on other blocks.
+    """Return a model with couplings around each block. They favour the signs of the cluster on its own block only.
 
     Parameters
     ----------
@@ -406,7 +412,7 @@ def _coupled(config: Blocks, unary: Floats, coherent: Floats) -> Model:
 
 
 def _ring(block: NDArray[np.int64], reach: int) -> Edges:
-    """Return the pairs of features at most `reach` apart on a ring, (E, 2) int64, sorted, each once."""
+    """Return the sorted, distinct pairs of features at most `reach` apart on a ring, (E, 2) int64."""
     apart = range(1, min(reach, len(block) - 1) + 1)
     pairs = [np.column_stack([block, np.roll(block, -distance)]) for distance in apart]
     return np.unique(np.sort(np.concatenate(pairs), axis=1), axis=0).astype(np.int64)
