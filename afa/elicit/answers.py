@@ -100,17 +100,18 @@ def known_features(study: Study) -> Features:
     return study.features
 
 
-class Answer(BaseModel):
-    """The base of all answers.
+# The docstrings of these classes are descriptions in the JSON schema that a model is given. They are part of the digest
+# of each prompt, so that another word in them makes the recorded answers unusable.
 
-    Reading is strict: keys outside the schema are errors, and so is a text in place of a number.
-    """
+
+class Answer(BaseModel):
+    """An answer is read strictly: no key beside those of its schema, no text for a number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class RecordedGene(Answer):
-    """A gene of a record made elsewhere. Such a gene has neither a snippet nor references."""
+    """A gene of a record made elsewhere, which has neither snippet nor references."""
 
     gene_symbol: str
     category: str
@@ -130,10 +131,7 @@ class RecordedUnary(Answer):
 
 
 class GeneAnswer(RecordedGene):
-    """One gene that shifts under the phenotype.
-
-    The numbers in `reference_indices` count the abstracts of the prompt from 1.
-    """
+    """One gene that shifts under the phenotype; `reference_indices` count the abstracts of the prompt from 1."""
 
     gene_symbol: Annotated[str, Field(min_length=1)]
     evidence_source: Literal["literature", "model_knowledge"]
@@ -142,7 +140,7 @@ class GeneAnswer(RecordedGene):
 
 
 class Reference(Answer):
-    """One reference of an answer, copied from an abstract of the prompt."""
+    """One reference of an answer, as an abstract of the prompt has it."""
 
     title: str
     pmid: str | None
@@ -150,7 +148,7 @@ class Reference(Answer):
 
 
 class UnaryAnswer(Answer):
-    """The genes of one phenotype, and the references that support them."""
+    """The genes of one phenotype, and the references that they rest on."""
 
     phenotype: str
     genes: Annotated[list[GeneAnswer], Field(min_length=1)]
@@ -158,7 +156,7 @@ class UnaryAnswer(Answer):
 
 
 class RecordedPair(Answer):
-    """A pair in a record made elsewhere. Such a pair has no references."""
+    """A pair in a record made elsewhere, which has no references."""
 
     lit_direction: Literal["same", "opposite", "unclear"]
     lit_prob: Probability
@@ -167,7 +165,7 @@ class RecordedPair(Answer):
 
 
 class PairAnswer(RecordedPair):
-    """The answer whether two genes shift together under a phenotype."""
+    """Whether two genes shift together under a phenotype."""
 
     evidence_source: Literal["literature", "model_knowledge", "none"]
     supporting_text: Annotated[str, Field(max_length=TEXT_LENGTH)]
@@ -175,23 +173,20 @@ class PairAnswer(RecordedPair):
 
 
 class PartnerAnswer(PairAnswer):
-    """The answer whether one gene shifts together with the anchor under a phenotype."""
+    """Whether one gene shifts together with the anchor under a phenotype."""
 
     gene2: Annotated[str, Field(min_length=1)]
 
 
 class AnchorAnswer(Answer):
-    """The answer for each of several genes whether it shifts together with the anchor, `gene1`, under a phenotype."""
+    """Whether each of several genes shifts together with the anchor, `gene1`, under a phenotype."""
 
     gene1: str
     pairs: Annotated[list[PartnerAnswer], Field(min_length=1)]
 
 
 class ConditionalAnswer(Answer):
-    """The probability that gene 2 shifts as gene 1 does.
-
-    One is for patients with the phenotype, and one for patients without it.
-    """
+    """How probable it is that gene 2 shifts as gene 1 does, in patients with the phenotype and in those without it."""
 
     p_with: Probability
     p_without: Probability
@@ -201,10 +196,7 @@ class ConditionalAnswer(Answer):
 
 
 class CutAnswer(Answer):
-    """The cut points of a feature.
-
-    A value below `low` is low, and a value above `high` is high; null means that the side does not exist.
-    """
+    """Below and above which value a feature is called low or high; null for a side that does not exist."""
 
     feature: Annotated[str, Field(min_length=1)]
     low: Annotated[float, Field(allow_inf_nan=False)] | None
@@ -224,10 +216,7 @@ class CutsAnswer(Answer):
 
 
 class RateAnswer(Answer):
-    """The direction in which a feature shifts with a phenotype.
-
-    The answer also has the probabilities of high and low, with and without it.
-    """
+    """Which way a feature shifts with a phenotype, and how often it is high and low with and without."""
 
     feature: Annotated[str, Field(min_length=1)]
     direction: Literal[-1, 0, 1]
@@ -246,17 +235,14 @@ class RateAnswer(Answer):
 
 
 class RatesAnswer(Answer):
-    """The probabilities of the values of several features, with and without a phenotype."""
+    """How often the values of several features occur with and without a phenotype."""
 
     phenotype: str
     features: Annotated[list[RateAnswer], Field(min_length=1)]
 
 
 class BinaryTurn(Answer):
-    """One turn of a plan for one condition.
-
-    The turn says what to measure next, and how probable the condition is now.
-    """
+    """One turn of a plan for one condition: what to measure next, and how probable the condition is now."""
 
     patient_id: str
     next_gene_to_measure: str | None
@@ -266,10 +252,7 @@ class BinaryTurn(Answer):
 
 
 class MulticlassTurn(Answer):
-    """One turn of a plan over all phenotypes.
-
-    The turn says what to measure next, and ranks the phenotypes, the most likely first.
-    """
+    """One turn of a plan over all phenotypes: what to measure next, and the ranking now, the most likely first."""
 
     patient_id: str
     next_gene_to_measure: str | None
