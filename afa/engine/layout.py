@@ -1,8 +1,8 @@
 """The arrays of a bundle in the form that the compiled kernels read.
 
-The arrays list the features in the support of the first entity, then those of the second, and so on. A *slot* is one
-feature in the support of one entity. K is the number of slots of all entities. The recorded bundle has K = 553 for 25
-entities and 253 features.
+The arrays list the features in the support of each entity, one entity after another. A *slot* is one feature in the
+support of one entity. K is the number of slots of all entities. The recorded bundle has K = 553 for 25 entities and 253
+features.
 
 The paper's models and models of probabilities (docs/decisions.md, Base rates) have the same layout. The term of a slot
 is f(s) = level + alpha s + even s^2. Couplings multiply deviations from the slot's centre. In the paper's models,
