@@ -1,13 +1,13 @@
 """Bounds on how far the unobserved features can still move a duel D_ab.
 
-The budget of a duel is the l1 norm of the remaining difference of two models: the difference of their effective
-unaries, and of the couplings between unobserved features. The budget bounds how far completions can move D_ab
-(eq:l1-bracket), and serves as the distance by which entities are clustered. `Budgets` holds the budgets of all duels of
-one patient and updates them after each observation instead of summing again.
+The budget of a duel is the l1 norm of the difference of two models, taken over effective unaries and over couplings
+between unobserved features. The budget bounds how far completions can move D_ab (eq:l1-bracket). It is also the
+distance by which entities are clustered. `Budgets` has the budgets of all duels of one patient. After each observation,
+kernels update the budgets instead of summing again.
 
-An exclusive group (docs/decisions.md, Base rates) is represented by its last slot, from which row `NEXT` of
-`Packed.site` leads round the group. `State.m` holds the probability that a member is +1 given the observed members, 0
-for observed members; the probabilities of a group sum to 1 less the probability that no member is +1.
+An exclusive group (docs/decisions.md, Base rates) is represented by its last slot. Row `NEXT` of `Packed.site` links
+the members in a ring. `State.m` has the probability that a member is +1 given the observed members, and 0 for observed
+members. The probabilities of a group sum to 1 minus the probability that no member is +1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from afa.model.mrf import Floats
 
 
 class DuelEdges(NamedTuple):
-    """Coupling parts of the budgets of Q duels, laid out once for all patients.
+    """Coupling parts of the budgets of Q duels. The arrays are the same for all patients.
 
     Observing feature f changes the entries first_edge[f] to first_edge[f + 1] - 1.
 
@@ -46,8 +46,8 @@ class DuelEdges(NamedTuple):
     ----------
     first_edge : (M + 1,) int64, first entry of each feature
     duel : (E,) int64, duel whose budget shrinks
-    other : (E,) int64, feature at the other end of the coupling; the entry counts only while `other` is unobserved
-    size : (2, E) float64, nats by which the budget below and above shrinks
+    other : (E,) int64, feature at the other end of the coupling. The entry counts only while `other` is unobserved
+    size : (2, E) float64, nats by which the budgets below and above shrink
     coupled : (2, Q) float64, coupling part of each budget before any observation, nats
 
     """
@@ -60,16 +60,16 @@ class DuelEdges(NamedTuple):
 
 
 class Budgets(NamedTuple):
-    """Budgets of one patient's duels, tight `l1`, changed in place.
+    """Tight `l1` budgets of one patient's duels. Kernels change the arrays in place.
 
-    Row 0 has the largest amount by which D can end below its running constant, row 1 the amount above. In the paper's
-    models the two rows are equal, and only row 0 of `coupled` is maintained.
+    Row 0 is the largest amount by which D can end below its running constant. Row 1 is the largest amount by which it
+    can end above. In the paper's models, the two rows are equal, and only row 0 of `coupled` is kept up to date.
 
     Attributes
     ----------
     coupled : (2, Q) float64, part of the budget from couplings, nats
     whole : (2, Q) float64, whole budget, nats
-    norm : (2, N) float64, the same bound from the terms of each entity alone, nats
+    norm : (2, N) float64, how far the terms of each entity alone can move its score, nats
 
     """
 
@@ -80,7 +80,7 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Return the coupling parts of all duels, (Q, 2), of the packed entities, a < b in order."""
+    """Return the coupling parts of the budgets of `pairs`, (Q, 2): all pairs a < b of entities, in order."""
     union, most = new_gains(packed, pairs), 0
     for entity in pairs.ravel():
         most += packed.first_edge[packed.first_slot[entity + 1]] - packed.first_edge[packed.first_slot[entity]]
@@ -110,7 +110,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
         first_edge[at[e] + 1] += 1
     first_edge = np.cumsum(first_edge)
     place = first_edge.copy()
-    for e in range(n):  # sort by feature, keeping the order within one feature
+    for e in range(n):  # sort by feature; entries of the same feature keep their order
         order[place[at[e]]] = e
         place[at[e]] += 1
     return DuelEdges(first_edge, duel[order], other[order], size[:, order], coupled)
@@ -118,7 +118,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
 
 @kernel(inline=True)
 def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
-    """Write the couplings of one slot into `row`, (M,); a slot of -1 has none."""
+    """Write the couplings of one slot into `row`, (M,). A slot of -1 has no couplings."""
     if slot >= 0:
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
@@ -144,7 +144,7 @@ def copy_budgets(budgets: Budgets) -> Budgets:
 
 @kernel(entrance=True, borrows=True)
 def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budgets, feature: int) -> None:
-    """Update the budgets after the observation of one feature; call after `condition`."""
+    """Update the budgets after the observation of one feature. Call this kernel after `condition`."""
     for e in range(edges.first_edge[feature], edges.first_edge[feature + 1]):
         if not state.observed[edges.other[e]]:
             budgets.coupled[0, edges.duel[e]] -= edges.size[0, e]
@@ -159,7 +159,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 
 @kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
-    """Write how far the terms of one entity, without exclusive groups, can move its score below and above."""
+    """Write how far the terms of one entity can move its score down and up. Exclusive groups are left out."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         if not packed.of_probabilities:
@@ -174,13 +174,16 @@ def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> N
 
 @kernel(inline=True)
 def _reach(low: float, middle: float, high: float) -> tuple[float, float]:
-    """Return how far below and above 0 the term of one unobserved feature can be, both non-negative."""
+    """Return how far below and how far above 0 the term of one unobserved feature can be. Both are non-negative."""
     return -min(0.0, low, middle, high), max(0.0, low, middle, high)
 
 
 @kernel(borrows=True)
 def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> None:
-    """Write the budgets of all duels of one entity: the two entities' own bounds, corrected at shared features."""
+    """Write the budgets of all duels of one entity.
+
+    A budget is the sum of the bounds of the two entities, corrected at features that both share.
+    """
     overlaps, coupled, whole, norm = packed.overlaps, budgets.coupled, budgets.whole, budgets.norm
     n = norm.shape[1]
     for opponent in range(n):
@@ -232,15 +235,15 @@ def entity_budgets(packed: Packed, state: State) -> Floats:
 def range_of_pair(
     packed: Packed, of_a: float, slot_a: int, other_a: int, of_b: float, slot_b: int, other_b: int
 ) -> tuple[float, float]:
-    """Return how far below and above 0 the couplings of two unobserved features can move D, both non-negative.
+    """Return how far down and how far up the couplings between two unobserved features can move D.
 
-    The difference of the two couplings' energies is linear in either feature's value, so its extremes lie at the
-    features' outermost values.
+    Both numbers are non-negative. The difference of the energies of the two couplings is linear in the value of each
+    feature. Therefore, its extremes lie at the outermost values of the features.
 
     Parameters
     ----------
-    of_a, of_b : couplings in the two entities, nats; 0 where an entity has none, and then the slots of that entity are
-        ignored
+    of_a, of_b : couplings in the two entities, nats. If an entity has no coupling, the number is 0, and the slots of
+        the entity are ignored
 
     """
     if not packed.of_probabilities:
@@ -264,16 +267,19 @@ def range_of_pair(
 
 @kernel()
 def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[float, float]:
-    """Return how far below and above 0 the unobserved part of an exclusive group can move D, both non-negative."""
+    """Return how far down and how far up the unobserved part of an exclusive group can move D.
+
+    Both numbers are non-negative.
+    """
     return _most_of_group(site, m, last_b, last_a), _most_of_group(site, m, last_a, last_b)
 
 
 @kernel()
 def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """Return the largest log P_a / P_b over the possible observations of a group: one member is +1, or some are 0.
+    """Return the largest log P_a / P_b over all possible observations of a group: one member is +1, or some are 0.
 
-    The ratio of the probabilities that remain after some members are 0 grows each time a member with a smaller ratio is
-    removed; the loop removes members until no such member is left.
+    If some members are observed as 0, the ratio of the remaining probabilities counts. This ratio grows if a member
+    with a smaller ratio is removed. The loop removes members until no such member is left.
     """
     best, better = 1.0, True
     while better:
@@ -297,7 +303,7 @@ def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
 
 @kernel()
 def variance_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
-    """Return the variance of an exclusive group's term of D under the mixture of both posteriors (eq:sigma-D)."""
+    """Return the variance of an exclusive group's term in D under the mixture of both posteriors (eq:sigma-D)."""
     left_a, left_b, mean, square = 1.0, 1.0, 0.0, 0.0
     a, b, more = last_a, last_b, True
     while more:
@@ -321,8 +327,9 @@ UNIFORM_SECOND = 2.0 / 3.0
 def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[float, float]:
     """Return the first and second moment of a feature at a slot.
 
-    A slot of -1 is outside the entity's support. The moments are then uniform in the paper's models; in models of
-    probabilities they are the moments of the background at the `other` entity's slot.
+    A slot of -1 means that the feature is outside the entity's support. In the paper's models, its moments are then
+    those of the uniform distribution. In models of probabilities, they are the moments of the background at the slot
+    `other`, which belongs to the other entity.
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]
@@ -335,8 +342,8 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
 def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
     """Return u(s) for s = -1, 0, +1: the change of D if the value s of an unobserved feature is observed.
 
-    One of the two slots may be -1, where the feature is outside that entity's support. A value that cannot occur gets
-    the term of 0.
+    A slot of -1 means that the feature is outside the support of this entity. At most one of the two slots may be -1.
+    If a value is impossible, its term is set to u(0).
     """
     if not packed.of_probabilities:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)
@@ -362,11 +369,11 @@ def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tup
 
 @kernel(inline=True)
 def settled(lead: float, below: float, above: float, tie: float) -> int:
-    """Return the sign that D has under every completion, 0 if undecided.
+    """Return the sign that D has under every completion, or 0 if the sign is undecided.
 
     Parameters
     ----------
-    lead : D of the observed features, nats
+    lead : part of D from the observed features, nats
     below, above : how far below and above `lead` D can end, nats
     tie : magnitude up to which D counts as 0
 
@@ -378,6 +385,6 @@ def settled(lead: float, below: float, above: float, tie: float) -> int:
 
 @kernel(inline=True)
 def number_of(n: int, one: int, other: int) -> int:
-    """Return the index of the duel of two entities among all pairs a < b of n entities in order."""
+    """Return the index of the duel of two entities. Duels are numbered as the pairs a < b of n entities in order."""
     a, b = min(one, other), max(one, other)
     return a * n - a * (a + 1) // 2 + b - a - 1

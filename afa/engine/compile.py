@@ -1,10 +1,11 @@
-"""Compile and cache kernels with numba: without fast-math, with the same results on any number of threads.
+"""Compile and cache kernels with numba, without fast-math. Results do not depend on the number of threads.
 
-Numba recompiles a cached kernel when the kernel's file changes, but not when another kernel that it calls changes. The
-cache folder is therefore named by a digest of numba's version, the processor and every file of this package, so that
-outdated machine code never runs. A process that has compiled kernels writes a list of the folder's files with their
-digests (`write_list`); a folder that does not match its list is deleted and compiled again. Numba is imported when the
-first kernel is compiled, and never in a process that runs kernels as Python (`do_without`).
+Numba recompiles a cached kernel if the kernel's file changes, but not if another kernel that it calls changes.
+Therefore, the name of the cache folder is a digest of numba's version, the processor and every file of this package.
+Thus, outdated machine code never runs. A process that has compiled kernels writes a list of the cached files with their
+digests (`write_list`). If a folder does not match its list, it is deleted, and the kernels are compiled again. Numba is
+imported when the first kernel is compiled. It is never imported in a process that runs kernels as Python
+(`do_without`).
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 PARTS = 8
 LIST = "compiled.json"
-"""File in the cache folder with the digest of each cached file and the groups of kernels that are compiled."""
+"""Name of a file in the cache folder. It has the digest of each cached file, and the compiled groups of kernels."""
 ROOM = 48 * 2**20
-"""Upper bound on the bytes that all kernels take in the cache folder."""
+"""Upper bound on the size in bytes of all kernels in the cache folder."""
 FIRST = "afa: compiling kernels, about 40 s for a planner, once for this installation ..."
 ALL, PLANNERS = "all", "planners"
 """Groups of kernels that the list can mark as complete."""
 PATIENCE = 15
 """Seconds between two progress messages of the compilation."""
 INT: Any = np.int64
-"""Integer type of kernel arguments; any other type, or a literal, makes numba compile the kernel once more."""
+"""Integer type of kernel arguments. For any other type, or for a literal, numba would compile the kernel once more."""
 _kernels: set[Callable[..., Any]] = set()
 _as_python = False
 _log = logging.getLogger("afa")
 
 
 def cache_folder() -> Path | None:
-    """Return the folder where kernels are cached, whether it exists or not; None if no home folder is known."""
+    """Return the folder where kernels are cached, which need not exist, or None if no home folder is known."""
     place = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     with suppress(RuntimeError):  # raised for a user unknown to the system and without HOME
         place = place or str(Path.home() / ".cache")
@@ -71,7 +72,7 @@ def _digest_of_code() -> str:
 
 
 def _processor() -> str:
-    """Return a text that differs between kinds of processors; numba's cache compares processors more closely."""
+    """Return a text that differs between kinds of processors. Numba's cache compares processors in more detail."""
     described = Path("/proc/cpuinfo")
     first = described.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0] if described.exists() else ""
     kinds = [line for line in first.splitlines() if line.startswith(("model name", "flags", "CPU part", "Features"))]
@@ -91,7 +92,7 @@ def cached_files() -> dict[str, str]:
 
 
 def keeps_kernels() -> bool:
-    """Return True if kernels are cached; otherwise a single warning gives the reason."""
+    """Return True if kernels are cached. If they are not, one warning gives the reason."""
     return _usable_folder() is not None
 
 
@@ -117,7 +118,7 @@ def write_list(*groups: str) -> None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Return the digest of each cached file by the file's path in the folder."""
+    """Return path in the folder -> digest for each cached file."""
     found = {}
     for path in sorted(folder.rglob("*.nb[ci]")):
         with path.open("rb") as file:
@@ -127,7 +128,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 @cache
 def _usable_folder() -> Path | None:
-    """Return the cache folder if it is intact and writable; otherwise warn once and return None."""
+    """Return the cache folder if it is intact and writable. Otherwise, warn once and return None."""
     folder = cache_folder()
     if folder is None:
         _not_kept(None, None)
@@ -157,7 +158,7 @@ def _not_kept(folder: Path | None, error: OSError | None) -> None:
 
 
 def do_without() -> None:
-    """Make the kernels of modules that are imported from now on run as plain Python."""
+    """Make kernels run as plain Python. This affects only modules that are imported afterwards."""
     global _as_python  # noqa: PLW0603 (a property of the process, set once at its start)
     _as_python = True
 
@@ -165,12 +166,12 @@ def do_without() -> None:
 def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *given: Any) -> None:
     """Call `work(*given, first, last)` on parts of `range(n_jobs)` in parallel threads.
 
-    `work` must call kernels that write each job's results to separate memory; then the number of threads and the order
-    of execution do not affect the result.
+    `work` must call kernels that write the results of each job to separate memory. Then, the result does not depend on
+    the number of threads and the order of execution.
 
     Parameters
     ----------
-    threads : largest number of threads; one for each core if None
+    threads : largest number of threads. None means one for each core
 
     """
     threads = threads or len(os.sched_getaffinity(0))
@@ -182,7 +183,7 @@ def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *giv
 
 
 def laid_out(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """Return the same numbers as a contiguous, writable array: numba compiles every kernel again for other layouts."""
+    """Return the array as a contiguous, writable array. For other layouts, numba would compile every kernel again."""
     return np.require(array, requirements=["C", "W"])
 
 
@@ -191,13 +192,14 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
 
     Parameters
     ----------
-    entrance : True for a kernel that Python calls. Other kernels get no wrapper for Python's arguments, which makes
-        them faster to compile; calling them from Python ends the process
-    inline : True inserts the function into its callers. Meant for small functions, since every call passes each array
-        of a layout, and for functions with one caller, since numba otherwise compiles the function twice
-    borrows : True for a kernel that only works in the arrays it is given: it makes no array and receives none from the
-        kernels it calls. Reference counting is then off (`_nrt`, an undocumented option of numba); it would make a walk
-        two to six times as slow
+    entrance : True for a kernel that Python calls. Other kernels have no wrapper for arguments from Python, so that
+        they compile faster. A call of such a kernel from Python ends the process
+    inline : True to insert the function into its callers. This is useful for small functions, because a call passes
+        every array of a layout. It is also useful for functions with one caller, because numba would otherwise compile
+        the function twice
+    borrows : True for a kernel that uses only its arguments: it creates no array, and the kernels that it calls return
+        none. Reference counting is then switched off (`_nrt`, an undocumented option of numba). With reference
+        counting, a walk is two to six times as slow
 
     """
 
@@ -225,7 +227,7 @@ def kernel(*, entrance: bool = False, inline: bool = False, borrows: bool = Fals
 
 @cache
 def _tell_of_compiling() -> None:
-    """Log one line when the first kernel is compiled, and further lines on the progress."""
+    """Log one line when the first kernel is compiled, and more lines while compilation continues."""
     from numba.core import event  # noqa: PLC0415 (numba is loaded here already)
 
     class CompileCounter(event.Listener):
@@ -247,7 +249,7 @@ def _tell_of_compiling() -> None:
                 self.since = time.monotonic()
 
         def on_end(self, event: Any) -> None:
-            """Do nothing: a kernel is counted when its compilation begins."""
+            """Do nothing, because a kernel is counted when its compilation begins."""
 
     register: Any = event.register
     register("numba:compile", CompileCounter())

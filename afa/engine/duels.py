@@ -33,11 +33,12 @@ class Duel(NamedTuple):
     Attributes
     ----------
     budget : how far below its running constant D can end, nats: the tight `l1` budget
-    between : couplings to observed features, nats, which the paper's budget adds; 0 in models of probabilities
+    between : sum of couplings to observed features, nats. The paper's budget adds it. It is 0 in models of
+        probabilities
     variance : sigma_D^2 (eq:sigma-D)
-    spread : sum of the squared half ranges of the terms; in the paper's models these are the potentials
+    spread : sum of the squared half ranges of the terms. In the paper's models, the half ranges are the potentials
     beta : largest row sum of the half ranges of couplings
-    above : how far above its running constant D can end, nats; equal to `budget` in the paper's models
+    above : how far above its running constant D can end, nats. It equals `budget` in the paper's models
         (docs/decisions.md, Base rates)
 
     """
@@ -100,9 +101,9 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
 def row(packed: Packed, state: State, slot_a: int, slot_b: int, without: int) -> tuple[float, float, float, float]:
     """Return sums over the coupling differences of one feature: below, above, seen, square.
 
-    `below` and `above` bound how far couplings to unobserved features can move D, and `square` sums the squared half
-    ranges of these couplings. `seen` is the absolute sum over couplings to observed features, 0 in models of
-    probabilities. A slot of -1 means that the entity does not have the feature; `without` is a feature to skip, or -1.
+    `below` and `above` bound how far couplings to unobserved features can move D. `square` is the sum of the squared
+    half ranges of these couplings. `seen` is the sum of absolute couplings to observed features. It is 0 in models of
+    probabilities. A slot of -1 means that the entity does not have the feature. `without` is a feature to skip, or -1.
     """
     edge_a = packed.first_edge[slot_a] if slot_a >= 0 else 0
     last_a = packed.first_edge[slot_a + 1] if slot_a >= 0 else 0
@@ -143,7 +144,10 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 @kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, value: int) -> None:
-    """Add the sign votes of one observation to `votes`, (Q, 2), for a and b of each pair; call before `condition`."""
+    """Add the sign votes of one observation to `votes`, (Q, 2), for a and b of each pair.
+
+    Call this kernel before `condition`.
+    """
     holders = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
     terms = np.empty(len(holders))
     for h in range(len(holders)):
@@ -153,12 +157,12 @@ def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, v
 
 @kernel(entrance=True)
 def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArray[np.int64]) -> None:
-    """Add the sign votes of one observation, from the increases of the holders' running constants by its value.
+    """Add the sign votes of one observation. They follow from the increases of the running constants.
 
     Parameters
     ----------
-    holders : (n,) int64, entities with the feature in their support; all other entities get 0
-    terms : (n,) float64, what the value adds to the running constant of each holder, nats
+    holders : (n,) int64, entities with the feature in their support. The increase of all other entities is 0
+    terms : (n,) float64, increase of the running constant of each holder by the value, nats
     votes : (Q, 2) int64, changed in place
 
     """
@@ -194,12 +198,14 @@ def bracket_calls(
     gamma: float,
     calls: NDArray[np.int8],
 ) -> None:
-    """Write the decision of each bracket, (5,) in the order of `BRACKETS`: +1 for a, -1 for b, 0 if undecided.
+    """Write the decision of each bracket, (5,), in the order of `BRACKETS`.
+
+    A decision is +1 for a, -1 for b, or 0 if undecided.
 
     Parameters
     ----------
     sums : sums of the duel (a, b) in the present state
-    mean : mu_D, nats; 0 where it is rounding error
+    mean : mu_D, nats. Rounding errors are set to 0
     votes : (2,) int64, sign votes for a and for b
     gamma : fraction of wrong calls that the heuristic brackets allow, in (0, 1)
     calls : (5,) int8, written
@@ -215,10 +221,9 @@ def bracket_calls(
 
 @kernel()
 def vote_call(positive: int, n: int, gamma: float) -> int:
-    """Return which side of 1/2 the KL confidence set of the vote share lies on, 0 if it contains 1/2 (supp:kl_bracket).
+    """Return +1 or -1 if the KL confidence set of the vote share is above or below 1/2, else 0 (supp:kl_bracket).
 
-    The confidence set is an interval around the share of votes; it excludes 1/2 where n kl(share, 1/2) is above the
-    level.
+    The confidence set is an interval around the share of votes. It excludes 1/2 if n kl(share, 1/2) exceeds the level.
     """
     if n == 0:
         return 0
@@ -248,9 +253,9 @@ def refresh_budgets(
     Parameters
     ----------
     duels : (q,) int64, indices of duels
-    pairs : (q, 2) int64, their entities
+    pairs : (q, 2) int64, entities of these duels
     budget : (Q,) float64, budgets of all duels, nats; written
-    made_at : (Q,) int32, round in which each budget was computed, 0 for never; written
+    made_at : (Q,) int32, round in which each budget was computed, or 0 for never; written
     changed_at : (N,) int64, round in which each entity last changed, from 1 on
     now : the present round
 
@@ -264,7 +269,7 @@ def refresh_budgets(
 
 @kernel()
 def gaussian_sign(mean: float, variance: float) -> float:
-    """Return E[sign X] of a Gaussian X; the sign of the mean where the variance is 0 (eq:fsp)."""
+    """Return E[sign X] of a Gaussian X (eq:fsp). If the variance is 0, this is the sign of the mean."""
     if variance <= 0.0:
         return 0.0 if mean == 0.0 else math.copysign(1.0, mean)
     return math.erf(mean / math.sqrt(2.0 * variance))

@@ -1,9 +1,9 @@
 """Exact clamped log-partitions of one model in many states, by compiled variable elimination.
 
-The elimination order is found once, without observations (`afa.inference.elimination`). An observed feature drops out
-of every table, so a state costs less the more features are observed. Tables hold weights instead of logarithms, and
-each message is divided by its largest entry. States whose weights exceed the range of double precision are detected and
-solved by `afa.inference.exact`, which works with logarithms and is slower.
+The elimination order is computed once, without observations (`afa.inference.elimination`). An observed feature is in no
+table, so that a state with more observations costs less. Tables have weights instead of logarithms, and each message is
+divided by its largest entry. If the weights of a state exceed the range of double precision, `afa.inference.exact`
+solves the state. It uses logarithms and is slower.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def elimination_plan(mrf: PairwiseMRF) -> Plan:
 
 
 def with_potentials(plan: Plan, mrf: PairwiseMRF) -> Plan:
-    """Return the plan with the potentials of another model on the same features and on the same graph, or a part of it.
+    """Return the plan with the potentials of another model with the same features.
+
+    Its graph must be part of the plan's.
 
     Raises
     ------
@@ -87,17 +89,17 @@ def log_partitions(
 ) -> Floats:
     """Return the exact log Z(x_obs) of `factor * E`, (R, n_factors) float64, nats (eq:clamped-logZ).
 
-    There is one row for each state and one column for each factor. The running constant is included, and log 3 for each
-    unobserved feature outside the support. The result does not depend on the number of threads.
+    There is one row for each state and one column for each factor. The result includes the running constant, and log 3
+    for each unobserved feature outside the support. It does not depend on the number of threads.
 
     Parameters
     ----------
     observed : (R, M) bool, features observed in each state
-    values : (R, M) int8, -1, 0 or +1; read where observed
+    values : (R, M) int8, -1, 0 or +1; values of unobserved features are ignored
     factors : multiples of the energy E
-    plan : elimination plan of `mrf`, or of a model with the same graph, if already computed
+    plan : elimination plan of `mrf` or of a model with the same graph. By default, it is computed
     limit : largest number of table entries for one state
-    threads : number of threads; one for each core if None
+    threads : number of threads. None means one for each core
 
     Raises
     ------
@@ -120,7 +122,7 @@ def log_partitions(
 
 
 def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
-    """Return the distinct rows of `codes`, (R, n), and for each row of `codes` the index of its distinct row, (R,)."""
+    """Return the distinct rows of `codes`, (R, n), and the index of each row among the distinct rows, (R,)."""
     n_rows, n = codes.shape
     if n == 0 or n_rows == 0:
         return codes[:1], np.zeros(n_rows, dtype=np.intp)
@@ -129,7 +131,7 @@ def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
 
 
 def size_words(entries: float, n: int) -> str:
-    """Return the size of the tables of one state in words, as in the column `left_out` of result tables."""
+    """Return the size of the tables of one state in words."""
     return f"tables of {entries:.3g} entries over {n} features"
 
 
@@ -141,13 +143,13 @@ def check_size(entries: float, limit: float, n: int) -> None:
 
 
 def threads_for(n_bytes: float, threads: int | None) -> int:
-    """Return the number of threads wanted, but at most as many as have `n_bytes` of tables each in `MEMORY_LIMIT`."""
+    """Return the wanted number of threads, or fewer if `MEMORY_LIMIT` has less than `n_bytes` for each thread."""
     wanted = threads or len(os.sched_getaffinity(0))
     return max(1, min(wanted, int(MEMORY_LIMIT / max(n_bytes, 1.0))))
 
 
 def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequence[float]) -> Floats:
-    """Return log-partitions of one state by `exact`, (n_factors,) nats, without prior and uniform features."""
+    """Return log-partitions of one state by `exact`, (n_factors,) nats. Prior and uniform features are not included."""
     seen = plan.feature[state != UNOBSERVED]
     observations = dict(zip([mrf.features[j] for j in seen], state[state != UNOBSERVED].tolist(), strict=True))
     found = []
@@ -172,7 +174,7 @@ def _entries(plan: Plan, states: States) -> Floats:
 
 @kernel(entrance=True)
 def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: int, last: int) -> None:
-    """Write log-partitions of states first to last - 1 into `solved`, (U, F); NaN where weights exceed float64."""
+    """Write log-partitions of states first to last - 1 into `solved`, (U, F). NaN means that weights exceed float64."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
     tables = new_tables(INT(0), INT(0), np.ones(1))

@@ -1,7 +1,7 @@
-"""Variable elimination in one state of a model, compiled: tables of the unobserved features, and their sum.
+"""Compiled variable elimination in one state of a model: tables of the unobserved features, and sums over them.
 
-Tables hold weights instead of logarithms, with one axis of length 3 (values -1, 0, +1) for each feature. A table is
-summed block by block and never stored as a whole; only messages are stored.
+Tables have weights instead of logarithms. A table has one axis of length 3 (values -1, 0, +1) for each feature. It is
+summed block by block and never stored as a whole. Only messages are stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EliminationTables(NamedTuple):
     ----------
     message : (size,) all messages of a state, one after another
     high : (2, H) weights of +1 and -1, by configuration of the high axes
-    low : (2, 81) the same by configuration of the low axes
+    low : (2, 81) weights of +1 and -1, by configuration of the low axes
     block : (3, 81) one block of the table at -1, 0, +1
 
     """
@@ -41,7 +41,7 @@ class EliminationTables(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """For the messages that enter one table: where the current entry of each message is, and how to move to the next.
+    """Positions in the messages that enter one table, and steps to the next entry of each message.
 
     Attributes
     ----------
@@ -62,14 +62,14 @@ class Incoming(NamedTuple):
 
 @kernel()
 def new_incoming(n: int) -> Incoming:
-    """Return empty `Incoming` arrays, large enough for any table of n features."""
+    """Return empty `Incoming` arrays that are large enough for any table of n features."""
     places, steps = np.empty((2, n), dtype=np.int64), np.empty((2, n, n), dtype=np.int64)
     return Incoming(places[0], places[1], steps[0], steps[1], np.empty((n, LOW_SIZE), dtype=np.int64))
 
 
 @kernel()
 def new_tables(size: int, width: int, like: NDArray[Any]) -> EliminationTables:
-    """Return empty tables for messages of `size` entries and at most `width` axes, of the dtype of `like`."""
+    """Return empty tables for messages of `size` entries and at most `width` axes. The dtype is that of `like`."""
     message, high = np.empty(size, dtype=like.dtype), np.empty((2, 3 ** max(0, width - LOW_AXES)), dtype=like.dtype)
     return EliminationTables(
         message, high, np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype)
@@ -80,10 +80,10 @@ def new_tables(size: int, width: int, like: NDArray[Any]) -> EliminationTables:
 def eliminate(
     clamped: Clamped, n_free: int, factor: Any, incoming: Incoming, tables: EliminationTables, rescale: bool
 ) -> tuple[Any, float]:
-    """Sum all free features out of exp(factor E), `factor` real or complex; return (p, l) where the sum is p exp(l).
+    """Sum exp(factor E) over all free features. Return (p, l), where the sum is p exp(l). `factor` is real or complex.
 
-    With `rescale`, for real factors, messages are divided by their largest entry; l is NaN where weights still exceed
-    the range of double precision.
+    With `rescale`, which requires a real factor, each message is divided by its largest entry. If weights still exceed
+    the range of double precision, l is NaN.
     """
     product, logarithm = factor * 0.0 + 1.0, 0.0
     begin = 0
@@ -114,7 +114,7 @@ def eliminate(
 
 @kernel(inline=True)
 def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: EliminationTables) -> float:
-    """Write the weights of +1 and -1 of feature `v` by configuration of its separator; return max |log-weight|."""
+    """Write the weights of +1 and -1 of feature `v` by configuration of its separator. Return max |log-weight|."""
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])
     tables.high[0, 0], tables.high[1, 0], tables.low[:, 0] = weight, 1.0 / weight, 1.0
@@ -135,7 +135,7 @@ def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: Elimin
 
 @kernel(inline=True)
 def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> int:
-    """Write `Incoming` for the messages that enter the table of `v`; return the number of messages."""
+    """Write `Incoming` for the messages that enter the table of `v`. Return the number of messages."""
     first, axes = clamped.first[v], clamped.first[v + 1] - clamped.first[v]
     row, child = 0, clamped.child[v]
     while child >= 0:
@@ -168,7 +168,10 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 
 @kernel(inline=True)
 def _sum_out(out: NDArray[Any], high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
-    """Write the message of one feature: its table summed over its values, one block of low configurations at a time."""
+    """Write the message of one feature, which is its table summed over its values.
+
+    The table is computed in blocks, one for each configuration of the high axes.
+    """
     high_size = 3**high_axes
     low_size = len(out) // high_size
     down, still, up = tables.block[0], tables.block[1], tables.block[2]
@@ -207,7 +210,7 @@ UNOBSERVED = 2
 
 
 class Plan(NamedTuple):
-    """The n features in a model's support, in elimination order, component after component.
+    """The n features in a model's support, in elimination order. Components of the graph follow each other.
 
     Attributes
     ----------
@@ -215,7 +218,8 @@ class Plan(NamedTuple):
     unary : (n,) float64, unary potential, nats
     first : (n + 1,) int64, start of each feature's entries in `separator`
     separator : (E,) int64, ascending positions of the later features that share a table with v when v is eliminated
-    coupling : (E,) float64, coupling with each separator feature, nats; 0 where only elimination joins the two
+    coupling : (E,) float64, coupling with each separator feature, nats. It is 0 if only elimination joins the two
+        features
 
     """
 
@@ -227,18 +231,18 @@ class Plan(NamedTuple):
 
 
 class Clamped(NamedTuple):
-    """A plan restricted to the unobserved features of one state; kernels fill the arrays in place.
+    """A plan restricted to the unobserved features of one state. Kernels fill the arrays in place.
 
     Unobserved features are numbered in elimination order. Two features have an entry if they share a table in this
     state.
 
     Attributes
     ----------
-    place : (n,) int64, number of each position of the plan, -1 where observed
+    place : (n,) int64, number of the feature at each position of the plan, or -1 if it is observed
     field : (n,) float64, effective unary, nats (eq:reduced-unary)
     first, separator, coupling : as in `Plan`, by the new numbers
-    child, sibling : (n,) int64, first message that enters a table, and next message that enters the same table; -1 at
-        the end
+    child, sibling : (n,) int64. `child` is the first message that enters a table, and `sibling` is the next message
+        that enters the same table. -1 marks the end
     start : (n,) int64, start of each message in `Tables.message`
     mark : (n,) int64, working memory
 
@@ -267,13 +271,15 @@ def new_clamped(plan: Plan) -> Clamped:
 
 @kernel()
 def clamp(plan: Plan, state: States, clamped: Clamped) -> tuple[int, float]:
-    """Fill `clamped` from a state; return the number of unobserved features and the energy of the observed ones, nats.
+    """Fill `clamped` from a state.
+
+    Return the number of unobserved features, and the energy of observed features in nats.
 
     The energy does not include the prior (eq:running-constant).
 
     Parameters
     ----------
-    state : (n,) int8, values of the features in the plan's order, `UNOBSERVED` where not observed
+    state : (n,) int8, values of the features in the plan's order, or `UNOBSERVED`
 
     """
     n, n_free = len(plan.unary), 0

@@ -1,6 +1,6 @@
 """Run many patients: `choose` lets an allocation rule choose each feature, `follow` observes along given orders.
 
-A mask of `afa.engine.run` selects the results, which are returned as arrays over all paths.
+A mask of `afa.engine.run` selects the results. They are returned as arrays over all paths.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 
 BLOCK_BYTES = 64 * 2**20
-"""Largest memory for the results of one block of paths, where results are summed block by block."""
+"""Largest memory, in bytes, for the results of one block of paths. It is used where results are summed block by
+block.
+"""
 
 STARTS: WeakKeyDictionary[Bundle | Models, dict[Iteration, State]] = WeakKeyDictionary()
 
@@ -69,7 +71,7 @@ def choose(
     threads: int | None = None,
     **settings: Any,
 ) -> WalkResults:
-    """Run P patients under an allocation rule; return the results selected by the mask `read`.
+    """Run P patients under an allocation rule. Return the results that the mask `read` selects.
 
     The choices are those of `TopKPlanner` with the rules of `afa.planner.rules`, guided by `linearity`.
 
@@ -77,8 +79,8 @@ def choose(
     ----------
     values : (P, M) int8, -1, 0, +1 or `MISSING`
     allocation : a rule of `COMPILED` other than `random`
-    n_rounds : number of observations; M if None
-    n_rows : stop a patient after so many rounds with results; no limit if None
+    n_rounds : number of observations. None means M
+    n_rows : number of rounds with results after which a patient's run stops. None means no limit
     settings : keyword arguments of `run_of`
 
     """
@@ -98,15 +100,15 @@ def follow(
     threads: int | None = None,
     **settings: Any,
 ) -> WalkResults:
-    """Run P patients along given orders; return the results selected by the mask `read`.
+    """Run P patients along given orders. Return the results that the mask `read` selects.
 
-    Each result has the first axis (P,), or the first axes (P, S), as the orders have. The number of threads does not
-    affect the results.
+    The first axes of each result are (P,) or (P, S), like those of the orders. The results do not depend on the number
+    of threads.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0, +1 or `MISSING`; missing values are skipped
-    orders : (P, r) or (P, S, r) int64, distinct features, all M of them with `only_changes`
+    orders : (P, r) or (P, S, r) int64, distinct features. With `only_changes`, an order must have all M features
     settings : keyword arguments of `run_of`
 
     """
@@ -152,21 +154,22 @@ def run_of(
     tie: float | None = None,
     calibrated: bool = False,
 ) -> tuple[RunSettings, PathState]:
-    """Return the run settings and the state before any observation, which is solved here, for all patients of a run.
+    """Return the settings of a run, and the solved state before any observation. Both are the same for all patients.
 
     Parameters
     ----------
     read : sum of the masks of `afa.engine.run` that select results
-    gain, target : as in `TopKPlanner`; the rule `information` uses neither
-    rescoring : numbers of observations after which the rule ranks the candidates again; in between, candidates are
-        taken in their last order. Every number if None
+    gain, target : as in `TopKPlanner`. The rule `information` does not use them
+    rescoring : numbers of observations after which the rule ranks the candidates again. In between, candidates are
+        taken in their last order. None means every number
     k : size of the top set
-    start : start of each solve, `uniform`, or `warm` from the previous round
-    rounds : rounds whose results are written; all if None
+    start : start of each solve: `uniform`, or `warm`, from the previous round
+    rounds : rounds whose results are written. None means all rounds
     only_changes : True to write only the first round and rounds whose feature lies in the support of some entity
     signs, ranks : scores whose signs and ranks are written
-    budget_share : fraction of the `l1` budgets that is used; a value below 1 breaks the rigorous brackets on purpose
-    tie : largest score that counts as rounding error; the bundle's if None
+    budget_share : fraction of the `l1` budgets that brackets use. A value below 1 makes rigorous brackets wrong, for
+        tests
+    tie : largest score that counts as rounding error. None means the value of the bundle
     calibrated : True to resolve a duel by the sign of its calibrated log-odds instead of the sign of D
         (docs/decisions.md)
 
@@ -184,7 +187,7 @@ def run_of(
     )
     crossing = ranking or bool(read & (MOMENTS | DUELS | CALLS))
     crossing |= bool(read & SIGNS) and not {"linearity", "stack_a"}.isdisjoint(signs)
-    gain = None if rule == INFORMATION else gain  # the rule and the gain have the same name
+    gain = None if rule == INFORMATION else gain  # `information` names a rule and a gain
     gains_read = gain is not None and bool(read & (CHOICE | LARGEST))
     kind = GAIN_KINDS[gain or "wald_magnitude", target] if weighs or gains_read else NO_GAIN
     crossing |= kind >= F_LINEARITY
@@ -249,7 +252,10 @@ def run_of(
 
 
 def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
-    """Return the solved state before any observation, cached for all runs on a bundle; no kernel changes it."""
+    """Return the solved state before any observation.
+
+    It is cached for all runs of a bundle, and no kernel changes it.
+    """
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         starts[iteration] = new_state(packed)
@@ -297,7 +303,7 @@ def _walk(
 
 
 def new_followed(run: RunSettings, order: NDArray[np.int64], n_rows: int | None = None) -> WalkResults:
-    """Return empty arrays for the results along some orders, (J, r), with at most `n_rows` rounds each."""
+    """Return empty arrays for the results along the orders (J, r). A path has at most `n_rows` rounds with results."""
     reads, n, k, q = run.reads, len(run.name_rank), len(run.packed.feature), len(run.pairs)
     t = int(run.asked.sum())
     if run.only_changes:

@@ -1,8 +1,8 @@
-"""Compiled gains of every duel at every feature, cached until an entity of the duel changes.
+"""Compiled gains of every duel at every feature. They are cached until an entity of the duel changes.
 
-The gains of a duel are stored only at the features in the union of its two supports: elsewhere both predictive
-marginals are uniform and every gain is 0. The `f_target` gains use a lookahead: every entity is solved as if one of its
-features had been observed. The lookahead is available for the paper's models alone.
+The gains of a duel are stored only at features in the union of its two supports. At other features, both predictive
+marginals are uniform, and every gain is 0. The `f_target` gains use a lookahead: every entity is solved as if one of
+its features had been observed. The lookahead exists only for the paper's models.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from afa.model.mrf import LOG3, Floats
 
 ZERO_GAIN = 1e-12
 NO_GAIN, WALD_MAGNITUDE, CMI, F_LINEARITY, F_TWO_ELBO, F_STACK_A = range(-1, 5)
-"""Kinds of gain; `F_LINEARITY` and the later ones need a lookahead."""
+"""Kinds of gain. `F_LINEARITY` and all later kinds need a lookahead."""
 GAIN_KINDS = {
     ("wald_magnitude", None): WALD_MAGNITUDE,
     ("cmi", None): CMI,
@@ -85,7 +85,7 @@ def bring_up_to_date(
 def refresh_duel(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, empty: Floats, kind: int, p: int
 ) -> None:
-    """Compute the gains of one duel; for the kinds with a lookahead, call `solve_ahead` on its two entities first."""
+    """Compute the gains of one duel. For kinds with a lookahead, call `solve_ahead` on both entities before."""
     a, b = gains.pairs[p, 0], gains.pairs[p, 1]
     n_unobserved = packed.n_features - int(np.sum(state.observed))
     if kind == WALD_MAGNITUDE:
@@ -104,7 +104,7 @@ def refresh_duel(
 
 @kernel(borrows=True)
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
-    """Write half the range of u_f at each feature, which is |delta_f^eff| in the paper's models (eq:wald_mag)."""
+    """Write half the range of u_f at each feature. In the paper's models, this is |delta_f^eff| (eq:wald_mag)."""
     for i in range(gains.first[p], gains.first[p + 1]):
         low, middle, high = terms_of_duel(packed, state, gains.slot_a[i], gains.slot_b[i])
         gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
@@ -183,13 +183,13 @@ def probability(m: float, q: float, i: int) -> float:
 
 @kernel(inline=True)
 def surprise(p: float, mixed: float) -> float:
-    """Return p log(p / mixed), nats; 0 where p is 0."""
+    """Return p log(p / mixed) in nats, or 0 if p is 0."""
     return p * math.log(p / mixed) if p > 0.0 and mixed > 0.0 else 0.0
 
 
 @kernel()
 def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
-    """Write the gains summed over the duels, each times its weight, (M,) (eq:feature_selection)."""
+    """Write the weighted sum over duels of the gains at each feature, (M,) (eq:feature_selection)."""
     first, feature, gain = gains.first, gains.feature, gains.gain
     total[:] = 0.0
     for p in range(len(weights)):
@@ -199,18 +199,20 @@ def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
 
 
 class Lookahead(NamedTuple):
-    """Solutions of every entity as if one of its features had been observed; cached until the entity changes.
+    """Solutions of every entity as if one of its features had been observed. They are cached until the entity changes.
 
-    A *case* is slot s with the value i - 1, at index 3 s + i, or entity v in its present state, at 3 K + v.
+    There are two kinds of cases. Case 3 s + i means that the feature of slot s has the value i - 1. Case 3 K + v means
+    that entity v is in its present state.
 
     Attributes
     ----------
     start : (3 K + N,) int64, start of each case's entries in field, m and q
     field, m, q : (n_entries,) float64, effective unaries (nats), first and second moments
     constant : (3 K + N,) float64, running constant, nats
-    bound : (3 K + N,) float64, ELBO less log 3 for each unobserved feature, nats; this part cancels in a duel
+    bound : (3 K + N,) float64, ELBO minus log 3 for each unobserved feature, nats. The subtracted part cancels in a
+        duel
     own : (3 K + N,) float64, E_q[S_v] of the entity, nats
-    made_at : (N,) int64, round of each entity's last lookahead, -1 for never
+    made_at : (N,) int64, round of each entity's last lookahead, or -1 for never
 
     """
 
@@ -225,7 +227,7 @@ class Lookahead(NamedTuple):
 
 
 def new_lookahead(packed: Packed, kind: int) -> Lookahead:
-    """Return empty arrays for the lookahead, of length 0 if the gain needs none."""
+    """Return empty arrays for the lookahead. They have length 0 if the gain needs no lookahead."""
     n = len(packed.prior)
     entity = np.concatenate([np.repeat(packed.owner, 3), np.arange(n)])[: None if kind >= F_LINEARITY else 0]
     size = np.diff(packed.first_slot)[entity]
@@ -289,15 +291,15 @@ def _solve_value(
     q: Floats,
     iteration: Iteration,
 ) -> None:
-    """Solve for one value of the i-th free feature, as `afa.engine.state.solve_entity` would after the observation.
+    """Solve for one value of the i-th free feature. The result is that of `solve_entity` after this observation.
 
     Parameters
     ----------
-    slots, coupling : as returned by `free_part`, with the couplings of the i-th feature set to 0: without potentials it
-        affects no other feature
+    slots, coupling : results of `free_part`. The couplings of the i-th feature are set to 0, so that it affects no
+        other feature
     pull : (n,) float64, the couplings of the i-th feature, nats
     alpha, m, q : (n,) float64, working memory
-    site : (3, 0), as always in the paper's models
+    site : (3, 0), because lookahead exists only for the paper's models
 
     """
     n, slot, case, at = len(slots), slots[i], 3 * slots[i] + value + 1, packed.first_slot[entity]
@@ -325,12 +327,12 @@ def _solve_value(
 def _variance_ahead(
     packed: Packed, state: State, lookahead: Lookahead, gains: Gains, p: int, begin_a: int, begin_b: int, without: int
 ) -> float:
-    """Return sigma_D^2 of a duel whose two entities are in given cases of the lookahead (eq:sigma-D).
+    """Return sigma_D^2 of a duel if its two entities are in given cases of the lookahead (eq:sigma-D).
 
     Parameters
     ----------
-    begin_a, begin_b : start of the two cases' entries
-    without : feature to treat as observed, besides the observed ones
+    begin_a, begin_b : starts of the entries of the two cases
+    without : feature to treat as observed, in addition to the observed features
 
     """
     away_a = begin_a - packed.first_slot[gains.pairs[p, 0]]

@@ -1,9 +1,9 @@
 """Compute every duel in two gauges for many patients along given observation orders (supp:maxent-vs-truegauge).
 
-A duel D_ab = S_a - S_b has two class models. The *true* gauge uses the models of the entities a and b. The *closed*
-gauge, `maxent` in `READINGS`, uses the half-potential models +D/2 and -D/2, made from the difference alone
-(eq:half-potential). `afa.model.closure` and `afa.scores.preference` have the readable definitions; tests compare the
-kernels with them.
+A duel D_ab = S_a - S_b has two class models. In the *true* gauge, these are the models of the entities a and b. In the
+*closed* gauge (`maxent` in `READINGS`), these are the half-potential models +D/2 and -D/2, which depend only on the
+difference (eq:half-potential). `afa.model.closure` and `afa.scores.preference` have the readable definitions. Tests
+compare the kernels with these definitions.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ ENTITY, POSITIVE = 0, 1
 
 @dataclass(frozen=True)
 class GaugePaths:
-    """Every duel in both gauges along observation orders, t from 0 to M.
+    """Results of every duel in both gauges along observation orders, for t from 0 to M.
 
     Attributes
     ----------
     pairs : (Q, 2) int64, entity indices a < b
-    signs : (score, gauge) of `READINGS` -> (P, S, M + 1, Q) int8, +1 where a is preferred, 0 for a tie; `wald` is the
-        same in both gauges, and its gauge is the empty text
-    scalars : (score, gauge) without `wald` -> (P, S, G, Q) float64 at the rounds of the grid; `two_elbo` in nats,
-        `stack_a` in [-1, 1]
-    counts : kind of model -> (4, P, S, M + 1) int32, `COUNTS` summed over the solves of a round: `capped` solves
-        reached the cap of damped sweeps, `ascended` counts the sweeps of coordinate ascent that finished them
+    signs : (score, gauge) of `READINGS` -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a
+        tie. `wald` is the same in both gauges, and its gauge is ""
+    scalars : (score, gauge) -> (P, S, G, Q) float64 at the rounds of the grid, without `wald`. `two_elbo` is in nats,
+        and `stack_a` is in [-1, 1]
+    counts : kind of model -> (4, P, S, M + 1) int32, `COUNTS` summed over the solves of a round. `capped` is the number
+        of solves that reached the cap of damped sweeps. `ascended` is the number of sweeps of coordinate ascent in
+        these solves
 
     """
 
@@ -54,7 +55,7 @@ class GaugePaths:
 
 
 class GaugeRun(NamedTuple):
-    """Layout, supports of each duel, and solver settings; the same for all patients."""
+    """Layout, supports of each duel, and solver settings. They are the same for all patients."""
 
     packed: Packed
     unions: Gains
@@ -66,8 +67,8 @@ class Read(NamedTuple):
 
     Attributes
     ----------
-    signs : (5, P, S, M + 1, Q) int8, in the order of `READINGS`
-    scalars : (4, P, S, G, Q) float64, in the same order without `wald`
+    signs : (5, P, S, M + 1, Q) int8, with the first axis in the order of `READINGS`
+    scalars : (4, P, S, G, Q) float64, with the first axis in the order of `READINGS` without `wald`
     counts : (3, 4, P, S, M + 1) int32, by model of `MODELS` and count of `COUNTS`
 
     """
@@ -78,7 +79,7 @@ class Read(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Conditioned difference model of one duel, on the n unobserved features in the union of its supports.
+    """Conditioned difference model of one duel. It has the n unobserved features in the union of the two supports.
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ def _follow(
     first: int,
     last: int,
 ) -> None:
-    """Run some paths; a duel is computed again when the observed feature lies in the union of its supports."""
+    """Run some paths. A duel is computed again if the observed feature is in the union of its supports."""
     packed, changed = gauge.packed, np.zeros(len(gauge.packed.prior), dtype=np.bool_)
     counts = np.empty((len(MODELS), len(COUNTS)), dtype=np.int32)
     for job in range(first, last):
@@ -198,10 +199,10 @@ def _read_changed(
 
 @kernel(inline=True)
 def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray[np.int32]) -> None:
-    """Write the scores of one duel into its column, in the order of `READINGS`, from the state of its two entities."""
+    """Write the scores of one duel into its column. The rows are in the order of `READINGS`."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
-    # log 3 for every unobserved feature outside a support; features outside both supports cancel
+    # # add log 3 for every unobserved feature outside a support; for features outside both supports, it cancels
     scores[0, p] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2, p] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)

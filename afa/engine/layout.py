@@ -1,10 +1,11 @@
-"""The arrays of a bundle as the compiled kernels read them: the features in each entity's support, one after another.
+"""The arrays of a bundle in the form that the compiled kernels read.
 
-A *slot* is one feature in the support of one entity. K is the number of slots over all entities; the recorded bundle
-has K = 553 for 25 entities and 253 features.
+The arrays list the features in the support of each entity, one entity after another. A *slot* is one feature in the
+support of one entity. K is the number of slots of all entities. The recorded bundle has K = 553 for 25 entities and 253
+features.
 
-The paper's models and models of probabilities (docs/decisions.md, Base rates) share one layout. The term of a slot is
-f(s) = level + alpha s + even s^2, and couplings multiply deviations from the slot's centre; in the paper's models
+The paper's models and models of probabilities (docs/decisions.md, Base rates) have the same layout. The term of a slot
+is f(s) = level + alpha s + even s^2. Couplings multiply deviations from the slot's centre. In the paper's models,
 level, even and centre are 0.
 """
 
@@ -29,17 +30,17 @@ Pairs = NDArray[np.int64]
 
 
 class Overlaps(NamedTuple):
-    """Features and couplings that two entities share, for every ordered pair of entities u and v.
+    """Features and couplings that two entities u and v share, for every ordered pair of entities.
 
-    Pair (u, v) has the index u N + v. A *place* is the number of a slot counted from the first slot of its entity.
+    Pair (u, v) has the index u N + v. A *place* is the number of a slot, counted from the first slot of its entity.
 
     Attributes
     ----------
     first : (N^2 + 1,) int64, the shared features of pair i are entries first[i] to first[i + 1] - 1
-    of_u, of_v : (n_shared,) int64, places of a shared feature in u and in v
+    of_u, of_v : (n_shared,) int64, place of a shared feature in u, and its place in v
     first_edge : (N^2 + 1,) int64, the shared couplings of pair i are entries first_edge[i] to first_edge[i + 1] - 1
-    edge_j, edge_l : (n_shared_couplings,) int64, places in u of the two features of a coupling of v; each unordered
-        pair appears once
+    edge_j, edge_l : (n_shared_couplings,) int64, places in u of the two features of a coupling of v. Each unordered
+        pair of features occurs once
     coupling : (n_shared_couplings,) float64, the coupling in v, nats
 
     """
@@ -55,9 +56,9 @@ class Overlaps(NamedTuple):
 
 LEVEL, EVEN, CENTRE, SECOND, WIDTH, OFFSET, SIDES, RATIO_LOW, RATIO, RATIO_HIGH = range(10)
 LOW, HIGH, SILENT, SILENT_SECOND, NEXT = range(10, 15)
-"""Rows of `Packed.site`, one array because every array in a kernel's arguments makes each call slower."""
+"""Rows of `Packed.site`. They are in one array, because every array among its arguments makes a kernel call slower."""
 NEGLIGIBLE = 2.0**80
-"""Weight of -1 and +1 relative to 0 for a feature with two values, which are represented as -1 and +1."""
+"""Weight of -1 and +1 relative to 0 for a feature with two values. The two values are represented as -1 and +1."""
 
 
 class Packed(NamedTuple):
@@ -76,13 +77,13 @@ class Packed(NamedTuple):
     first_holder : (M + 1,) int64, the slots of feature f are holder[first_holder[f] : first_holder[f + 1]]
     holder : (K,) int64, slots sorted by feature
     prior : (N,) float64, prior log-odds of each entity, nats
-    overlaps : Overlaps, or `WITHOUT` until they are needed
+    overlaps : Overlaps, or `WITHOUT` if no kernel has needed them yet
     n_features : int, M
-    tie : float, a score of at most this magnitude is rounding error and counts as a tie
-    site : (15, K) float64, parameters of models of probabilities, one row each as listed below; (15, 0) for the paper's
-        models
-    volume : float, log-partition of a feature outside the support, nats: log 3 in the paper's models, 0 in models of
-        probabilities
+    tie : float, largest magnitude of a score that is rounding error and counts as a tie
+    site : (15, K) float64, parameters of models of probabilities, with the rows listed below. For the paper's models,
+        it is (15, 0)
+    volume : float, log-partition of a feature outside the support, nats. It is log 3 in the paper's models and 0 in
+        models of probabilities
     of_probabilities : bool, True for models of probabilities
 
     Notes
@@ -91,14 +92,16 @@ class Packed(NamedTuple):
 
     LEVEL, EVEN : coefficients of 1 and s^2 in the slot's term
     CENTRE, SECOND : first and second moment before any observation
-    WIDTH, OFFSET, SIDES : the moments at a field h are width m + offset q and width q + offset m, where m and q are the
-        moments of a feature with the weights sides e^(-width h), 1, sides e^(width h) on -1, 0, +1
-    TOLD_LOW, TOLD, TOLD_HIGH : log-ratio of the probability of -1, 0, +1 to its background probability, with the
-        neighbours at their centres
-    LOW, HIGH : 1 where -1, or +1, can occur
-    SILENT, SILENT_SECOND : first and second moment under the background, used for an entity without the feature in its
-        support
-    NEXT : slot of the next member of an exclusive group, the first member following the last; -1 for other features
+    WIDTH, OFFSET, SIDES : these parameters give the moments at a field h. Let m and q be the moments of a feature with
+        the weights sides e^(-width h), 1, sides e^(width h) on -1, 0, +1. Then, the moments are width m + offset q and
+        width q + offset m
+    RATIO_LOW, RATIO, RATIO_HIGH : log-ratio of the probability of -1, 0, +1 to its background probability, if the
+        neighbours are at their centres
+    LOW, HIGH : LOW is 1 if -1 is possible, and HIGH is 1 if +1 is possible; else they are 0
+    SILENT, SILENT_SECOND : first and second moment under the background. They are used for an entity without the
+        feature in its support
+    NEXT : slot of the next member of an exclusive group. The first member follows the last. It is -1 for features
+        outside groups
 
     """
 
@@ -122,17 +125,17 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Models:
-    """N models of probabilities, each on its own subset of M features, which the engine accepts like a bundle.
+    """N models of probabilities, each with its own subset of M features. The engine accepts them in place of a bundle.
 
     Attributes
     ----------
     entities : (N,) names
     features : (M,) names
-    models : (N,) models, each including the entity's prior
+    models : (N,) models, which include the priors of the entities
     at : (N,) int arrays, ascending indices of the features that each model covers
     background : (M, 3) float64, probabilities of -1, 0, +1 of a feature that a model does not cover
-    exclusive : groups of feature indices, ascending; at most one feature of a group is +1. Every model covers all
-        features of every group, without couplings
+    exclusive : groups of ascending feature indices. At most one feature of a group is +1. Every model covers all
+        features of every group, and these features have no couplings
 
     """
 
@@ -160,15 +163,15 @@ WITHOUT = Overlaps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empt
 
 
 def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
-    """Return the kernels' layout of a bundle of N entities on M features; the layout is cached and never changed.
+    """Return the layout of a bundle of N entities and M features. It is cached and never changed.
 
-    The layout takes memory in proportion to the potentials: 40 bytes a slot and 32 a coupling. Overlaps take more: N^2
-    entries, and the squared number of holders of each feature.
+    The layout takes 40 bytes for each slot and 32 bytes for each coupling. Overlaps take more memory: N^2 entries, and
+    for each feature the squared number of its holders.
 
     Parameters
     ----------
-    overlaps : False leaves `Packed.overlaps` as `WITHOUT`, which is enough for the kernels of `afa.engine.sharing` and
-        for those that read single entities
+    overlaps : if False, `Packed.overlaps` may be `WITHOUT`. This is enough for the kernels of `afa.engine.sharing` and
+        for kernels that read single entities
 
     Raises
     ------
@@ -239,12 +242,12 @@ def _lay_out_models(bundle: Models) -> Packed:
 
 
 def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior: Floats, n: int, m: int) -> Packed:
-    """Return the layout with all unaries 0 and no rows of `site`, which the caller adds.
+    """Return the layout with unaries of 0 and without columns of `site`. The caller adds both.
 
     Parameters
     ----------
     slots : (K,) int64, v M + j for feature j of entity v, ascending
-    row, column : (E,) int64, the two ends of each coupling, numbered as in `slots`
+    row, column : (E,) int64, the two ends of each coupling, with the numbers of `slots`
     value : (E,) float64, couplings, nats
     prior : (N,) float64, log-odds, nats
 
@@ -277,7 +280,7 @@ def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior
 
 
 def _distinct(numbers: Indices) -> Indices:
-    """Return the distinct numbers in ascending order; sorting 64-bit integers is faster than `np.unique`."""
+    """Return the distinct numbers in ascending order. Sorting 64-bit integers is faster than `np.unique`."""
     ascending = np.sort(numbers)
     return ascending[np.concatenate([[True], ascending[1:] != ascending[:-1]])] if len(ascending) else ascending
 
@@ -311,9 +314,10 @@ class Gains(NamedTuple):
     pairs : (Q, 2) int64, the two entities of each duel
     first : (Q + 1,) int64, first entry of each duel
     feature : (n_entries,) int64, feature of an entry
-    slot_a, slot_b : (n_entries,) int64, slot of the feature in each entity, -1 where the feature is outside its support
-    gain : (n_entries,) float64, in nats for `cmi`, else in the unit of the score
-    made_at : (Q,) int64, round in which the gains of a duel were last computed, -1 for never
+    slot_a, slot_b : (n_entries,) int64, slot of the feature in each entity, or -1 if the feature is outside the
+        entity's support
+    gain : (n_entries,) float64, gains, in nats for `cmi`, else in the unit of the score
+    made_at : (Q,) int64, round in which the gains of a duel were last computed, or -1 for never
 
     """
 
@@ -328,7 +332,7 @@ class Gains(NamedTuple):
 
 @kernel(entrance=True)
 def new_gains(packed: Packed, pairs: Pairs) -> Gains:
-    """Return the layout of the gains of the given duels, (Q, 2), with no gain computed yet."""
+    """Return the layout of the gains of the given duels, (Q, 2). No gain is computed yet."""
     first = np.zeros(len(pairs) + 1, dtype=np.int64)
     feature, slot_a, slot_b = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for filling in (False, True):

@@ -1,4 +1,7 @@
-"""Run many patients along given orders or under a rule, for sign paths, solver counts, snapshots and stopping rules."""
+"""Run many patients along given orders or under a rule.
+
+The results are signs along paths, counts of solves, snapshots, and quantities of stopping rules.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +42,14 @@ N_SOLVES, ITERATIONS, CAPPED, UNFINISHED, ASCENT_SWEEPS = range(5)
 
 @dataclass(frozen=True)
 class SignPaths:
-    """Signs of every duel along observation orders, t from 0 to M.
+    """Signs of every duel along observation orders, for t from 0 to M.
 
     Attributes
     ----------
     pairs : (Q, 2) int64, entity indices a < b
-    signs : score -> (P, S, M + 1, Q) int8, +1 where a is preferred, 0 for a tie; `kl` compares (a, b), `kl_reversed`
-        compares (b, a) with the sign reversed
-    solves, iterations, capped, ascended : (P, S, M + 1) int32, sums over the entities solved in that round
+    signs : score -> (P, S, M + 1, Q) int8, +1 if a is preferred, -1 if b is preferred, 0 for a tie. `kl` compares (a,
+        b). `kl_reversed` compares (b, a) and reverses the sign
+    solves, iterations, capped, ascended : (P, S, M + 1) int32, sums over the entities solved in a round
 
     """
 
@@ -59,16 +62,17 @@ class SignPaths:
 
 
 class SolvePaths(NamedTuple):
-    """Counts of the solves of N entities, for P patients in S orders each, t from 0 to M.
+    """Counts about the solves of N entities, for P patients in S orders each, for t from 0 to M.
 
-    The last axis holds: solves; damped sweeps; solves that reached the cap of damped sweeps; solves whose coordinate
-    ascent then reached its cap too; sweeps of coordinate ascent.
+    The last axis has five counts, in this order: solves, damped sweeps, solves that reached the cap of damped sweeps,
+    solves whose coordinate ascent also reached its cap, and sweeps of coordinate ascent.
 
     Attributes
     ----------
     by_round : (M + 1, N, 5) int64, summed over patients and orders
     by_patient : (P, S, N, 5) int64, summed over rounds
-    first_unfinished : (P, S, N) int64, t of the first solve whose coordinate ascent reached its cap, -1 if none
+    first_unfinished : (P, S, N) int64, t of the first solve whose coordinate ascent reached its cap, or -1 if there is
+        none
 
     """
 
@@ -86,13 +90,15 @@ def sign_paths(
     start: str = "uniform",
     threads: int | None = None,
 ) -> SignPaths:
-    """Run P patients through S orders each and return the signs of every duel; independent of the number of threads.
+    """Run P patients through S orders each and return the signs of every duel.
+
+    The result does not depend on the number of threads.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
     orders : (P, S, M) int64, each a permutation of the features
-    start : `uniform`, or `warm` from the previous round's marginals
+    start : start of each solve: `uniform`, or `warm`, from the marginals of the previous round
 
     """
     found = follow(bundle, values, orders, SIGNS | SOLVES, solver=solver, start=start, threads=threads)
@@ -105,13 +111,13 @@ def sign_paths(
 def first_signs(
     bundle: Bundle, looked_at: Bundle, values: NDArray[np.int8], rounds: int, *, solver: Solver | None = None
 ) -> Signs:
-    """Return the signs of all duels by `linearity`, (P, rounds + 1, Q) int8, +1 where the first entity is preferred.
+    """Return the signs of all duels by `linearity`, (P, rounds + 1, Q) int8.
 
-    A tie is 0. The features are chosen by `greedy` with the gain `cmi`.
+    A sign is +1 if the first entity is preferred, and 0 for a tie. `greedy` chooses the features by the gain `cmi`.
 
     Parameters
     ----------
-    looked_at : the bundle, or some of its entities, which alone the rule uses
+    looked_at : the bundle, or a bundle of some of its entities. The rule uses only these entities
     values : (P, M) int8, -1, 0 or +1
     rounds : number of observations, at most M
 
@@ -142,9 +148,10 @@ def solve_paths(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> SolvePaths:
-    """Count the solves of every entity: one before any observation, one after each observation in its support.
+    """Count the solves of every entity.
 
-    Every solve starts from the uniform marginals.
+    An entity is solved before any observation, and after each observation in its support. Every solve starts from
+    uniform marginals.
 
     Parameters
     ----------
@@ -169,7 +176,7 @@ def solve_paths(
 
 
 def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
-    """Return the five kinds of counts in `SolvePaths`, in the order of their last axis, each by entity: (..., N)."""
+    """Return the five counts of `SolvePaths` in the order of the last axis, with shape (..., N) each."""
     iterations, ascended = found.iterations, found.ascended
     return [
         iterations >= 0,
@@ -181,7 +188,7 @@ def _kinds(found: WalkResults, longest: float) -> list[NDArray[Any]]:
 
 
 class Snapshots(NamedTuple):
-    """State of P patients at R rounds, for N entities with K slots in all and Q pairs.
+    """States of P patients at R rounds, for N entities, K slots and Q pairs.
 
     Attributes
     ----------
@@ -191,7 +198,8 @@ class Snapshots(NamedTuple):
     constant, elbo : (P, R, N) float64, nats
     m, q : (P, R, K) float64, first and second moment of each slot
     cross : (P, R, N, N) float64, E_{q_u}[S_v | x_obs], nats
-    mean, stack_a : (P, R, Q) float64, mu_D in nats, 0 where it is rounding error, and its score
+    mean, stack_a : (P, R, Q) float64. `mean` is mu_D in nats, where rounding errors are set to 0. `stack_a` is the
+        score
     sums : (P, R, Q, 6) float64, the fields of `Duel`
     calls : (P, R, Q, 5) int8, call of each bracket
 
@@ -221,14 +229,14 @@ def snapshots(
     duels: bool = True,
     threads: int | None = None,
 ) -> Snapshots:
-    """Return the state of P patients at the given rounds; every solve starts from the uniform marginals.
+    """Return the states of P patients at the given rounds. Every solve starts from uniform marginals.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
     orders : (P, M) int64, each a permutation of the features
     rounds : ascending numbers of observations
-    duels : False leaves the arrays of duels empty, which saves most of the time
+    duels : if False, the arrays of duels are empty, which saves most of the time
 
     """
     read = ENTITIES | MOMENTS | (DUELS | CALLS if duels else 0)
@@ -239,19 +247,21 @@ def snapshots(
 
 
 AS_PROBABLE = 0.005
-"""Reports call two posteriors equal if they differ by at most this much."""
+"""Two posterior probabilities count as equal if they differ by at most this much."""
 
 
 class Watched(NamedTuple):
-    """Quantities of stopping rules on P paths of N entities, rounds t from 0 to r, by `linearity` and the gain `cmi`.
+    """Quantities of stopping rules on P paths of N entities, for t from 0 to r.
+
+    They use `linearity` and the gain `cmi`.
 
     Attributes
     ----------
-    inside : (P, r + 1, N) bool, True where an entity is in the present top k
-    certain : (P, r + 1) bool, True where that set is final (`TopKPlanner.certified`)
+    inside : (P, r + 1, N) bool, True if the entity is in the present top k
+    certain : (P, r + 1) bool, True if the top k is final (`TopKPlanner.certified`)
     probability : (P, r + 1) float64 in [0, 1], `TopKPlanner.boundary_probability`
-    posterior : (P, r + 1) float64 in [0, 1], `TopKPlanner.answer_probability`; 0 where the top k is a tie
-    gain : (P, r + 1) float64, nats: largest gain of an unobserved feature, summed over the unresolved duels
+    posterior : (P, r + 1) float64 in [0, 1], `TopKPlanner.answer_probability`, or 0 if the top k is tied
+    gain : (P, r + 1) float64, nats, largest gain of an unobserved feature. A gain is summed over the unresolved duels
 
     """
 
@@ -263,15 +273,15 @@ class Watched(NamedTuple):
 
 
 class WatchedTask(NamedTuple):
-    """Quantities of stopping rules on P paths of one binary task, rounds t from 0 to M, by `two_elbo`.
+    """Quantities of stopping rules on P paths of one binary task, for t from 0 to M. They use `two_elbo`.
 
     Attributes
     ----------
-    log_odds : (P, M + 1) float64, nats: `BinaryPlanner.log_odds`, 0 for a tie
+    log_odds : (P, M + 1) float64, `BinaryPlanner.log_odds` in nats, or 0 for a tie
     decision : (P, M + 1) int8, `BinaryPlanner.decision`
-    certain : (P, M + 1) bool, True where no completion can change the decision
+    certain : (P, M + 1) bool, True if no further values can change the decision
     probability : (P, M + 1) float64 in [1/2, 1], `BinaryPlanner.confidence`
-    gain : (P, M + 1) float64, nats: largest gain of an unobserved feature, 0 once the decision is certain
+    gain : (P, M + 1) float64, nats, largest gain of an unobserved feature, or 0 if the decision is certain
 
     """
 
@@ -291,7 +301,9 @@ def watch(
     solver: Solver | None = None,
     threads: int | None = None,
 ) -> Watched:
-    """Run P patients along one order each and return the quantities of stopping rules, for any number of threads.
+    """Run P patients along one order each and return the quantities of stopping rules.
+
+    The result does not depend on the number of threads.
 
     Parameters
     ----------
@@ -322,13 +334,15 @@ def watch_task(
     target: str | None = None,
     threads: int | None = None,
 ) -> WatchedTask:
-    """Run P patients of a binary task and return the quantities of stopping rules, for any number of threads.
+    """Run P patients of a binary task and return the quantities of stopping rules.
+
+    The result does not depend on the number of threads.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
-    orders : (P, M) int64, each a permutation of the features; None lets `greedy` choose by the gain. Rounds that
-        observe a feature outside the support change nothing
+    orders : (P, M) int64, each a permutation of the features. If None, `greedy` chooses by the gain. An observation of
+        a feature outside the support changes nothing
 
     """
     read = CERTAIN | LARGEST | ENTITIES

@@ -38,7 +38,7 @@ from afa.scores.preference import gaussian_sign
 
 Start = tuple[State, Mirror, RankTable]
 STARTS: WeakKeyDictionary[Bundle, dict[Iteration, Start]] = WeakKeyDictionary()
-"""Cache of the state before any observation, its mirror and its scores, by solver settings."""
+"""Bundle -> solver settings -> state before any observation, its mirror and its scores."""
 
 
 class Patient(PatientState):
@@ -47,10 +47,11 @@ class Patient(PatientState):
     Parameters
     ----------
     solver, start : settings and start of the mean-field iteration
-    inference : `mean_field`, or `exact`, which is slower by orders of magnitude and raises an `InferenceError` for
+    inference : `mean_field` or `exact`. `exact` is slower by orders of magnitude, and raises an `InferenceError` for
         models that are too dense
     gain, target : kind of the gains
-    look_ahead : start of the lookahead solves of `f_target`: `same` as the score, or `warm` from the present marginals
+    look_ahead : start of the lookahead solves of `f_target`: `same` as for the score, or `warm`, from the present
+        marginals
     calibrated : True to resolve a duel by the sign of its calibrated log-odds, not by the sign of D (docs/decisions.md)
 
     """
@@ -97,7 +98,7 @@ class Patient(PatientState):
         return self.state.observed.copy()
 
     def observe(self, feature: int, value: int) -> None:
-        """Observe one value; entities without the feature in their support do not change."""
+        """Observe one value. Entities without the feature in their support do not change."""
         packed, state = self.packed, self.state
         slots = packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]
         entities = packed.owner[slots]
@@ -112,16 +113,22 @@ class Patient(PatientState):
         self._changed_at[entities] = self._round
 
     def elbo(self) -> Floats:
-        """Return estimates of the log-partition given the observations, (N,) float64, nats: ELBOs, or exact values."""
+        """Return log-partitions given the observations, (N,) float64, nats. They are ELBOs, or exact values."""
         return elbos(self.state, self.packed.n_features - self.n_observed)
 
     def log_evidence(self) -> Floats:
-        """Return log P(x_obs | v) plus prior log-odds, (N,) nats; differences are posterior log-odds of a duel."""
+        """Return log P(x_obs | v) plus prior log-odds, (N,) nats.
+
+        The difference of two entities is the posterior log-odds of their duel.
+        """
         evidence: Floats = self.packed.prior + self.elbo() - self._empty
         return evidence
 
     def scores(self, score: str) -> Floats:
-        """Return preference scores by name as in `afa.scores.preference`, (N, N) float64, without rounding errors."""
+        """Return a preference score of `afa.scores.preference` by its name, (N, N) float64.
+
+        Rounding errors are set to 0.
+        """
         if score == "linearity":
             return self._linearity().scores.copy()
         if score in ("kl", "kl_nonzero"):
@@ -133,17 +140,20 @@ class Patient(PatientState):
         return np.where(np.abs(values) <= self.packed.tie, 0.0, values)
 
     def present_scores(self, score: str) -> Floats:
-        """Return `scores` as a read-only array, valid until the next observation; `linearity` is not copied."""
+        """Return `scores` as a read-only array.
+
+        It is valid until the next observation, because `linearity` is not copied.
+        """
         scores = (self._linearity().scores if score == "linearity" else self.scores(score)).view()
         scores.flags.writeable = False
         return scores
 
     def known_ranks(self, score: str, name_rank: Indices) -> Indices | None:
-        """Return the rank of each entity by `linearity`, (N,) int64, 1 for the best; None for other scores.
+        """Return the rank of each entity by `linearity`, (N,) int64, or None for any other score. Rank 1 is the best.
 
         Parameters
         ----------
-        name_rank : (N,) int64, position of each entity in the order of names, which breaks ties
+        name_rank : (N,) int64, position of each entity in the order of names. Ties are broken by this order
 
         """
         return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None
@@ -154,7 +164,7 @@ class Patient(PatientState):
         return np.column_stack([self.state.constant - budget, self.state.constant + budget])
 
     def lead(self, duels: Indices | None = None) -> Floats:
-        """Return D of the observed features, Lambda_ab, (q,) nats.
+        """Return the part of D from the observed features, Lambda_ab, (q,) nats.
 
         Parameters
         ----------
@@ -166,7 +176,7 @@ class Patient(PatientState):
         return lead
 
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """Return True for each duel that no completion can change (tight `l1` bracket), (q,).
+        """Return a mask of the duels that no further values can change, (q,), by the tight `l1` bracket.
 
         Parameters
         ----------
@@ -180,7 +190,7 @@ class Patient(PatientState):
         return settled
 
     def gains(self, duels: NDArray[np.bool_]) -> Floats:
-        """Return the gains of the duels marked in `duels`, (Q,) bool, at each feature: (q, M) float64."""
+        """Return the gains at each feature of the duels marked in `duels`, (Q,) bool. The result is (q, M) float64."""
         chosen = np.flatnonzero(duels)
         table = np.zeros((len(chosen), self.packed.n_features))
         gains, rows = self._gains.rows(self.state, chosen, self._changed_at, self._round)
@@ -191,7 +201,10 @@ class Patient(PatientState):
         return table
 
     def gain_of(self, features: list[int], duels: Indices) -> Floats:
-        """Return the gains of some duels (ascending indices), (q,) float64, summed over the given features."""
+        """Return for each of some duels the sum of its gains over the given features, (q,) float64.
+
+        `duels` are ascending indices.
+        """
         total, wanted = np.zeros(len(duels)), np.zeros(self.packed.n_features, dtype=np.bool_)
         wanted[features] = True
         gain_by_row(*self._gains.rows(self.state, duels, self._changed_at, self._round), wanted, total)
@@ -211,7 +224,7 @@ class Patient(PatientState):
         return total
 
     def information(self) -> Floats:
-        """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed."""
+        """Return the mutual information between each feature and the entity that holds, (M,) nats, or 0 if observed."""
         packed, state = self.packed, self.state
         predictive = np.full((len(packed.prior), packed.n_features, 3), 1 / 3)
         predictive[packed.owner, packed.feature] = probabilities_of(state.m, state.q)
@@ -249,7 +262,7 @@ class Patient(PatientState):
 
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
-    """Return a copy of the state before any observation; the solve is cached for each bundle and solver."""
+    """Return a copy of the solved state before any observation. The state is cached for each bundle and solver."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         n = len(packed.prior)
@@ -266,7 +279,7 @@ class ExactModels:
 
     Raises
     ------
-    InferenceError : a model is too dense; the message has the estimated cost
+    InferenceError : a model is too dense. The message has the estimated cost
 
     """
 
@@ -277,7 +290,7 @@ class ExactModels:
         self._solve(np.arange(len(bundle.entities)))
 
     def observe(self, feature: int, value: int, holders: Indices) -> None:
-        """Condition every entity and solve the holders of the feature again; the caller conditions `state`."""
+        """Condition every entity, and solve the holders of the feature again. The caller conditions `state`."""
         self._evidence = [evidence.observe(feature, value) for evidence in self._evidence]
         self._solve(holders)
 

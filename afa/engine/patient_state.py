@@ -1,4 +1,4 @@
-"""Interface of one patient's state to rules and planners; each way of computing the state implements it."""
+"""Interface of one patient's state to rules and planners. Each way of computing the state implements it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from afa.model.mrf import Floats
 
 @dataclass(frozen=True)
 class DuelWeights:
-    """Weights of Q duels that are 0 except at some duels; NumPy converts it to an array (Q,).
+    """Sparse weights of Q duels. NumPy converts them to an array (Q,).
 
     Attributes
     ----------
     n_duels : int, Q
     duels : (q,) int64, ascending indices of the duels with a weight
-    weights : (q,) float64, their weights
+    weights : (q,) float64, weights of these duels
 
     """
 
@@ -45,8 +45,8 @@ class DuelWeights:
 class PatientState(ABC):
     """State of one patient for N entities, as rules and planners use it.
 
-    A duel is identified by its index among all Q = N (N - 1) / 2 pairs a < b in order. Methods with an argument `duels`
-    (ascending indices) compute their result for those duels alone.
+    The index of a duel is its position among all Q = N (N - 1) / 2 pairs a < b in order. If a method has an argument
+    `duels` (ascending indices), it computes its result only for these duels.
 
     Attributes
     ----------
@@ -69,41 +69,47 @@ class PatientState(ABC):
         return all_pairs(self.n_entities)
 
     def sides(self, duels: Indices | None) -> Pairs:
-        """Return the entities of the given duels, or of all, (q, 2) int64."""
+        """Return the entities of the given duels, (q, 2) int64. None means all duels."""
         return self.pairs if duels is None or len(duels) == self.n_duels else sides_of(self.n_entities, duels)
 
     @property
     @abstractmethod
     def closed(self) -> NDArray[np.bool_]:
-        """Return True for each feature that is observed, or follows from observed ones, (M,)."""
+        """Return a mask of the features that are observed or whose values follow from observed features, (M,)."""
 
     @abstractmethod
     def observe(self, feature: int, value: int) -> None:
-        """Observe one value; entities without the feature in their support do not change."""
+        """Observe one value. Entities without the feature in their support do not change."""
 
     @abstractmethod
     def log_evidence(self) -> Floats:
-        """Return the log-evidence of each entity with its prior, (N,) nats; differences are log-odds of a duel."""
+        """Return the log-evidence of each entity plus its prior, (N,) nats.
+
+        The difference of two entities is the log-odds of their duel.
+        """
 
     @abstractmethod
     def scores(self, score: str) -> Floats:
-        """Return preference scores by name, (N, N) float64; rounding errors are set to 0."""
+        """Return a preference score by its name, (N, N) float64. Rounding errors are set to 0."""
 
     def present_scores(self, score: str) -> Floats:
-        """Return `scores` as an array that must not be changed and is valid until the next observation."""
+        """Return `scores` as an array that must not be changed. It is valid until the next observation."""
         return self.scores(score)
 
     def known_ranks(self, _score: str, _name_rank: Indices) -> Indices | None:
-        """Return ranks by a score, (N,), ties broken by `name_rank`, (N,); None if ranking needs all duels."""
+        """Return ranks by a score, (N,), or None if ranking needs all duels. Ties are broken by `name_rank`, (N,)."""
         return None
 
     @abstractmethod
     def lead(self, duels: Indices | None = None) -> Floats:
-        """Return D of the observed features, (q,) nats, of the given duels or of all."""
+        """Return the part of D from the observed features for each of the given duels, (q,) nats.
+
+        None means all duels.
+        """
 
     @abstractmethod
     def resolved(self, duels: Indices | None = None) -> NDArray[np.bool_]:
-        """Return True for each of the given duels, or of all, whose sign no completion can change, (q,)."""
+        """Return a mask of the given duels whose sign no further values can change, (q,). None means all duels."""
 
     @abstractmethod
     def intervals(self) -> Floats:
@@ -111,23 +117,26 @@ class PatientState(ABC):
 
     @abstractmethod
     def gains(self, duels: NDArray[np.bool_], /) -> Floats:
-        """Return the gains of the duels marked in `duels`, (Q,) bool, at each feature: (q, M) float64."""
+        """Return the gains at each feature of the duels marked in `duels`, (Q,) bool. The result is (q, M) float64."""
 
     @abstractmethod
     def gain_of(self, features: list[int], duels: Indices, /) -> Floats:
-        """Return the gains of some duels, (q,) float64, summed over the given features."""
+        """Return for each of some duels the sum of its gains over the given features, (q,) float64."""
 
     @abstractmethod
     def summed_gain(self, duels: Indices, weights: Floats, /) -> Floats:
         """Return the weighted sum of the gains of some duels at each feature, (M,) (eq:feature_selection)."""
 
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
-        """Return the gains at each feature, (M,), summed over the duels not marked in `closed`, (Q,) bool."""
+        """Return the sum of the gains at each feature, (M,).
+
+        The sum is over the duels that are not marked in `closed`, (Q,) bool.
+        """
         open_ = np.flatnonzero(~np.asarray(closed))
         return self.summed_gain(open_, np.ones(len(open_)))
 
     def weighted_gain(self, weights: Floats | DuelWeights) -> Floats:
-        """Return the gains at each feature, (M,), summed over the duels with the finite weights `weights`, (Q,)."""
+        """Return the weighted sum over duels of the gains at each feature, (M,). The weights, (Q,), must be finite."""
         if isinstance(weights, DuelWeights) and weights.n_duels == self.n_duels:
             return self.summed_gain(weights.duels, weights.weights)
         weight = np.asarray(weights, dtype=np.float64)
@@ -140,8 +149,11 @@ class PatientState(ABC):
 
     @abstractmethod
     def total_unary(self) -> Floats:
-        """Return the absolute effective unaries summed over entities, (M,) nats; 0 where observed."""
+        """Return the sum over entities of the absolute effective unaries, (M,) nats.
+
+        It is 0 for an observed feature.
+        """
 
     @abstractmethod
     def information(self) -> Floats:
-        """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed."""
+        """Return the mutual information between each feature and the entity that holds, (M,) nats, or 0 if observed."""

@@ -1,4 +1,4 @@
-"""Copeland ranks of one patient's entities, compiled, and the precision at k where entities tie.
+"""Compiled Copeland ranks of one patient's entities, and the precision at k with ties.
 
 `afa.scores.copeland` has the readable definition of the ranks.
 """
@@ -25,8 +25,9 @@ class Ranks(NamedTuple):
 
     Attributes
     ----------
-    order : (n,) int64, entities, best first; ties are ordered by name
-    place : (N,) int64, number of entities ahead of each for a reason other than its name; equal places are ties
+    order : (n,) int64, entities, best first. Ties are ordered by name
+    place : (N,) int64, number of entities that are ahead of each entity, not counting tied entities. Equal places are
+        ties
 
     """
 
@@ -42,7 +43,7 @@ def name_places(names: tuple[str, ...]) -> Indices:
 
 @kernel()
 def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floats:
-    """Return antisymmetric scores by `LINEARITY`, `WALD` or `TWO_ELBO`, (N, N); rounding errors are set to 0."""
+    """Return antisymmetric scores by `LINEARITY`, `WALD` or `TWO_ELBO`, (N, N). Rounding errors are set to 0."""
     cross, n = state.cross, len(state.constant)
     of_one = elbos(state, n_unobserved) if score == TWO_ELBO else state.constant
     scores = np.zeros((n, n))
@@ -58,7 +59,7 @@ def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floa
 def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Ranks:
     """Rank some entities by wins among themselves, then by the sum of their scores, then by name.
 
-    Sums that differ from the next larger one by at most the rounding error (`tie` times their number) count as equal.
+    A sum counts as equal to the next larger sum if they differ by at most the rounding error (`tie` times n).
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -
 def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> Indices:
     """Return the order by wins, then by margin, then by name, (n,) int64.
 
-    Margins that differ from the next larger one by at most `equal` count as equal.
+    A margin counts as equal to the next larger margin if they differ by at most `equal`.
     """
     step, most, n_names = _steps(margin, equal), np.max(wins), np.max(names) + 1
     number = np.empty(len(wins), dtype=np.int64)  # sort key: wins (multiples of 1/2), then margin, then name
@@ -98,7 +99,7 @@ def best_first(wins: Floats, margin: Floats, names: Indices, equal: float) -> In
 
 @kernel(inline=True)
 def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats]:
-    """Return the wins of some entities among themselves and the sums of their scores, both (n,)."""
+    """Return the wins of some entities among themselves, and the sums of their scores, (n,) each."""
     n = len(members)
     ahead, margin = np.zeros(n), np.zeros(n)
     if n < len(scores):
@@ -109,7 +110,7 @@ def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats
                 margin[i] += score
                 ahead[i] += 0.5 * (1 + (score > tie) - (score < -tie))
         return ahead, margin
-    for k in range(n):  # one opponent at a time: the sums of all entities are independent and vectorise
+    for k in range(n):  # one opponent at a time, because the sums of all entities are independent and vectorise
         row = scores[k]
         for i in range(n):
             margin[i] -= row[i]
@@ -121,7 +122,10 @@ def _tally(scores: Floats, members: Indices, tie: float) -> tuple[Floats, Floats
 
 @kernel()
 def _steps(margin: Floats, equal: float) -> Indices:
-    """Return for each sum the number of larger sums that exceed the next one by more than `equal`, (n,)."""
+    """Return the level of each sum, (n,). The largest sum has level 0.
+
+    In descending order, the level increases by 1 where a sum is smaller than the previous sum by more than `equal`.
+    """
     n = len(margin)
     largest_first = np.argsort(-margin)
     step = np.zeros(n, dtype=np.int64)
@@ -133,7 +137,10 @@ def _steps(margin: Floats, equal: float) -> Indices:
 
 @kernel(entrance=True)
 def is_certified(pairs: NDArray[np.int64], order: Indices, k: int, lead: Floats, resolved: NDArray[np.bool_]) -> bool:
-    """Return True if the inside entity has won every duel across the top-k boundary (`TopKPlanner.certified`)."""
+    """Return True if the top k is certified (`TopKPlanner.certified`).
+
+    In every duel across the boundary of the top k, the entity inside must have won for good.
+    """
     inside = np.zeros(len(order), dtype=np.bool_)
     for i in range(k):
         inside[order[i]] = True
@@ -157,18 +164,18 @@ def precision_at_k(
     among: Mask | None = None,
     threads: int | None = None,
 ) -> Floats:
-    """Return the mean share of the top k that is correct, (P, R) float64, for R rankings of each patient.
+    """Return the expected precision at k, (P, R) float64, for R rankings of each patient.
 
-    The share is NaN where k is 0.
+    Ties are in random order. The precision is NaN if k is 0.
 
     Parameters
     ----------
-    place : (P, R, N) int, number of entities ahead of each, equal for ties
+    place : (P, R, N) int, number of entities ahead of each entity. Ties have equal places
     k : (P,) int64
     right : (P, N) bool, correct entities
-    tied, slots : (P, N) bool and (P,) int64, further entities of which up to `slots` count as correct: those tied for
-        the last places of the correct answer
-    among : (P, N) bool, entities that are ranked; all if None
+    tied, slots : (P, N) bool and (P,) int64. `tied` has further entities that are tied for the last places of the
+        correct answer. At most `slots` of them count as correct
+    among : (P, N) bool, entities that are ranked. None means all entities
 
     """
     n_patients, n_rankings, n = place.shape
@@ -205,7 +212,7 @@ def _precision(
 
 @kernel(inline=True)
 def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: int, among: Mask) -> float:
-    """Return the mean number of correct entities among the k best of those ranked, ties in random order."""
+    """Return the expected number of correct entities among the k best ranked entities. Ties are in random order."""
     n = len(place)
     at_place = np.zeros(n, dtype=np.int64)
     for v in range(n):
@@ -232,7 +239,10 @@ def _overlap(place: NDArray[np.int64], k: int, right: Mask, tied: Mask, slots: i
 
 @kernel(inline=True)
 def _mean_capped(already: int, marked: int, size: int, drawn: int, cap: int) -> float:
-    """Return E[min(already + H, cap)], H the number of marked items among `drawn` items sampled from `size`."""
+    """Return E[min(already + H, cap)].
+
+    H is the number of marked items in a sample of `drawn` items from `size` items without replacement.
+    """
     total = 0.0
     for hit in range(max(0, drawn - (size - marked)), min(marked, drawn) + 1):
         log_ways = _log_choose(marked, hit) + _log_choose(size - marked, drawn - hit) - _log_choose(size, drawn)
@@ -248,14 +258,14 @@ def _log_choose(n: int, k: int) -> float:
 
 
 class RankTable(NamedTuple):
-    """The `linearity` scores of one patient, with the sums that rank all entities.
+    """The `linearity` scores of one patient, and the sums by which all entities are ranked.
 
     Attributes
     ----------
     scores : (N, N) float64, nats
-    ahead : (N,) int64, duels won less duels lost
-    margin, rest : (N,) float64, sum of each row, and the rounding error of that sum; margin + rest stays as accurate as
-        a recomputed sum after any number of changes
+    ahead : (N,) int64, number of won duels minus number of lost duels
+    margin, rest : (N,) float64. `margin` is the sum of each row, and `rest` is the rounding error of this sum. After
+        any number of changes, margin + rest is as accurate as a recomputed sum
 
     """
 
@@ -277,7 +287,10 @@ def copy_table(table: RankTable) -> RankTable:
 
 @kernel(entrance=True)
 def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: RankTable) -> None:
-    """Recompute `linearity` in rows and columns of the entities marked in `changed`, (N,), without rounding errors."""
+    """Recompute `linearity` in the rows and columns of the entities marked in `changed`, (N,).
+
+    Rounding errors are set to 0.
+    """
     n, entities = len(changed), np.flatnonzero(changed)
     scores, ahead, margin, rest = table.scores, table.ahead, table.margin, table.rest
     own = np.empty(n)
@@ -300,7 +313,7 @@ def refresh_table(cross: Floats, changed: NDArray[np.bool_], tie: float, table: 
 
 @kernel(inline=True)
 def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
-    """Add a term to total[i], and the rounding error of this addition to rest[i]."""
+    """Add a term to total[i]. Add the rounding error of this addition to rest[i]."""
     before = total[i]
     after = before + term
     of_term = after - before
@@ -310,7 +323,7 @@ def _add_exactly(total: Floats, rest: Floats, i: int, term: float) -> None:
 
 @kernel(entrance=True)
 def rank_all(table: RankTable, name_rank: Indices, tie: float) -> Indices:
-    """Return the rank of every entity by its duels, (N,) int64, 1 for the best, in the order of `ranks_of`."""
+    """Return the rank of every entity by its duels, (N,) int64. Rank 1 is the best. The order is that of `ranks_of`."""
     n = len(name_rank)
     order = best_first(table.ahead.astype(np.float64), table.margin + table.rest, name_rank, tie * n)
     rank = np.empty(n, dtype=np.int64)

@@ -21,7 +21,9 @@ Signs = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 READOUTS = ("linearity", "wald")
 KINDS = ("", "_first", "_prior_wrong")
-"""Groups of duels: all with a winner; those won by the first entity; those called wrong before any observation."""
+"""Suffixes of three groups of duels. "" has all duels with a winner. `_first` has the duels that the first entity wins.
+`_prior_wrong` has the duels that are decided wrongly before any observation.
+"""
 
 
 class Outcomes(NamedTuple):
@@ -29,8 +31,8 @@ class Outcomes(NamedTuple):
 
     Attributes
     ----------
-    winner : (P, Q) int8, +1 where the first entity is ahead, 0 for a tie
-    place : (P, N) int64, number of entities ahead of each for a reason other than its name
+    winner : (P, Q) int8, +1 if the first entity wins, -1 if the second entity wins, 0 for a tie
+    place : (P, N) int64, number of entities ahead of each entity, not counting tied entities
     prior : (Q,) int8, sign by `linearity` before any observation
 
     """
@@ -41,18 +43,18 @@ class Outcomes(NamedTuple):
 
 
 class RulePaths(NamedTuple):
-    """Results of P patients under one rule, rounds t from 0 to r, for the two readouts in `READOUTS`.
+    """Results of P patients under one rule, for t from 0 to r and for the two scores in `READOUTS`.
 
     Attributes
     ----------
-    order : (P, r) int64, features in the order chosen
-    fallback : (P, r) bool, True where no candidate had a positive gain
-    right : (P, r + 1, 2, 3) float32, by readout and group of `KINDS`: number of duels with the correct sign, a tie
-        counting 1/2
-    place : (P, r + 1, 2, N) int16, by readout: number of entities ahead of each for a reason other than its name
-    resolved : (P, r + 1) int32, duels that no completion can change
-    resolved_wrong : (P, r + 1) int32, resolved duels whose sign differs from the one at full observation
-    certified : (P, r + 1) bool, True where the top k is final
+    order : (P, r) int64, features in the chosen order
+    fallback : (P, r) bool, True if no candidate had a positive gain
+    right : (P, r + 1, 2, 3) float32, number of duels with the correct sign, by score and group of `KINDS`. A tie counts
+        1/2
+    place : (P, r + 1, 2, N) int16, number of entities ahead of each entity by score, not counting tied entities
+    resolved : (P, r + 1) int32, number of duels that no further values can change
+    resolved_wrong : (P, r + 1) int32, number of resolved duels whose sign differs from the sign at full observation
+    certified : (P, r + 1) bool, True if the top k is final
 
     """
 
@@ -66,7 +68,7 @@ class RulePaths(NamedTuple):
 
 
 def full_observation(bundle: Bundle, values: Signs, *, solver: Solver | None = None) -> Outcomes:
-    """Return the outcomes of P patients, values (P, M) int8, when every feature is observed."""
+    """Return the outcomes of P patients with values (P, M) int8 when every feature is observed."""
     m, score = values.shape[1], ("wald",)
     orders = np.tile(np.arange(m), (len(values), 1))
     end = follow(bundle, values, orders, SIGNS | RANKS, rounds=[m], signs=score, ranks=score, solver=solver, threads=1)
@@ -101,11 +103,11 @@ def follow_rule(
     values : (P, M) int8, -1, 0 or +1
     truth : outcomes of these patients at full observation
     allocation : a name of `COMPILED`
-    gain, target : as in `TopKPlanner`; `random` and `largest_unary` do not use them
-    rescoring : numbers of observations after which candidates are ranked again; in between, candidates are taken in
-        their last order. Every number if None
+    gain, target : as in `TopKPlanner`. The rules `random` and `largest_unary` do not use them
+    rescoring : numbers of observations after which candidates are ranked again. In between, candidates are taken in
+        their last order. None means every number
     orders : (P, M) int64, order of each patient under `random`
-    rounds : number of observations; M if None
+    rounds : number of observations. None means M
 
     """
     rounds, read = values.shape[1] if rounds is None else rounds, SIGNS | RANKS | CERTAIN
@@ -127,7 +129,10 @@ def follow_rule(
 def judged(
     truth: Outcomes, order: Indices, fallback: Mask, signs: Signs, place: NDArray[Any], resolved: Mask, certified: Mask
 ) -> RulePaths:
-    """Compare the rounds of P patients with full observation; the arrays are fields of `WalkResults` for `READOUTS`."""
+    """Compare the rounds of P patients with full observation.
+
+    The arrays are fields of `WalkResults` for the scores in `READOUTS`.
+    """
     right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)
     for p, winner in enumerate(truth.winner):
@@ -137,9 +142,9 @@ def judged(
 
 
 def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:
-    """Return the duels with the correct sign, a tie counting 1/2, and all duels, for each group of `KINDS`.
+    """Return the numbers of duels with the correct sign and of all duels, for each group of `KINDS`.
 
-    Columns are flat over (patient, order, t).
+    A tie counts 1/2. The result maps column names to arrays that are flat over (patient, order, t).
 
     Parameters
     ----------
@@ -156,7 +161,7 @@ def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArr
 
 
 def _right(signs: Signs, winner: Signs, prior: Signs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the duels with the correct sign, (..., 3), and all duels, (3,), in each group of `KINDS`.
+    """Return the number of duels with the correct sign, (..., 3), and of all duels, (3,), in each group of `KINDS`.
 
     Parameters
     ----------
@@ -176,18 +181,19 @@ TO_THE_END, TO_ITS_END = range(2)
 
 
 class CallPaths(NamedTuple):
-    """Calls of the brackets for P patients in S orders each; M features, Q duels, brackets as `BRACKETS`.
+    """Calls of the brackets for P patients in S orders each, for M features, Q duels and the brackets `BRACKETS`.
 
     Attributes
     ----------
-    counts : (P, S, M + 1, 5, 4) int32, after t observations: called duels with a winner; those called wrongly; called
-        duels that tie at full observation; duels called by `l1_paper` but not by `l1_tight`
-    steps : (P, S, L + 1, 5) int32, called duels with a winner after so many features in the union of the duel's
-        supports; L is the size of the largest union, and a duel with a smaller union counts with its last step
-    open : (P, S, Q, 5, 2) bool, duels not called at any t < M; duels not called while a feature in the union of their
-        supports was unobserved
-    first : (P, S, 4) int64, first wrong call of a rigorous bracket as t, duel, bracket, call; t is -1 if there is none.
-        If each duel has its own order, the duel of lowest index with a wrong call counts
+    counts : (P, S, M + 1, 5, 4) int32, numbers after t observations. The last axis has called duels with a winner,
+        wrongly called duels, called duels that are tied at full observation, and duels that `l1_paper` calls but
+        `l1_tight` does not
+    steps : (P, S, L + 1, 5) int32, number of called duels with a winner, by number of observed features in the union of
+        the duel's supports. L is the size of the largest union. A duel with a smaller union keeps its last state
+    open : (P, S, Q, 5, 2) bool. On the last axis, the first entry is True if the duel is not called at any t < M. The
+        second entry is True if it is not called while a feature in the union of its supports is unobserved
+    first : (P, S, 4) int64, first wrong call of a rigorous bracket as (t, duel, bracket, call). t is -1 if there is no
+        wrong call. If each duel has its own order, the wrongly called duel with the lowest index is given
 
     """
 
@@ -204,7 +210,7 @@ def shared_order_calls(
     winners: Signs,
     **settings: Any,
 ) -> CallPaths:
-    """Run P patients through S orders each, the same for all duels, and judge the calls of every bracket.
+    """Run P patients through S orders each, and judge the calls of every bracket. All duels have the same orders.
 
     The result does not depend on the number of threads.
 
@@ -212,7 +218,7 @@ def shared_order_calls(
     ----------
     values : (P, M) int8, -1, 0 or +1
     orders : (P, S, M) int64, each a permutation of the features
-    winners : (P, Q) int8, +1 where the first entity of a pair is ahead at full observation, 0 for a tie
+    winners : (P, Q) int8, winner at full observation: +1 for the first entity, -1 for the second, 0 for a tie
     settings : solver, threads and budget_share of `afa.engine.follow.follow`
 
     """
@@ -231,11 +237,11 @@ def own_order_calls(
     winners: Signs,
     **settings: Any,
 ) -> CallPaths:
-    """Judge the calls of every bracket with a separate order for each duel, as `shared_order_calls` with S = 1.
+    """Judge the calls of every bracket along a separate order for each duel. S is 1.
 
     Parameters
     ----------
-    orders : (Q, M) int64, the order of each duel, for all patients
+    orders : (Q, M) int64, order of each duel. All patients have the same orders
 
     """
     unions, tie = held_by_either(bundle), pack(bundle).tie
@@ -243,13 +249,13 @@ def own_order_calls(
     for number, (a, b) in enumerate(all_pairs(len(bundle.entities))):
         order = np.tile(orders[number], (len(values), 1, 1))
         both = bundle.restrict_entities([bundle.entities[a], bundle.entities[b]])
-        # the tolerance of ties is computed from the whole bundle
+        # # the tolerance of ties is that of the whole bundle
         _judge_all(both, values, order, winners, unions, number, calls, tie=tie, **settings)
     return calls
 
 
 def held_by_either(bundle: Bundle) -> Mask:
-    """Return True for the features in the union of the supports of each duel, (Q, M)."""
+    """Return for each duel a mask of the features in the union of its two supports, (Q, M)."""
     held = np.zeros((len(bundle.entities), len(bundle.features)), dtype=np.bool_)
     for v, entity in enumerate(bundle.entities):
         held[v, bundle.support(entity)] = True
@@ -281,7 +287,7 @@ def _judge_all(
     threads: int | None = None,
     **settings: Any,
 ) -> None:
-    """Run the patients of a bundle and judge the calls of its duels, which are numbered from `number` on."""
+    """Run the patients of a bundle, and judge the calls of its duels. The first duel has the index `number`."""
     read = follow(bundle, values, orders, CALLS, only_changes=True, threads=threads, **settings)
     given = read, laid_out(orders), laid_out(winners), unions, number, found
     in_threads(_judge, orders.shape[0] * orders.shape[1], threads, *given)

@@ -1,8 +1,8 @@
-"""Compiled allocation rules: the weight that a rule gives each duel, the feature it chooses, and clusters of entities.
+"""Compiled allocation rules: the weight that a rule gives each duel, the chosen feature, and clusters of entities.
 
-`random`, `largest_unary` and `information` do not look at duels; every other rule chooses the feature of largest
-weighted gain. `afa.planner.rules` has the readable definitions, one file a rule, and a test compares them with the
-kernels here. `afa.planner.cluster.clusters` defines the clusters.
+`random`, `largest_unary` and `information` do not use duels. Every other rule chooses the feature with the largest
+weighted gain. `afa.planner.rules` has the readable definitions, with one file for each rule. A test compares them with
+the kernels of this module. `afa.planner.cluster.clusters` defines the clusters.
 """
 
 from __future__ import annotations
@@ -31,21 +31,23 @@ COMPILED = (
     "boundary",
     "information",
 )
-"""Rules with a kernel; other rules of `afa.planner.rules` run in Python, one patient at a time."""
+"""Rules with a kernel. Other rules of `afa.planner.rules` run in Python, one patient at a time."""
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY, INFORMATION = range(
     len(COMPILED)
 )
-"""Indices into `COMPILED`. The order of `random` is made outside the engine and passed in as a given order."""
+"""Indices into `COMPILED`. The order of `random` is made outside the engine, and passed to the engine as a given
+order.
+"""
 SMALLEST_CLUSTER = 5
-"""Smallest size of a cluster; a smaller one is merged with the nearest."""
+"""Smallest size of a cluster. A smaller cluster is merged with the nearest cluster."""
 CLUSTER_EVERY = 50
-"""Observations between two clusterings."""
+"""Number of observations between two clusterings."""
 SLOPE = 0.1
 NONE = -1
 
 
 class RoundView(NamedTuple):
-    """View of one patient in one round as a compiled rule uses it, rewritten in each round (`afa.planner.rules.View`).
+    """View of one patient in one round, for compiled rules (`afa.planner.rules.View`). It is rewritten in each round.
 
     Only the fields that the rule needs are up to date.
 
@@ -54,11 +56,11 @@ class RoundView(NamedTuple):
     pairs : (Q, 2) int64, entities a < b of each duel
     name_rank : (N,) int64, position of each entity in the order of names
     k : size of the top set
-    scores : (N, N) float64, by `linearity`, nats
+    scores : (N, N) float64, scores by `linearity`, nats
     ranks : ranks of all entities by these scores
-    lead : (Q,) float64, D of the observed features, nats
-    resolved : (Q,) bool, True where no completion can change the duel
-    inside : (N,) bool, the top k
+    lead : (Q,) float64, part of D from the observed features, nats
+    resolved : (Q,) bool, True if no further values can change the duel
+    inside : (N,) bool, True for entities in the top k
     weights : (Q,) float64, weight of each duel's gain under the rule
     wanted : (Q,) bool, duels whose gains are needed
 
@@ -78,7 +80,7 @@ class RoundView(NamedTuple):
 
 @kernel()
 def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundView) -> None:
-    """Write the weight of each duel's gain under a rule, all 0 if no duel is left to decide.
+    """Write the weight of each duel's gain under a rule. All weights are 0 if no duel is left to decide.
 
     Parameters
     ----------
@@ -107,7 +109,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundV
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> None:
-    """Write the weight of one duel for each cluster, its best entity against its worst (eq:active_registry).
+    """Write the weight of one duel for each cluster: the cluster's best entity against its worst (eq:active_registry).
 
     Resolved duels have weight 0.
     """
@@ -136,9 +138,9 @@ def _influence(view: RoundView, rank: Indices, p: int) -> float:
 
 @kernel()
 def _most_contested(packed: Packed, state: State, view: RoundView, rank: Indices) -> int:
-    """Return LUCB's duel: of the unresolved duels across the boundary, the one of largest overlap of intervals.
+    """Return LUCB's duel: the unresolved duel across the boundary whose two intervals have the largest overlap.
 
-    The overlap is the upper bound of the outside entity less the lower bound of the inside entity.
+    The overlap is the upper bound of the entity outside minus the lower bound of the entity inside.
     """
     budgets = entity_budgets(packed, state)
     largest = -np.inf
@@ -166,14 +168,14 @@ def _overlap(state: State, view: RoundView, rank: Indices, budgets: Floats, p: i
 
 @kernel(inline=True)
 def _sides(view: RoundView, rank: Indices, p: int) -> tuple[int, int]:
-    """Return the better and the worse ranked entity of one duel."""
+    """Return the two entities of a duel, with the better ranked entity first."""
     a, b = view.pairs[p, 0], view.pairs[p, 1]
     return (a, b) if rank[a] < rank[b] else (b, a)
 
 
 @kernel()
 def _between_champions(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> int:
-    """Return Cluster-LUCB's duel, or `NONE` if a side has no champion or the duel is resolved."""
+    """Return the duel of Cluster-LUCB, or `NONE` if a side has no champion or the duel is resolved."""
     n = len(rank)
     inside, outside = NONE, NONE
     for label in range(n):
@@ -194,9 +196,9 @@ def _between_champions(packed: Packed, view: RoundView, labels: Indices, rank: I
 
 @kernel(entrance=True)
 def total_unary(packed: Packed, state: State) -> Floats:
-    """Return the absolute effective unaries summed over entities, (M,) nats; 0 where observed.
+    """Return the sum over entities of the absolute effective unaries, (M,) nats. It is 0 for an observed feature.
 
-    For a binary task, with two class models, the result is half the range of the term of their duel.
+    In a binary task of two models of probabilities, the result is half the range of the feature's term in their duel.
     """
     total = np.zeros(packed.n_features)
     if packed.of_probabilities and len(packed.prior) == 2:
@@ -215,7 +217,7 @@ def total_unary(packed: Packed, state: State) -> Floats:
 
 @kernel()
 def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
-    """Return the mutual information of each feature and the entity that holds, (M,) nats; 0 where observed.
+    """Return the mutual information between each feature and the entity that holds, (M,) nats, or 0 if observed.
 
     `afa.scores.gain.information` has the readable definition (docs/decisions.md, F15).
 
@@ -255,7 +257,10 @@ def information_of(packed: Packed, state: State, empty: Floats) -> Floats:
 
 @kernel()
 def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) -> int:
-    """Return the unobserved feature of largest positive gain, near-ties to the first name; `NONE` if there is none."""
+    """Return the unobserved feature of largest positive gain, or `NONE` if no gain is positive.
+
+    Near-ties are broken by name.
+    """
     top = 0.0
     for feature in range(len(gain)):
         if not closed[feature]:
@@ -272,7 +277,7 @@ def best_feature(gain: Floats, closed: NDArray[np.bool_], name_rank: Indices) ->
 def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], name_rank: Indices) -> int:
     """Return the unobserved feature of largest total absolute effective unary.
 
-    If all unaries are 0, the result is the unobserved feature first by name; `NONE` if all features are observed.
+    If all unaries are 0, return the first unobserved feature by name. If all features are observed, return `NONE`.
     """
     feature = best_feature(total_unary(packed, state), closed, name_rank)
     if feature == NONE:
@@ -282,7 +287,9 @@ def fallback_feature(packed: Packed, state: State, closed: NDArray[np.bool_], na
 
 @kernel(entrance=True)
 def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest: int) -> Indices:
-    """Return the cluster of each entity, (N,) int64: the position of the cluster's first member in the order of names.
+    """Return the cluster of each entity, (N,) int64.
+
+    The label of a cluster is the position of its first member in the order of names.
 
     Parameters
     ----------
@@ -322,7 +329,7 @@ def cluster_labels(distance: Floats, by_name: Indices, n_clusters: int, smallest
         home[max(small, near)] = min(small, near)
         left -= 1
     labels = np.empty(n, dtype=np.int64)
-    for i in range(n):  # home[i] <= i, so the home of home[i] is already final
+    for i in range(n):  # home[i] <= i, so that the entry of home[i] is already final
         home[i] = home[home[i]]
         labels[by_name[i]] = home[i]
     return labels
@@ -339,14 +346,14 @@ def _least_after(apart: Floats, i: int) -> float:
 
 @kernel(inline=True)
 def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equal: float) -> tuple[int, int]:
-    """Return the two closest clusters, the first by name among equals.
+    """Return the two closest clusters. Among equally close pairs, return the first by name.
 
-    A bound is replaced by the exact distance only where it could decide.
+    A lower bound is replaced by the exact distance only if it could affect the result.
 
     Parameters
     ----------
-    nearest : (N,) float64, lower bound of the distance of each cluster to the clusters after it
-    exact : (N,) bool, True where the bound is the distance
+    nearest : (N,) float64, lower bound of the distance from each cluster to the closest cluster after it
+    exact : (N,) bool, True if the bound is the exact distance
 
     """
     closest = int(np.argmin(nearest))
@@ -366,7 +373,7 @@ def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equa
 
 @kernel(inline=True)
 def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
-    """Return the cluster closest to a given one, the first by name among equals."""
+    """Return the cluster closest to a given cluster. Among equally close clusters, return the first by name."""
     enough = np.min(apart[cluster]) + equal
     for j in range(len(apart)):
         if apart[cluster, j] <= enough:
@@ -376,7 +383,10 @@ def _nearest_to(apart: Floats, cluster: int, equal: float) -> int:
 
 @kernel(inline=True)
 def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int, later: int) -> None:
-    """Mark the bounds that involve one of two clusters as inexact, before the two merge and distances grow."""
+    """Mark bounds that involve one of two clusters as inexact.
+
+    The two clusters are about to merge, so distances grow.
+    """
     for i in range(later):
         if apart[later, i] <= nearest[i] or (i < first and apart[first, i] <= nearest[i]):
             exact[i] = False
@@ -384,7 +394,10 @@ def _loosen(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], first: int
 
 @kernel()
 def _join(apart: Floats, size: Indices, one: int, other: int) -> None:
-    """Merge two clusters under the earlier name; the distance to a third is the larger of the two distances."""
+    """Merge two clusters under the earlier name.
+
+    The distance to a third cluster becomes the larger of the two distances.
+    """
     first, later = min(one, other), max(one, other)
     size[first] += size[later]
     size[later] = 0

@@ -1,6 +1,7 @@
-"""Data of the compiled walk: the run's settings, one patient's state, and the results written in each round.
+"""Data of the compiled walk.
 
-`RunSettings` has the settings of all patients, `PathState` the state of one patient, and `WalkResults` the results.
+`RunSettings` has the settings, which are the same for all patients. `PathState` is the state of one patient.
+`WalkResults` has the results that are written in each round.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ SCORES = ("linearity", "wald", "two_elbo", "stack_a", "kl", "kl_reversed", "kl_n
 STACK_A, KL, KL_REVERSED, KL_NONZERO = 3, 4, 5, 6
 
 SIGNS, RANKS, SOLVES, CERTAIN, CHOICE, BOUNDARY, LARGEST, ENTITIES, MOMENTS, DUELS, CALLS = (1 << i for i in range(11))
-"""Groups of results, as bits of a mask; the docstring of `WalkResults` lists the fields of each group."""
+"""Groups of results, as bits of a mask. The docstring of `WalkResults` lists the fields of each group."""
 
 MISSING = -128
-"""Code of a value that was not measured: no rule chooses it, and it adds no evidence (docs/decisions.md)."""
+"""Code of a value that was not measured. No rule chooses such a value, and it adds no evidence (docs/decisions.md)."""
 
 CHANGED, SOLVED = range(2)
 VARIANCE, CALLED = range(2)
@@ -37,21 +38,22 @@ VARIANCE, CALLED = range(2)
 
 
 class PathState(NamedTuple):
-    """State of one patient after some observations; kernels change the arrays in place. Q is 0 if duels are not needed.
+    """State of one patient after some observations. Kernels change the arrays in place. Q is 0 if duels are not needed.
 
     Attributes
     ----------
     state, budgets, gains, lookahead : model state, budgets and gains of the patient
-    of_entity : (2, N) int64, round in which each entity was last changed by an observation (row `CHANGED`) and last
-        solved (row `SOLVED`)
-    of_duel : (2, Q) int64, round in which the variance and the bracket calls of each duel were last computed, -1 for
-        never; outdated once an entity of the duel has changed since
+    of_entity : (2, N) int64. Row `CHANGED` has the round in which an observation last changed each entity. Row `SOLVED`
+        has the round in which each entity was last solved
+    of_duel : (2, Q) int64. Row `VARIANCE` has the round in which the variance of each duel was last computed, or -1 for
+        never. Row `CALLED` has this round for the bracket calls. If an entity of the duel has changed since, the
+        results are outdated
     variance : (Q,) float64, sigma_D^2
     votes : (Q, 2) int64, sign votes for each of the two entities
     calls : (Q, 5) int8, call of each bracket
     labels : (N,) int64, cluster of each entity
-    feature_gain : (M,) float64, gain of each feature when the rule last computed gains
-    closed : (M,) bool, True where a feature is observed, or not measured for these patients
+    feature_gain : (M,) float64, gain of each feature at the last round at which the rule computed gains
+    closed : (M,) bool, True if a feature is observed, or was not measured in these patients
 
     """
 
@@ -70,28 +72,28 @@ class PathState(NamedTuple):
 
 
 class RunSettings(NamedTuple):
-    """Run settings, the same for all patients.
+    """Settings of a run. They are the same for all patients.
 
     Attributes
     ----------
-    packed, edges : layout of the bundle, and of its duels
+    packed, edges : layout of the bundle, and layout of its duels
     pairs : (Q, 2) int64, entities a < b of each duel
     empty : (N,) float64, ELBO of each entity before any observation, nats
-    offset : (N,) float64, nats; a duel is resolved by the sign of D less offset[a] - offset[b]. 0, or the calibration
-        shift
+    offset : (N,) float64, nats, 0 or the calibration shift. A duel is resolved by the sign of D - (offset[a] -
+        offset[b])
     feature_rank, name_rank : (M,) and (N,) int64, position of each feature and entity in the order of names
     rule, kind : numbers of the allocation rule (`afa.engine.rules`) and of the gain (`afa.engine.gains`)
-    rescore : (r,) bool, True where the rule computes gains again after so many observations
+    rescore : (r,) bool, entry t is True if the rule computes gains again after t observations
     k : size of the top set
     iteration : settings of all mean-field solves after the first
     reads : mask of the groups of results to write
-    crossing, ranking, bounding, voting : True if cross expectations, ranks by `linearity`, tight `l1` budgets, or sign
-        votes are needed
+    crossing, ranking, bounding, voting : True if these quantities are needed: cross expectations (`crossing`), ranks by
+        `linearity` (`ranking`), tight `l1` budgets (`bounding`), sign votes (`voting`)
     asked : (r + 1,) bool, True for the rounds whose results are written
     only_changes : True to write only rounds whose feature lies in the support of some entity
     numbered : True if `WalkResults.t` lists the rounds to walk, because all other rounds change nothing
     signed, ranked : (S,) int64, numbers of the scores whose signs and ranks are written
-    budget_share : fraction of the budget that the brackets use; 1 except in tests of the brackets
+    budget_share : fraction of the budget that the brackets use. It is 1 except in tests of the brackets
 
     """
 
@@ -127,30 +129,34 @@ class WalkResults(NamedTuple):
 
     Attributes
     ----------
-    order : (J, r) int64, features as observed, -1 after the last measured one; with `only_changes` given orders skip
-        features outside every support
-    fallback : (J, r) bool, True where no candidate had a positive gain
-    t : (J, T) int32, the round; rows after the last round with a change repeat that round
-    source : (J, T) int64, path whose row holds the result: of several paths with the same history the walk writes one
-    signs : (J, T, S, Q) int8, group SIGNS, by score: +1 where the first entity is preferred, 0 for a tie. `kl` compares
-        (a, b), `kl_reversed` compares (b, a) with the sign reversed
-    place : (J, T, S, N) int16, group RANKS, by score: number of entities ahead of each for a reason other than its
-        name; equal places are ties
-    iterations : (J, T, N) int32, group SOLVES: damped sweeps of each entity's solve, -1 where the entity is not solved
+    order : (J, r) int64, features in the order of observation, then -1. With `only_changes`, given orders skip features
+        outside all supports
+    fallback : (J, r) bool, True if no candidate had a positive gain
+    t : (J, T) int32, round of each row. Rows after the last round with a change repeat this round
+    source : (J, T) int64, path whose row has the result. If several paths have the same history, the walk writes only
+        one of them
+    signs : (J, T, S, Q) int8, group SIGNS, signs by score: +1 if the first entity is preferred, -1 if the second is
+        preferred, 0 for a tie. `kl` compares (a, b). `kl_reversed` compares (b, a) and reverses the sign
+    place : (J, T, S, N) int16, group RANKS, number of entities ahead of each entity by score, not counting tied
+        entities. Equal places are ties
+    iterations : (J, T, N) int32, group SOLVES, damped sweeps of each entity's solve, or -1 if the entity is not solved
         in this round
-    ascended : (J, T, N) int32, group SOLVES: sweeps of coordinate ascent, above 0 where the damped sweeps reached their
-        cap
-    resolved : (J, T, Q) bool, group CERTAIN: True where no completion can change the duel
-    certified : (J, T) bool, group CERTAIN: True where the top k by `linearity` is final
-    chosen_gain : (J, r) float64, group CHOICE, nats: gain of the feature chosen in each round, summed over the
-        unresolved duels. Without a gain, the feature's absolute effective unaries summed over entities
-    probability : (J, T) float64, group BOUNDARY: smallest probability, over the unresolved duels across the top-k
-        boundary, that the entity inside wins (eq:fsp)
-    gain : (J, T) float64, group LARGEST: largest gain of an unobserved feature, summed over the unresolved duels
+    ascended : (J, T, N) int32, group SOLVES, sweeps of coordinate ascent. They are above 0 if the damped sweeps reached
+        their cap
+    resolved : (J, T, Q) bool, group CERTAIN, True if no further values can change the duel
+    certified : (J, T) bool, group CERTAIN, True if the top k by `linearity` is final
+    chosen_gain : (J, r) float64, group CHOICE, nats, gain of the feature chosen in each round, summed over the
+        unresolved duels. If the run has no gain, it is the sum of the feature's absolute effective unaries over
+        entities
+    probability : (J, T) float64, group BOUNDARY, smallest probability that the entity inside the top k wins a duel. The
+        minimum is over the unresolved duels across the boundary of the top k (eq:fsp)
+    gain : (J, T) float64, group LARGEST, largest gain of an unobserved feature. A gain is summed over the unresolved
+        duels
     constant, elbo : (J, T, N) float64, group ENTITIES, nats
     m, q : (J, T, K) float64, group MOMENTS: first and second moment of each slot
     cross : (J, T, N, N) float64, group MOMENTS: E_{q_u}[S_v | x_obs], nats
-    mean, stack_a : (J, T, Q) float64, group DUELS: mu_D, 0 where it is rounding error, and its score
+    mean, stack_a : (J, T, Q) float64, group DUELS. `mean` is mu_D, where rounding errors are set to 0. `stack_a` is the
+        score
     sums : (J, T, Q, 6) float64, group DUELS: the fields of `Duel`
     calls : (J, T, Q, 5) int8, group CALLS: call of each bracket
     votes : (J, T, Q) int16, group CALLS: sign votes for the first entity
@@ -273,7 +279,7 @@ def _write_places(
 
 @kernel()
 def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.bool_]) -> float:
-    """Return the largest gain of a feature that is not closed, summed over the unresolved duels."""
+    """Return the largest gain of a feature that is not closed. A gain is summed over the unresolved duels."""
     total = np.empty(len(closed))
     add_up(gains, (~resolved).astype(np.float64), total)
     return float(np.max(np.where(closed, 0.0, total)))
@@ -293,7 +299,7 @@ def _write_vote_signs(score: int, votes: NDArray[np.int64], t: int, signs: NDArr
 
 @kernel(borrows=True)
 def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkResults, path: int, row: int) -> None:
-    """Write sums, scores and bracket calls of every duel; brackets are computed only for duels that changed."""
+    """Write sums, scores and bracket calls of every duel. Brackets are computed only for duels that have changed."""
     packed, state, pairs, calls, votes = run.packed, path_state.state, run.pairs, path_state.calls, path_state.votes
     changed_at, made_at = path_state.of_entity[CHANGED], path_state.of_duel[CALLED]
     for p in range(len(pairs)):
@@ -325,7 +331,10 @@ def _write_duels(run: RunSettings, path_state: PathState, t: int, results: WalkR
 
 @kernel(borrows=True)
 def _least_likely(run: RunSettings, path_state: PathState, now: RoundView, t: int) -> float:
-    """Return the smallest win probability of the inside entity over unresolved duels across the boundary (eq:fsp)."""
+    """Return the smallest probability that the entity inside the top k wins (eq:fsp).
+
+    The minimum is over the unresolved duels across the boundary of the top k.
+    """
     pairs, least, inside = run.pairs, 1.0, now.inside
     inside[:] = False
     for i in range(run.k):

@@ -1,9 +1,9 @@
 """Cross expectations, distances and gains of entities in a large bundle, computed feature by feature.
 
-Most pairs of entities in a large bundle share no feature; then E_{q_u}[S_v] is the running constant of v. The kernels
-here go through the holders of each feature, so pairs of entities without a shared feature cost neither time nor memory.
-Each sum runs in the order of `afa.engine.state.expected_score` and gives the same bytes. `Sharing` stores slots by
-feature, so that kernels read the memory in order.
+Most pairs of entities in a large bundle share no feature. For such a pair, E_{q_u}[S_v] is the running constant of v.
+The kernels of this module loop over the holders of each feature, so that pairs of entities without a shared feature
+take no time and no memory. Each sum has the order of `afa.engine.state.expected_score` and gives the same bytes.
+`Sharing` stores slots by feature, so that kernels read the memory in order.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from afa.model.mrf import Floats
 
 
 class Mirror(NamedTuple):
-    """Copies of `field` and `m` of a `State` in the order of `Packed.holder`, so that kernels read features in order.
+    """Copies of `field` and `m` of a `State` in the order of `Packed.holder`. Kernels read them feature by feature.
 
     Attributes
     ----------
     field : (K,) float64, effective unaries, nats
     m : (K,) float64, first moments
-    by_feature, by_entity : (M,) and (N,) float64, working memory, 0 between calls
+    by_feature, by_entity : (M,) and (N,) float64, working memory. They are 0 between calls
 
     """
 
@@ -54,7 +54,10 @@ def copy_mirror(mirror: Mirror) -> Mirror:
 
 @kernel(entrance=True)
 def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, iteration: Iteration) -> None:
-    """Solve every entity and fill `cross`, as `afa.engine.state.solve_all`, without overlaps."""
+    """Solve every entity and fill `cross`.
+
+    The result is that of `afa.engine.state.solve_all`; overlaps are not needed.
+    """
     n = len(packed.prior)
     for entity in range(n):
         solve_entity(packed, state, entity, iteration)
@@ -67,7 +70,10 @@ def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, 
 def observe_among(
     packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
 ) -> None:
-    """Observe one feature, solve its holders again and update their rows and columns of `cross`, without overlaps."""
+    """Observe one feature, solve its holders again, and update their rows and columns of `cross`.
+
+    Overlaps are not needed.
+    """
     condition(packed, state, feature, value)
     holders = packed.owner[packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]]
     for entity in holders:
@@ -78,7 +84,7 @@ def observe_among(
         _write_row(packed, sharing, state, mirror, holders[i])
         _write_column(packed, sharing, state, mirror, holders[i], columns[i])
     cross = state.cross
-    for u in range(len(cross)):  # row by row: writing columns would touch another page of memory at each step
+    for u in range(len(cross)):  # row by row, because columns would use another page of memory at each step
         for i in range(len(holders)):
             cross[u, holders[i]] = columns[i, u]
 
@@ -94,7 +100,7 @@ def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, ent
 @kernel()
 def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u: int) -> None:
     """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
-    # unpack the tuples here: inside the loops, unpacking would cost more than the sums
+    # # unpack the tuples here, because inside the loops unpacking would cost more than the sums
     feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, mirror.field
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature
@@ -151,17 +157,17 @@ Small = NDArray[np.int32]
 
 
 class Sharing(NamedTuple):
-    """Arrays of a bundle by feature; a *link* is a pair of features that at least one entity couples.
+    """Arrays of a bundle by feature. A *link* is a pair of features that at least one entity couples.
 
     Attributes
     ----------
     owner : (K,) int32, entity of each slot, in the order of `Packed.holder`
     place : (K,) int32, position of each slot in that order
-    first_link : (M + 1,) int64, links of feature f to later features are first_link[f] to first_link[f + 1] - 1
+    first_link : (M + 1,) int64, the links of feature f to later features are first_link[f] to first_link[f + 1] - 1
     partner : (L,) int32, the later feature of each link, ascending
-    first_member : (L + 1,) int64, members of link i are first_member[i] to first_member[i + 1] - 1
+    first_member : (L + 1,) int64, the members of link i are first_member[i] to first_member[i + 1] - 1
     member : (E,) int32, entities that couple the two features of a link, ascending
-    value : (E,) float64, their couplings, nats
+    value : (E,) float64, couplings of these entities, nats
 
     """
 
@@ -178,7 +184,10 @@ SHARED: WeakKeyDictionary[Bundle, Sharing] = WeakKeyDictionary()
 
 
 def sharing_of(bundle: Bundle) -> Sharing:
-    """Return the layout by feature of a bundle, cached; 8 bytes a slot, 12 a coupling and up to 12 a link."""
+    """Return the layout of a bundle by feature. It is cached.
+
+    It takes 8 bytes for each slot, 12 bytes for each coupling, and at most 12 bytes for each link.
+    """
     sharing = SHARED.get(bundle)
     if sharing is None:
         sharing = SHARED[bundle] = _sharing(bundle, pack(bundle, overlaps=False))
@@ -211,14 +220,14 @@ BLOCK = 16
 
 @kernel(entrance=True)
 def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """Return the l1 distances between the conditioned models, (N, N) nats, as `afa.planner.cluster.distances`.
+    """Return the l1 distances between the conditioned models, (N, N) nats. They equal `afa.planner.cluster.distances`.
 
-    The time grows with N^2, though with a small constant, and with the square of the number of holders of a feature and
-    of members of a link.
+    The time grows with N^2, with a small constant. It also grows with the squared number of holders of a feature, and
+    with the squared number of members of a link.
 
     Parameters
     ----------
-    values : (M,) float64, observed values, 0 elsewhere
+    values : (M,) float64, observed values, and 0 for unobserved features
     observed : (M,) bool
 
     """
@@ -238,7 +247,7 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
     for u in range(n):
         for v in range(u + 1, n):
             apart[u, v] = max(size[u] + size[v] + apart[u, v], 0.0)
-    for begin in range(0, n, BLOCK):  # blocks of rows: single columns would touch another page of memory at each step
+    for begin in range(0, n, BLOCK):  # single columns would use another page of memory at each step
         for v in range(begin + 1, n):
             for u in range(begin, min(begin + BLOCK, v)):
                 apart[v, u] = apart[u, v]
@@ -247,7 +256,10 @@ def model_distances(packed: Packed, sharing: Sharing, values: Floats, observed: 
 
 @kernel(inline=True)
 def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDArray[np.bool_]) -> Floats:
-    """Return effective unaries given the observations, (K,) nats, in the order of `Packed.holder`; 0 where observed."""
+    """Return effective unaries given the observations, (K,) nats, in the order of `Packed.holder`.
+
+    They are 0 for observed features.
+    """
     feature, first_edge, other_slot, coupling = packed.feature, packed.first_edge, packed.other_slot, packed.coupling
     place, unary, field = sharing.place, packed.unary, np.zeros(len(sharing.place))
     for slot in range(len(place)):
@@ -261,7 +273,7 @@ def _fields_left(packed: Packed, sharing: Sharing, values: Floats, observed: NDA
 
 @kernel(inline=True)
 def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], apart: Floats) -> Floats:
-    """Subtract from `apart` the amounts that common couplings of two entities u < v cancel.
+    """Subtract from `apart` the amounts that cancel because two entities u < v have common couplings.
 
     Return the sum of absolute couplings of each entity, (N,).
     """
@@ -282,16 +294,16 @@ def _add_links(packed: Packed, sharing: Sharing, observed: NDArray[np.bool_], ap
 
 @kernel(inline=True)
 def _common(one: float, other: float) -> float:
-    """Return |one| + |other| - |one - other|, the part of the two sizes that cancels in a distance."""
+    """Return |one| + |other| - |one - other|. This is the amount that cancels in a distance."""
     return (abs(one) + abs(other)) - abs(one - other)
 
 
 KEPT = 4
-"""Cached gains are dropped once there are more than this many times as many duels as a call asks for."""
+"""Cached gains are dropped if the number of cached duels exceeds this multiple of the number of requested duels."""
 
 
 class GainBook:
-    """Cache of the gains of one patient; a duel is identified by its index among all pairs a < b in order.
+    """Cache of the gains of one patient. The index of a duel is its position among all pairs a < b in order.
 
     Parameters
     ----------
@@ -309,7 +321,7 @@ class GainBook:
         self._forget()
 
     def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
-        """Return up-to-date gains and the rows of the given duels in them; both are valid until the next call.
+        """Return up-to-date gains, and the rows of the given duels in these gains. Both are valid until the next call.
 
         Parameters
         ----------
@@ -333,7 +345,7 @@ class GainBook:
         self._gains = new_gains(self._packed, np.empty((0, 2), dtype=np.int64))
 
     def _add(self, duels: Indices, rows: Indices) -> Indices:
-        """Add rows for the duels that have none; return the rows of all given duels."""
+        """Add rows for the duels that have no row. Return the rows of all given duels."""
         if len(self._duels) + int((rows < 0).sum()) > KEPT * len(duels):
             self._after_row[self._duels] = 0
             self._forget()
@@ -355,7 +367,7 @@ def _joined(one: Gains, other: Gains) -> Gains:
 
 @kernel(entrance=True)
 def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) -> None:
-    """Add the gains of some rows, each times its weight, to `total`, (M,) (eq:feature_selection)."""
+    """Add the weighted sum of the gains of some rows to `total`, (M,) (eq:feature_selection)."""
     first, feature, gain = gains.first, gains.feature, gains.gain
     for k in range(len(rows)):
         for i in range(first[rows[k]], first[rows[k] + 1]):
@@ -364,7 +376,7 @@ def add_weighted(gains: Gains, rows: Indices, weights: Floats, total: Floats) ->
 
 @kernel(entrance=True)
 def gain_by_row(gains: Gains, rows: Indices, wanted: NDArray[np.bool_], total: Floats) -> None:
-    """Add to `total`, (q,), the gains of each of q rows, summed over the features marked in `wanted`, (M,)."""
+    """Add to `total`, (q,), for each of q rows the sum of its gains over the features marked in `wanted`, (M,)."""
     first, feature, gain = gains.first, gains.feature, gains.gain
     for k in range(len(rows)):
         for i in range(first[rows[k]], first[rows[k] + 1]):

@@ -1,7 +1,7 @@
 """Compiled steps on one patient's state: observe a feature, solve an entity, update the cross expectations.
 
-`afa.model.mrf.Evidence`, `afa.inference.meanfield` and `afa.scores.preference` have the readable definitions; tests
-compare the kernels with them.
+`afa.model.mrf.Evidence`, `afa.inference.meanfield` and `afa.scores.preference` have the readable definitions. Tests
+compare the kernels with these definitions.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from afa.engine.sweeps import bound, converged, padded
 from afa.model.mrf import Floats
 
 ITERATIONS, ASCENDED = range(2)
-"""Rows of `State.solves`: damped sweeps, and sweeps of coordinate ascent, 0 unless the damped ones met the cap."""
+"""Rows of `State.solves`: damped sweeps, and sweeps of coordinate ascent. The latter are 0 unless the damped sweeps
+reached their cap.
+"""
 
 
 class State(NamedTuple):
-    """State of one patient for all N entities; kernels change the arrays in place.
+    """State of one patient for all N entities. Kernels change the arrays in place.
 
     Attributes
     ----------
     constant : (N,) float64, running constants, nats
-    field : (K,) float64, effective unaries, nats; 0 at observed slots
-    m, q : (K,) float64, first and second moments; 0 at observed slots
-    observed : (M,) bool, True where a feature is observed or its value follows from observed ones
+    field : (K,) float64, effective unaries, nats. They are 0 at observed slots
+    m, q : (K,) float64, first and second moments. They are 0 at observed slots
+    observed : (M,) bool, True if a feature is observed, or if its value follows from observed features
     bound : (N,) float64, ELBO of the free features alone, nats
     n_free : (N,) int64, number of free features
-    cross : (N, N) float64, E_{q_u}[S_v | x_obs] in nats; row u is the entity whose marginals are used
-    solves : (2, N) int64, sweeps of the last solve of each entity, rows `ITERATIONS` and `ASCENDED`
-    origin, pull : (N,) and (K,) float64, `constant` and `field` of the same energy with couplings about 0 instead of
-        the centres; of length 0 in the paper's models, where they are equal
+    cross : (N, N) float64, E_{q_u}[S_v | x_obs] in nats, where u is the row and v is the column
+    solves : (2, N) int64, sweeps of the last solve of each entity, with the rows `ITERATIONS` and `ASCENDED`
+    origin, pull : (N,) and (K,) float64. They replace `constant` and `field` if the same energy is written with
+        couplings about 0 instead of the centres. In the paper's models, both forms are equal, and these arrays have
+        length 0
     volume : as in `Packed`
 
     """
@@ -57,7 +60,7 @@ class State(NamedTuple):
 
 @kernel(entrance=True)
 def new_state(packed: Packed) -> State:
-    """Return the state before any observation, not yet solved."""
+    """Return the state before any observation. It is not yet solved."""
     n, of_probabilities = len(packed.prior), packed.of_probabilities
     return State(
         packed.prior.copy(),
@@ -89,7 +92,8 @@ def copy_state(state: State) -> State:
 def term(packed: Packed, state: State, slot: int, value: int) -> float:
     """Return the increase of the running constant by a value, nats: its log-probability and its couplings.
 
-    In models of probabilities the result is relative to the background, with unobserved neighbours at their centres.
+    In models of probabilities, the result is relative to the background, and unobserved neighbours are at their
+    centres.
     """
     if not packed.of_probabilities:
         return float(state.field[slot] * value)
@@ -122,7 +126,10 @@ def condition(packed: Packed, state: State, feature: int, value: int) -> None:
 
 @kernel(inline=True)
 def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
-    """Update the other members of an exclusive group: all are 0 if `value` is 1, else each becomes more probable."""
+    """Update the other members of an exclusive group.
+
+    If `value` is 1, all other members are 0. Otherwise, each of them becomes more probable.
+    """
     left = 1.0 - state.m[slot]
     other = int(packed.site[NEXT, slot])
     while other != slot:
@@ -139,7 +146,8 @@ def _narrow(packed: Packed, state: State, slot: int, value: int) -> None:
 def _group_terms(packed: Packed, state: State, entity: int) -> float:
     """Write `pull` of the members of exclusive groups, so that each group counts in `cross` as one variable.
 
-    Return the sum over groups of the log-probability that no member is +1 given the observed members, for `origin`.
+    Return the log-probability that no member is +1 given the observed members, summed over groups. It is a part of
+    `origin`.
     """
     site, m, total = packed.site, state.m, 0.0
     for last in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
@@ -161,7 +169,7 @@ def _group_terms(packed: Packed, state: State, entity: int) -> float:
 
 @kernel(inline=True)
 def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Floats]:
-    """Return the slots of one entity that mean-field solves for, (n,), and the couplings among them, `padded`."""
+    """Return the slots of one entity for which mean-field solves, (n,), and the `padded` couplings between them."""
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     observed, feature, site = state.observed, packed.feature, packed.site
     first_edge, other_slot, of_edge = packed.first_edge, packed.other_slot, packed.coupling
@@ -185,9 +193,9 @@ def free_part(packed: Packed, state: State, entity: int) -> tuple[Indices, Float
 
 @kernel()
 def solve_entity(packed: Packed, state: State, entity: int, iteration: Iteration) -> None:
-    """Solve mean-field on one entity's free features (eq:mf-update); the caller updates `cross`.
+    """Solve mean-field for the free features of one entity (eq:mf-update). The caller updates `cross`.
 
-    Members of exclusive groups have no couplings: `condition` has already set their moments.
+    Members of exclusive groups have no couplings, and `condition` has already set their moments.
     """
     # unpack the tuples here: inside the loops, unpacking would cost more than the sums
     field, m, q, site = state.field, state.m, state.q, packed.site
@@ -230,14 +238,14 @@ def expected_score(
 ) -> float:
     """Return E_q[S_v] of entity v under the first moments of entity u, nats.
 
-    The features that u and v share are found at `pair` = u N + v in `overlaps`. Start positions replace array slices,
-    because slicing costs more than the sum.
+    `overlaps` has the features that u and v share at `pair` = u N + v. Start positions are passed instead of array
+    slices, because slicing costs more than the sum.
 
     Parameters
     ----------
     constant : running constant of v, nats
-    field : effective unaries; those of v start at field_at
-    m : first moments, 0 where observed; those of u start at m_at
+    field : effective unaries. The entries of v start at `field_at`
+    m : first moments, which are 0 for observed features. The entries of u start at `m_at`
 
     """
     total = constant
@@ -260,7 +268,7 @@ def solve_all(packed: Packed, state: State, iteration: Iteration, crossing: bool
 
 @kernel(borrows=True)
 def cross_of(packed: Packed, state: State, v: int) -> None:
-    """Write the row and the column of `cross` of one entity; models of probabilities must cover the same features."""
+    """Write the row and the column of one entity in `cross`. Models of probabilities must cover the same features."""
     n = len(packed.prior)
     for i in range(2 * n):
         one, other = (i, v) if i < n else (v, i - n)
@@ -281,7 +289,7 @@ def _cross(packed: Packed, state: State, u: int, v: int) -> float:
 
 @kernel(inline=True)
 def elbo(state: State, entity: int, n_unobserved: int) -> float:
-    """Return the ELBO on log Z(x_obs) of one entity, nats, given the number of unobserved features of the bundle."""
+    """Return the ELBO of one entity for log Z(x_obs), nats. `n_unobserved` counts unobserved features of the bundle."""
     return (
         float(state.constant[entity])
         + float(state.bound[entity])
@@ -306,7 +314,7 @@ def mean_difference(cross: Floats, a: int, b: int) -> float:
 
 @kernel()
 def sign(score: float, tie: float) -> int:
-    """Return the sign of a score, 0 if its magnitude is at most `tie`."""
+    """Return the sign of a score, or 0 if its magnitude is at most `tie`."""
     if score > tie:
         return 1
     return -1 if score < -tie else 0

@@ -8,7 +8,7 @@ The model is conditioned on the observations and has n free features. The kernel
 - m, q : (n,) float64, first and second moments, changed in place
 
 The compiler can vectorise the loops without changing the order of any sum. The loops are fastest if n is a multiple of
-`LANES`; features without potentials may be added up to that size (`padded`), which changes no number.
+`LANES`. Features without potentials may be added up to this size (`padded`), which does not change the results.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from afa.model.mrf import Floats
 
 LOG2E = 1.4426950408889634
 LOG2_HIGH, LOG2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""log 2 as the sum of two numbers, such that integer multiples of the first are exact."""
+"""log 2 as the sum of two numbers. Integer multiples of the first number are exact."""
 ROUNDER = 1.5 * 2.0**52
-"""Added to a small number, it leaves the nearest integer in the lowest bits of the sum."""
+"""If this number is added to a small number, the lowest bits of the sum have the nearest integer."""
 UNDERFLOW = 700.0
 BLOCK = 4
 LANES = 8
 
 
 class Iteration(NamedTuple):
-    """Settings of the mean-field iteration (`afa.inference.meanfield.Solver`); `warm` starts from earlier marginals."""
+    """Settings of the mean-field iteration (`afa.inference.meanfield.Solver`).
+
+    If `warm` is True, a solve starts from the marginals of the previous solve.
+    """
 
     damping: float
     tolerance: float
@@ -41,7 +44,7 @@ class Iteration(NamedTuple):
 
 
 def iteration_of(solver: Solver) -> Iteration:
-    """Return solver settings for the kernels; solves start from the uniform marginals."""
+    """Return solver settings for the kernels. Solves start from uniform marginals."""
     return Iteration(solver.damping, solver.tolerance, solver.max_iterations, False)
 
 
@@ -53,7 +56,7 @@ def padded(n: int) -> int:
 
 @kernel(inline=True)
 def decay(x: float) -> float:
-    """Return exp(-x) for x in [0, 700], within two units in the last place.
+    """Return exp(-x) for x in [0, 700], with an error of at most two units in the last place.
 
     The value is 2^-k times a polynomial on |r| <= (log 2) / 2, summed in independent groups of four terms. A call of
     the mathematics library would prevent vectorisation of the loop around it.
@@ -95,7 +98,7 @@ def moments_of_probabilities(field: float, width: float, offset: float, sides: f
 def damped(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
-    """Run damped Jacobi sweeps (eq:mf-update); return the number of sweeps, and True if the cap ended them."""
+    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the cap ended them."""
     n = len(m)
     field = np.empty(n)
     damping, tolerance, of_probabilities = iteration.damping, iteration.tolerance, site.shape[1] > 0
@@ -107,7 +110,7 @@ def damped(
             for j in range(n):
                 new_m, new_q = moments_of_probabilities(field[j], site[0, j], site[1, j], site[2, j])
                 moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
-        else:  # two loops, because a branch inside one loop would prevent vectorisation
+        else:  # two loops, because a branch inside a single loop would prevent vectorisation
             for j in range(n):
                 new_m, new_q = moments(field[j])
                 moving += step_to(new_m, new_q, m, q, j, damping, tolerance)
@@ -117,9 +120,9 @@ def damped(
 
 @kernel(inline=True)
 def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: float, tolerance: float) -> int:
-    """Take a damped step at one feature; return 1 if the step is at or above the tolerance, else 0.
+    """Take a damped step at one feature. Return 1 if the step is at least the tolerance, else 0.
 
-    The caller sums these numbers: a maximum of floats would fix the order of operations and prevent vectorisation.
+    The caller sums these numbers. A maximum of floats would fix the order of operations and prevent vectorisation.
     """
     step_m, step_q = damping * (new_m - m[j]), damping * (new_q - q[j])
     m[j] += step_m
@@ -132,14 +135,14 @@ def step_to(new_m: float, new_q: float, m: Floats, q: Floats, j: int, damping: f
 def converged(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration
 ) -> tuple[int, int]:
-    """Run damped sweeps, then coordinate ascent if the cap ended them; return the number of sweeps of each."""
+    """Run damped sweeps. If the cap ended them, run coordinate ascent. Return both numbers of sweeps."""
     sweeps, capped = damped(alpha, coupling, site, m, q, iteration)
     return sweeps, ascend(alpha, coupling, site, m, q, n, iteration) if capped else 0
 
 
 @kernel(entrance=True)
 def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) -> None:
-    """Write the mean-field `alpha + coupling m` into `field`, (n,); each sum runs over the features in order."""
+    """Write the mean field `alpha + coupling m` into `field`, (n,). Each sum is over the features in order."""
     n = len(m)
     field[:] = alpha
     whole = n - n % BLOCK
@@ -156,7 +159,7 @@ def add_neighbours(alpha: Floats, coupling: Floats, m: Floats, field: Floats) ->
 
 @kernel()
 def ascend(alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, n: int, iteration: Iteration) -> int:
-    """Run sequential coordinate ascent on the first n features after the damped sweeps; return the number of sweeps."""
+    """Run sequential coordinate ascent on the first n features. Return the number of sweeps."""
     sweeps, residual = 0, np.inf
     while residual >= iteration.tolerance and sweeps < ASCENT_FACTOR * iteration.max_iterations:
         residual = 0.0

@@ -1,8 +1,8 @@
 """Run one entity as a binary task for many patients: scores and brackets along given or chosen observation orders.
 
-The task is the duel of the entity's two class models (`afa.model.closure`), so every score, gain and bracket of a duel
-applies. Observing features outside the entity's support changes nothing: results have one *step* for each observed
-feature of the support, and the round of that step.
+The task is the duel of the entity's two class models (`afa.model.closure`), so that every score, gain and bracket of a
+duel applies. Features outside the entity's support change nothing. Therefore, results have one *step* for each observed
+feature of the support, and the round of each step.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ READ = ENTITIES | DUELS | CALLS
 
 @dataclass(frozen=True)
 class TaskPaths:
-    """One task along R orders a patient, step by step; step 0 is before any observation. s is the size of the support.
+    """Results of one task along R orders for each patient, by step.
+
+    Step 0 is before any observation. s is the size of the support.
 
     Attributes
     ----------
     t : (P, R, s + 1) int32, number of features observed at each step
-    wald, two_elbo : (P, R, s + 1) float64, scores in nats; rounding errors are set to 0
+    wald, two_elbo : (P, R, s + 1) float64, scores in nats. Rounding errors are set to 0
     stack_a : (P, R, s + 1) float64, score in [-1, 1]
-    calls : (P, R, s + 1, 3) int8, sign called by each bracket of `TASK_BRACKETS`, 0 while undecided
+    calls : (P, R, s + 1, 3) int8, sign that each bracket of `TASK_BRACKETS` calls, or 0 while undecided
 
     """
 
@@ -50,15 +52,15 @@ class TaskPaths:
 
 @dataclass(frozen=True, eq=False)
 class ClassTask:
-    """Two class models as the entities of a bundle, and solver settings; the same for all patients.
+    """Two class models as the entities of a bundle, and solver settings. They are the same for all patients.
 
     Attributes
     ----------
     bundle : the two class models
     empty : (2,) float64, ELBO of each class without observations, nats
-    tie : a score of at most this magnitude is rounding error
-    kappa : log Z_1 - log Z_0 of explicit models by exact inference, nats, 0 if too costly; a bracket is called only if
-        it holds with and without kappa
+    tie : largest magnitude of a score that is rounding error
+    kappa : log Z_1 - log Z_0 of explicit models by exact inference, nats, or 0 if exact inference is too costly. A
+        rigorous bracket calls a sign only if the call holds both with and without kappa
 
     """
 
@@ -70,7 +72,7 @@ class ClassTask:
 
     @property
     def shift(self) -> float:
-        """Return the calibration shift of `two_elbo`, nats: its value without observations less the prior."""
+        """Return the calibration shift of `two_elbo`, nats: its value without observations minus the prior."""
         offset = self.empty - np.asarray(self.bundle.priors)
         return float(offset[0] - offset[1])
 
@@ -94,8 +96,8 @@ def task_of(
 def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) -> Bundle | Models:
     """Return the two class models of an entity, as the entities of a bundle.
 
-    With `explicit` the models are made from the bundle's class-conditional probabilities (docs/decisions.md, Base
-    rates), with kappa = 0 as in mean-field.
+    With `explicit`, the models are made from the bundle's class-conditional probabilities (docs/decisions.md, Base
+    rates). As in mean-field, kappa is 0.
     """
     if coupling != "explicit":
         return closed_bundle(bundle, entity, coupling, strength)
@@ -115,7 +117,7 @@ def classes_of(bundle: Bundle, entity: str, coupling: Closure, strength: float) 
 def follow_orders(
     task: ClassTask, values: NDArray[np.int8], orders: NDArray[np.int64], *, threads: int = 1
 ) -> TaskPaths:
-    """Run P patients along R given orders each; the result does not depend on the number of threads.
+    """Run P patients along R given orders each. The result does not depend on the number of threads.
 
     Parameters
     ----------
@@ -136,12 +138,12 @@ def follow_gain(
     last_step: int | None = None,
     threads: int = 1,
 ) -> TaskPaths:
-    """Run P patients along the order that `greedy` chooses by a gain of `afa.scores.gain`, one order each.
+    """Run P patients, each along the order that `greedy` chooses by a gain of `afa.scores.gain`.
 
     Parameters
     ----------
     values : (P, M) int8, -1, 0 or +1
-    last_step : number of observed features of the support at which to stop; all if None. Later steps are zeros
+    last_step : number of observed features of the support at which to stop. None means all. Later steps are zeros
 
     """
     rows = None if last_step is None else last_step + 1
@@ -182,13 +184,13 @@ def _steps(task: ClassTask, found: WalkResults) -> TaskPaths:
 
 @dataclass(frozen=True)
 class ElboDifferences:
-    """F_1 - F_0 in R states, and the sweeps of the two solves of each state.
+    """F_1 - F_0 in R states, and the sweeps of the two solves in each state.
 
     Attributes
     ----------
     raw : (R,) float64, nats
-    start : value without observations, nats
-    prior : log-odds, nats
+    start : F_1 - F_0 without observations, nats
+    prior : prior log-odds, nats
     iterations, capped, ascended : (R,) int32, sums over the two solves, as in `afa.inference.meanfield.MeanField`
 
     """
@@ -202,12 +204,12 @@ class ElboDifferences:
 
     @property
     def shift(self) -> float:
-        """Return the calibration shift, nats: the value without observations less the prior."""
+        """Return the calibration shift, nats: the value without observations minus the prior."""
         return self.start - self.prior
 
     @property
     def calibrated(self) -> Floats:
-        """Return calibrated posterior log-odds, (R,) nats; without observations they are the prior."""
+        """Return calibrated posterior log-odds, (R,) nats. Without observations, they equal the prior."""
         return self.raw - self.shift
 
 
@@ -222,14 +224,14 @@ def elbo_differences(
     strength: float = STRENGTH,
     threads: int | None = None,
 ) -> ElboDifferences:
-    """Return mean-field log-odds of the two class models of one entity, each state solved from uniform marginals.
+    """Return mean-field log-odds of the two class models of one entity. Each solve starts from uniform marginals.
 
     The result does not depend on the number of threads.
 
     Parameters
     ----------
     observed : (R, M) bool, features observed in each state
-    values : (R, M) int8, -1, 0 or +1; read where observed
+    values : (R, M) int8, -1, 0 or +1; values of unobserved features are ignored
 
     """
     closed = classes_of(bundle, entity, coupling, strength)

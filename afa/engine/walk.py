@@ -1,10 +1,10 @@
 """The compiled walk: run patients from one observation to the next and write results on the way.
 
-Every cohort of patients runs through this loop: *choose* a feature (by an allocation rule or a given order), *observe*
-the feature, *solve* the entities with the feature in their support, *write* the requested results. Patients with equal
-histories are computed together until their values or given orders differ. A mask of integers selects the results, and
-arrays of other results are empty. A callback would be simpler, but numba cannot cache a kernel with a function as
-argument. `afa.engine.follow` has the two entry points.
+The loop has four steps. It *chooses* a feature by an allocation rule or a given order. It *observes* the feature. It
+*solves* the entities with the feature in their support. It *writes* the requested results. Patients with equal
+histories are computed together until their values or given orders differ. A mask selects the results, and the arrays of
+other results are empty. A callback would be simpler, but numba cannot cache a kernel with a function as argument.
+`afa.engine.follow` has the two entry points.
 """
 
 from __future__ import annotations
@@ -64,20 +64,21 @@ def walk(
     pattern: Indices,
     patterns: NDArray[np.bool_],
 ) -> None:
-    """Run some paths depth first, paths with the same history together.
+    """Run some paths depth first. Paths with the same history are run together.
 
     Parameters
     ----------
-    begin_at : state before any observation, solved
-    values : (P, M) int8; path j belongs to patient j // (J / P)
-    results : written; `results.order` has the orders where they are given
+    begin_at : solved state before any observation
+    values : (P, M) int8. Path j belongs to patient j // (J / P)
+    results : results to write. If orders are given, `results.order` has them
     paths : (n,) int64, numbers of the paths
-    pattern : (n,) int64, ascending, row of `patterns` for each path
-    patterns : (m, M) bool, features not measured
+    pattern : (n,) int64, ascending, row in `patterns` of each path
+    patterns : (m, M) bool, True for features that were not measured
 
     """
     members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(run)
-    # patient state, observations, rows written, range of the members, True if the state may be changed in place
+    # # an entry: patient state, number of observations, rows written, range of members, True if the state may be
+    # changed
     waiting = [(begin_at, 0, 0, 0, 0, False)]
     first = 0
     for i in range(1, len(paths) + 1):
@@ -94,7 +95,8 @@ def walk(
             path_state.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
-            # last in, first out: only the first part may change the state in place, after all others have copied it
+            # # Last in, first out: the first part comes last. It may change the state in place, because all others have
+            # copied it.
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
                 start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
@@ -113,9 +115,9 @@ def _walk_on(  # noqa: PLR0912 (the one loop of the engine)
     t: int,
     row: int,
 ) -> tuple[int, int, bool]:
-    """Run paths of one history until they differ or end.
+    """Run paths with the same history until they differ or end.
 
-    Return t, the number of rows written, and True if the paths differ.
+    Return t, the number of written rows, and True if the paths differ.
     """
     packed, state, path, order = run.packed, path_state.state, members[0], results.order
     n_rounds, n_rows = order.shape[1], results.t.shape[1]
@@ -187,13 +189,13 @@ def _keep_together(
     keys: Indices,
     t: int,
 ) -> bool:
-    """Return True if all members make the same t-th observation; otherwise sort the members by observation.
+    """Return True if all members make the same t-th observation. Otherwise, sort the members by observation.
 
-    Values outside every support do not distinguish members.
+    Values of features outside all supports do not distinguish members.
 
     Parameters
     ----------
-    rounds : (J, T) int32, number of the t-th round, which also distinguishes observations; T = 0 where rounds are not
+    rounds : (J, T) int32, number of the t-th round, which also distinguishes observations. T is 0 if rounds are not
         numbered
     members : (n,) int64, paths; sorted in place
     keys : (n,) int64, key of each member's observation; written
@@ -204,7 +206,7 @@ def _keep_together(
         feature = order[members[i], t - 1]
         held = feature != NONE and first_holder[feature] < first_holder[feature + 1]
         value = values[members[i] // orders_each, feature] if held else -1
-        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # missing for all members or for none
+        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # a value is missing for all members or for none
         keys[i] = keys[i] * n_rounds + (rounds[members[i], t] if rounds.shape[1] else 0)
     if np.all(keys == keys[0]):
         return True
@@ -230,12 +232,12 @@ def _settle(packed: Packed, state: State, of_entity: Indices, iteration: Iterati
 
 @kernel(inline=True)
 def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
-    """Write those scores, ranks and resolved duels of a solved state that the run needs."""
+    """Write the scores, ranks and resolved duels of a solved state, as far as the run needs them."""
     state, tie = path_state.state, run.packed.tie
     if run.ranking:
         _rank(state, run.name_rank, tie, now.scores, now.ranks)
     if run.bounding:
-        # unpack the tuples here: inside the loop, unpacking would cost more than the differences
+        # # unpack the tuples here, because inside the loop unpacking would cost more than the differences
         pairs, constant, offset, whole = run.pairs, state.constant, run.offset, path_state.budgets.whole
         lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):
@@ -280,10 +282,12 @@ def _bring_gains_up_to_date(
 
 @kernel(inline=True)
 def _choose(run: RunSettings, path_state: PathState, results: WalkResults, members: Indices, t: int) -> int:
-    """Write the chosen feature and whether the choice was a fallback; return the round in which it is observed.
+    """Write the chosen feature, and True if the choice was a fallback.
 
-    With `only_changes` the fallback is repeated, one round later each time, until the feature lies in the support of
-    some entity.
+    Return the round in which the feature is observed.
+
+    With `only_changes`, the fallback is repeated in the following rounds until its feature is in the support of some
+    entity.
     """
     packed, closed = run.packed, path_state.closed
     if run.rule in (LARGEST_UNARY, INFORMATION) and run.rescore[t]:
@@ -306,13 +310,13 @@ def _choose(run: RunSettings, path_state: PathState, results: WalkResults, membe
 
 @kernel()
 def _rate_without_duels(rule: int, packed: Packed, state: State, empty: Floats, total: Floats) -> None:
-    """Write the quantity that a rule without duels maximises, (M,): the total unary, or the information."""
+    """Write the quantity that a rule without duels maximises, (M,). This is the total unary or the information."""
     total[:] = information_of(packed, state, empty) if rule == INFORMATION else total_unary(packed, state)
 
 
 @kernel()
 def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) -> None:
-    """Write cluster labels, (N,); the distances between models are the budgets of their duels."""
+    """Write cluster labels, (N,). The distance between two models is the budget of their duel."""
     n = len(name_rank)
     distance = np.zeros((n, n))
     for p in range(len(budget)):
@@ -323,7 +327,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
 
 @kernel(borrows=True)
 def _want(run: RunSettings, now: RoundView, feature: int) -> None:
-    """Mark the unresolved duels with a feature in the support of one of their entities; other duels gain nothing."""
+    """Mark the unresolved duels with the feature in the support of at least one entity. Other duels have no gain."""
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return

@@ -1,7 +1,7 @@
 """Compile every kernel in advance: `python -m afa.engine.warm`, for example before the first run on a cluster.
 
-A kernel is otherwise compiled at its first call, in the middle of the first run, or on a cluster by all jobs at once.
-This module calls each entry point of the engine on a small bundle, on all cores.
+Otherwise, a kernel is compiled at its first call, in the middle of the first run. On a cluster, all jobs would then
+compile it at once. This module calls each entry point of the engine with a small bundle, on all cores.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ORDERS: NDArray[np.int64] = np.array([[0, 1, 2, 3], [3, 2, 1, 0]], dtype=np.int6
 
 @cache
 def small_bundle() -> Bundle:
-    """Return a bundle of three entities on four features, each with couplings."""
+    """Return a bundle of three entities and four features. Each entity has couplings."""
     pairs = PackedCouplings(
         np.array([0, 2, 3, 4], dtype=np.int64),
         np.array([0, 1, 1, 2], dtype=np.int32),
@@ -109,7 +109,7 @@ PARTS: tuple[Callable[[], None], ...] = (_walk, _planners, _gauges, _exactly, _t
 
 
 def compile_all(processes: int | None = None) -> None:
-    """Compile all kernels that are not yet compiled, in the given number of processes, or one a core if None."""
+    """Compile all kernels that are not yet compiled. If `processes` is None, use one process for each core."""
     if not keeps_kernels() or ALL in compiled_groups():
         return
     _states()  # first and alone, because all other parts use these kernels
@@ -128,7 +128,7 @@ def _say_nothing() -> None:
 
 
 def compile_planners() -> None:
-    """Compile the kernels of planners at low priority; do nothing if another process does so."""
+    """Compile the kernels of planners at low priority. If another process compiles them, do nothing."""
     os.nice(19)
     folder = cache_folder()
     if folder is None or not keeps_kernels() or PLANNERS in compiled_groups():

@@ -267,10 +267,10 @@ class PlannerMethod(ABC, Generic[AnyPlanner]):
     def _planner_of(self, row: Row) -> AnyPlanner:
         """Return the cached planner of a row; the caller must not observe anything on it.
 
-        For a new row, copy the cached planner whose row needs the fewest additional observations, or an empty planner,
-        and observe the rest in the order of the columns. If the planner's answers do not depend on the order of
-        observations, the result depends only on the row, up to rounding, and not on earlier calls. When the cache is
-        full, the least recently used planner is removed.
+        For a new row, a planner is copied, and it observes the missing values in the order of the columns. The copied
+        planner is the cached planner that needs the fewest additional observations, or an empty planner. If the
+        planner's answers do not depend on the order of observations, the result depends only on the row, up to
+        rounding, and not on earlier calls. When the cache is full, the least recently used planner is removed.
         """
         key = row.tobytes()
         if key not in self._held:

@@ -218,7 +218,7 @@ class Trained:
         return found
 
     def _evidence(self, values: Values, observed: Mask) -> Floats:
-        """Return log-odds of each hypothesis against the others, (P, C)."""
+        """Return log-odds of each hypothesis against all other hypotheses, (P, C)."""
         found = [classifier.log_odds(np.where(observed, values, 0), observed) for classifier in self.classifiers]
         return np.stack(found if len(found) > 1 else [*found, np.zeros(len(values))], axis=1)
 

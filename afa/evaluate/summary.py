@@ -160,8 +160,8 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are written to `summary.csv`. The other rows are only in the curves of their stage.
 
     Rows without t are included. Of the rows with t, those over all entities are included at `ROUNDS` and at full
-    observation. From the allocation grid, `summary.csv` has only rows of the paper's schedule whose method is the
-    guiding score, and constant answers. Differences from the rule `random` are included at all these rounds.
+    observation. From the allocation grid, `summary.csv` has constant answers, and rows of the paper's schedule. In
+    these rows, the method is the guiding score. Differences from the rule `random` are included at all these rounds.
     Differences between two other rules are included only at `RULES_COMPARED`. Differences between chaotic and other
     patients are included at all these rounds.
     """

@@ -394,7 +394,7 @@ def moved_most(bundle: Bundle, update: Update) -> pd.DataFrame:
     `class` is `with` or `without`, and `value` is `low` or `high`. `elicited` is the probability before the update, and
     `updated` the probability after it. `count` is the number of labelled patients with the value, and `patients` is the
     number of labelled patients behind the probability. Probabilities without a patient are left out. The probability of
-    a usual value is 1 minus the other two.
+    a usual value is 1 minus the probabilities of low and high.
     """
     names = [(entity, side) for side in SIDES for entity in bundle.entities]
     names += [(NO_ENTITY, "")] * (len(update.updated) - len(names))

@@ -2,8 +2,8 @@
 
 Snakemake notices a changed rule, but not a changed import. Each rule therefore has two parameters: the digest of the
 functions that its command calls, and the versions of the packages on which the numbers depend (`versions`). A digest
-covers a function and all names of its module that the function uses. It also covers every module that is imported
-before the function runs, as a whole.
+covers a function and all names of its module that the function uses. It also covers the whole of every module that is
+imported before the function runs.
 
 Text for people is excluded from digests: comments, docstrings, `help=` of an option, and the words of a `Fault` (see
 `_words_of_errors`). Imports under `if TYPE_CHECKING:` are not followed, because they do not run. Imports by

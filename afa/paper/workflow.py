@@ -116,7 +116,7 @@ def join_the_living(state: str | Path) -> str | None:
         except BlockingIOError:
             alone = False
         message = _remove_dead_lock(folder, file, alone=alone)
-        # Exclusive locks are held only for the duration of the line above.
+        # # After the line above, the exclusive lock is replaced by a shared lock.
         fcntl.flock(file, fcntl.LOCK_SH)
         return message
     return None

@@ -272,8 +272,8 @@ def hierarchy(config: SharedBlocks, draw: np.random.Generator) -> Model:
     """Return families in two orders.
 
     The first half of the families (rounded up) belongs to the first order. Each family has a separate block of
-    features, and all families of an order share the features of the order. The last `shared` features are those of the
-    two orders, one half each. Entities differ by normal amounts on all features of their family.
+    features, and all families of an order share the features of the order. The last `shared` features belong to the two
+    orders, one half to each order. Entities differ by normal amounts on all features of their family.
     """
     centre = _own_blocks(config, draw, shared=config.shared)
     coherent = np.sign(centre)
