@@ -24,7 +24,7 @@ def test_the_notebook_runs_from_top_to_bottom_with_nothing_but_the_package(
     assert "dirty_condenser" in shown[6]
     assert "at least 0.8" in shown[6]
     assert "19 patients" in shown[-3]
-    assert "Patients with gaps are kept" in SOURCE.read_text(encoding="utf-8")
+    assert "patients with gaps are kept" in SOURCE.read_text(encoding="utf-8")
     assert "best separates" in shown[-1]
     pictures = [output for cell in cells for output in cell.outputs if "image/svg+xml" in output.get("data", {})]
     assert len(pictures) == 3
