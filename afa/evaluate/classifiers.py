@@ -255,7 +255,7 @@ def predicted(
     for method in METHODS:
         # Train on the support alone, and predict from the same features as the zero-shot score does.
         along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(known_values, seen)
-        # # Train on the whole panel without knowledge of the support. The classifier chooses equally many features.
+        # Train on the whole panel without knowledge of the support. The classifier chooses equally many features.
         own = Trained(chances, task.bundle.features, [train(method, panel, answers, generator_of(*names, "panel"))])
         chosen = own.planned(others, task.counts(near))[..., 0]
         for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
