@@ -202,7 +202,7 @@ def _read(gauge: GaugeRun, state: State, p: int, scores: Floats, counts: NDArray
     """Write the scores of one duel into its column. The rows are in the order of `READINGS`."""
     packed, a, b = gauge.packed, gauge.unions.pairs[p, 0], gauge.unions.pairs[p, 1]
     duel = _difference(packed, state, gauge.unions, p)
-    # # add log 3 for every unobserved feature outside a support; for features outside both supports, it cancels
+    # add log 3 for every unobserved feature outside a support; for features outside both supports, it cancels
     scores[0, p] = duel.constant + (state.bound[a] - state.bound[b]) - LOG3 * (state.n_free[a] - state.n_free[b])
     scores[2, p] = _stack_a(duel, duel.m, duel.q, packed.tie)
     m, q = np.zeros(duel.m.shape), np.full(duel.q.shape, 2.0 / 3.0)

@@ -249,7 +249,7 @@ def own_order_calls(
     for number, (a, b) in enumerate(all_pairs(len(bundle.entities))):
         order = np.tile(orders[number], (len(values), 1, 1))
         both = bundle.restrict_entities([bundle.entities[a], bundle.entities[b]])
-        # # the tolerance of ties is that of the whole bundle
+        # the tolerance of ties is that of the whole bundle
         _judge_all(both, values, order, winners, unions, number, calls, tie=tie, **settings)
     return calls
 

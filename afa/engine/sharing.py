@@ -100,7 +100,7 @@ def _reflect(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, ent
 @kernel()
 def _write_row(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, u: int) -> None:
     """Write E_{q_u}[S_v] for every entity v into row u of `cross`."""
-    # # unpack the tuples here, because inside the loops unpacking would cost more than the sums
+    # unpack the tuples here, because inside the loops unpacking would cost more than the sums
     feature, first_holder, owner, field = packed.feature, packed.first_holder, sharing.owner, mirror.field
     first_link, partner, first_member = sharing.first_link, sharing.partner, sharing.first_member
     member, value, m, m_at = sharing.member, sharing.value, state.m, mirror.by_feature

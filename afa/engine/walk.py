@@ -77,7 +77,7 @@ def walk(
 
     """
     members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(run)
-    # # an entry: patient state, number of observations, rows written, range of members, True if the state may be
+    # an entry: patient state, number of observations, rows written, range of members, True if the state may be
     # changed
     waiting = [(begin_at, 0, 0, 0, 0, False)]
     first = 0
@@ -95,7 +95,7 @@ def walk(
             path_state.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
-            # # Last in, first out: the first part comes last. It may change the state in place, because all others have
+            # Last in, first out: the first part comes last. It may change the state in place, because all others have
             # copied it.
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
@@ -237,7 +237,7 @@ def _look_at(run: RunSettings, path_state: PathState, now: RoundView) -> None:
     if run.ranking:
         _rank(state, run.name_rank, tie, now.scores, now.ranks)
     if run.bounding:
-        # # unpack the tuples here, because inside the loop unpacking would cost more than the differences
+        # unpack the tuples here, because inside the loop unpacking would cost more than the differences
         pairs, constant, offset, whole = run.pairs, state.constant, run.offset, path_state.budgets.whole
         lead, resolved = now.lead, now.resolved
         for p in range(len(pairs)):

@@ -32,7 +32,7 @@ METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "kl": {"color": "#009E73", "linestyle": "-.", "marker": "^"},
     "kl_nonzero": {"color": "#000000", "linestyle": (0, (3, 1, 1, 1, 1, 1)), "marker": "v"},
     "two_elbo": {"color": "#CC79A7", "linestyle": ":", "marker": "D"},
-    # # `stack_a` has the sign of `linearity`. If a figure shows both scores, one line represents them.
+    # `stack_a` has the sign of `linearity`. If a figure shows both scores, one line represents them.
     "stack_a": {"color": "#0072B2", "linestyle": "-", "marker": "P"},
 }
 INFERENCE_STYLE: Mapping[str, dict[str, Any]] = {

@@ -322,7 +322,7 @@ def label_null(
     """
 
     def follow(own: Sequence[LabelTask]) -> list[pd.DataFrame]:
-        # # Shuffled bundles are followed together, because they share many states, among them the initial state.
+        # Shuffled bundles are followed together, because they share many states, among them the initial state.
         shuffles = [_shuffled(own[0], permutation) for permutation in range(permutations)]
         values = np.concatenate([task.values[:, genes] for task in own for genes in shuffles])
         tables: list[list[pd.DataFrame]] = [[] for _ in own]

@@ -163,7 +163,7 @@ class Moments:
 
     def correlation(self, weights: Floats) -> Floats:
         """Return Pearson's r, (R, C), with weights of the patients (R, P). It is NaN if x or y does not vary."""
-        # # einsum is used because the sums of a matrix product depend on the number of threads.
+        # einsum is used because the sums of a matrix product depend on the number of threads.
         n, x, y, xx, yy, xy = (
             np.einsum("rp,pc->rc", weights, part) for part in (self.n, self.x, self.y, self.xx, self.yy, self.xy)
         )

@@ -466,7 +466,7 @@ def user_files(module: str) -> list[Path]:
     pending = [module]
     while pending:
         name = pending.pop()
-        # # Find the package first, because Python imports the package to find a module inside it.
+        # Find the package first, because Python imports the package to find a module inside it.
         top, _ = _found(name.partition(".")[0])
         file, package = (None, None) if top is not None and _is_installed(top) and name != module else _found(name)
         if file is None or name in files:

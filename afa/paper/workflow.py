@@ -116,7 +116,7 @@ def join_the_living(state: str | Path) -> str | None:
         except BlockingIOError:
             alone = False
         message = _remove_dead_lock(folder, file, alone=alone)
-        # # After the line above, the exclusive lock is replaced by a shared lock.
+        # After the line above, the exclusive lock is replaced by a shared lock.
         fcntl.flock(file, fcntl.LOCK_SH)
         return message
     return None
@@ -137,7 +137,7 @@ def _remove_dead_lock(folder: Path, file: IO[str], *, alone: bool) -> str | None
             f"{folder}/locks: found the lock of a run, and processes at work here ({pids}); expected no other run on"
             " the same files. Next step: if Snakemake stops now, wait for them or end them, then type the same again."
         )
-    # # A network file system may have separate locks for each machine. Then, live processes on other machines are not
+    # A network file system may have separate locks for each machine. Then, live processes on other machines are not
     # visible.
     if locks and last != here:
         place = last or "an unknown machine"

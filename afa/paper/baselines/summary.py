@@ -48,7 +48,7 @@ def credits_of(readouts: pd.DataFrame, targets: pd.DataFrame, resampled: Resampl
     for (task, method, evidence), rows in whole.groupby(["task", "method", "evidence"], sort=False):
         for target in TARGETS:
             if task == BINARY:
-                # # A tie counts as half correct (S5), and a missing decision counts as wrong.
+                # A tie counts as half correct (S5), and a missing decision counts as wrong.
                 credit = ((1 + rows["decision"] * rows[target]) / 2).fillna(0.0)
                 sides = [rows[target] == 1, rows[target] == -1]
                 among = {ACCURACY: [sides[0] | sides[1]], BALANCED: sides}

@@ -216,7 +216,7 @@ def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: settings.Bootstr
             along = random.setdefault((target, method), parts)
             rows += [(table, label) for table in _accuracies(parts, along, resampled)]
             rows += [(table, label) for table in _by_task(cube, method, truth[target], entities, resampled)]
-    # # Each score is compared with each later score of `METHODS` on the same decisions, orders and resamples (A13).
+    # Each score is compared with each later score of `METHODS` on the same decisions, orders and resamples (A13).
     for target, (ahead, behind) in product(shown, combinations(METHODS, 2)):
         gap = resampled.gap(random[target, ahead]["accuracy"], random[target, behind]["accuracy"])
         label = {"metric": "gap", "method": ahead, "reference": behind, "allocation": "random", "target": target}

@@ -129,7 +129,7 @@ def _exact(
     """
     if coupling == "explicit":
         raise InferenceError(Fault(entity, NOT_COMPILED, "another closure", "leave exact inference out"))
-    # # Either the two classes are halves of one model, or each class has its own model.
+    # Either the two classes are halves of one model, or each class has its own model.
     models, factors = [bundle.contrast(entity)], HALVES
     if coupling != "differential" or bundle.packed.scope is not None:
         closed = closed_bundle(bundle, entity, known_coupling(coupling), strength)

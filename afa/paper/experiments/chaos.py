@@ -64,7 +64,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     "wald": Definition("wald"),
     "wald_50": Definition("wald", EARLY),
     "linearity": Definition("linearity"),
-    # # This is the only definition that can be applied before the end of a run.
+    # This is the only definition that can be applied before the end of a run.
     "early_50": Definition("wald", EARLY, EARLY),
 }
 """The first definition is the one of decisions.md A10. The other definitions are compared with it."""
@@ -127,7 +127,7 @@ def run(
             signs, of_set = {method: paths.signs[method][:, among] for method in METHODS}, orders[:, among]
             for name, (score, flips_until, magnitude_at) in DEFINITIONS.items():
                 flips = count_flips(signs[score][:, :, : min(flips_until, last) + 1]).sum(axis=1)
-                # # At full observation, all orders have the same observations.
+                # At full observation, all orders have the same observations.
                 distinct = of_set if magnitude_at < last else of_set[:, :1]
                 table = of_patients.assign(seed_set=seed_set, definition=name, flips=flips)
                 table["runs"] = of_set.shape[1] * winners.shape[1]

@@ -121,7 +121,7 @@ def informed_order(bundle: Bundle) -> NDArray[np.int64]:
     Ties are broken by name.
     """
     weight = np.sum([np.abs(bundle.unary[a] - bundle.unary[b]) for a, b in all_pairs(len(bundle.entities))], axis=0)
-    # # Sums are rounded, so that sums of the same terms in different orders are tied.
+    # Sums are rounded, so that sums of the same terms in different orders are tied.
     weight = np.array([float(f"{total:.12g}") for total in weight])
     order = sorted(range(len(weight)), key=lambda j: (-weight[j], bundle.features[j]))
     return np.array(order, dtype=np.int64)

@@ -163,7 +163,7 @@ def read_needs(folder: str | Path) -> dict[str, Need]:
     if not runs:
         return {}
     largest = pd.concat([run.rules for run in runs]).groupby("rule")[["max_rss_mb", "longest_seconds"]].max()
-    # # Jobs that take a few milliseconds have no measurement.
+    # Jobs that take a few milliseconds have no measurement.
     return {str(rule): Need(*took) for rule, *took in largest.fillna(0.0).itertuples(name=None)}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# # jsonschema, which nbformat imports, uses this package to check internationalised addresses if it is installed.
+# jsonschema, which nbformat imports, uses this package to check internationalised addresses if it is installed.
 # JupyterLab installs it. Its import takes two seconds to compile a grammar, and no notebook has such addresses.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
@@ -105,7 +105,7 @@ def _executed(notebook: NotebookNode, source: str, parameters: Mapping[str, str]
     except (DeadKernelError, RuntimeError) as error:
         expected = "a kernel that runs to the last cell: it may have been killed for want of memory"
         raise ReportError(Fault(source, f"{type(error).__name__}: {error}", expected, step)) from None
-    # # Papermill regards `exit()` in a cell as the end of the notebook.
+    # Papermill regards `exit()` in a cell as the end of the notebook.
     if any(cell.cell_type == "code" and cell.source.strip() and not cell.execution_count for cell in ran.cells):
         raise ReportError(Fault(source, "a cell that leaves Python", "cells that all run", step))
     return ran

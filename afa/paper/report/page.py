@@ -74,7 +74,7 @@ def report_page(
     ReportError : something that the page is made of is not there.
 
     """
-    # # Pages of `docs` about the paper's cohorts are included only for these cohorts.
+    # Pages of `docs` about the paper's cohorts are included only for these cohorts.
     chapters = () if "comparison" in left_out else {place.partition(": ")[0] for place in parts.values()}
     leads = {chapter: docs / name for chapter, name in LEADS.items() if chapter in chapters}
     _check_complete(run, [*parts], [docs / "decisions.md", docs / "errata.md", *leads.values()], left_out)

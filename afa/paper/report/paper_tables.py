@@ -226,7 +226,7 @@ def _layer_one(row: str, column: str) -> PrintedCell | None:
         name, allocation = method.removesuffix("_maxent"), "random" if is_random else "largest_unary"
         keys = {"method": name, "allocation": allocation, "stratum": "binary"}
     else:
-        # # The l1 bracket does not depend on a score, so that one line of the summary answers both of its rows.
+        # The l1 bracket does not depend on a score, so that one line of the summary answers both of its rows.
         name = "wald" if bracket == "L1" else METHODS[method]
         keys = {"method": name, "allocation": "random" if is_random else "informed", "target": "likelihood"}
     where = EVERY | keys | {"table": "bracket_rate", "metric": "rate", "reference": BRACKETS[bracket]}

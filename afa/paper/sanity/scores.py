@@ -54,7 +54,7 @@ def check_energies(subject: Subject, *, altered: Callable[[Bundle], Bundle] | No
     total += _readable_constants(subject, energy, read.packed.tie)
     total += _mean_and_sign(subject, subject.pairs, read, energy[:, a] - energy[:, b])
     for v, closed in enumerate(subject.closures):
-        # # The binary task of an entity is a duel of two classes. Their difference is S.
+        # The binary task of an entity is a duel of two classes. Their difference is S.
         read, direct, names = subject.read(closed, [len(closed.features)]), energy[:, [v]], [subject.tasks[v]]
         total += _at_the_end(subject, names, "two_elbo", direct, _two_elbo(read)[:, 0], 2 * read.packed.tie)
         total += _mean_and_sign(subject, names, read, direct)
