@@ -203,7 +203,7 @@ def elicit_merge(
     out: options.Out,
     model: Annotated[str, typer.Option(help="merge only answers of this model")] = "",
     prompt: Annotated[
-        str, typer.Option(help="merge only answers to the prompt whose digest begins with this text")
+        str, typer.Option(help="merge only the answers whose prompt has a digest that begins with this text")
     ] = "",
 ) -> None:
     """Merge the records of several people into one. The order of the records does not matter."""

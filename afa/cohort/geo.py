@@ -94,7 +94,7 @@ class Source:
 
 
 class FilePlace(NamedTuple):
-    """A possible place of a file below the series' folder.
+    """A path below the series' folder where a file may be.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def moments(field: float) -> tuple[float, float]:
 
 @kernel(inline=True)
 def moments_of_probabilities(field: float, width: float, offset: float, sides: float) -> tuple[float, float]:
-    """Return the first and second moment of a feature in a model of probabilities (`afa.engine.layout.Packed`)."""
+    """Return the first and second moment of a feature, for a bundle with probabilities (`afa.engine.layout.Packed`)."""
     small = decay(min(abs(width * field), UNDERFLOW))
     square = sides * (small * small)
     scale = 1.0 / (sides + small + square)

@@ -196,7 +196,7 @@ def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
 
 
 def amounts(option: str, text: str) -> list[float]:
-    """Return the numbers in a comma-separated text. Raise an error unless they are distinct and not negative."""
+    """Return the numbers in a comma-separated text. Raise an error unless the numbers are distinct and not negative."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:

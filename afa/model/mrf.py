@@ -6,8 +6,9 @@ A model gives each configuration x in {-1, 0, +1}^M the energy
 
 In this formula `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the
 paper's models `f_j(s) = alpha_j s` and `mu = 0`. The energy is then E(x) = pi + alpha . x + 1/2 x' W x, which counts
-each unordered pair once (eq:mrf-general). In models of probabilities `f_j(s) = log P_j(s)`, and `mu` contains the means
-of the P_j. With this centring, couplings do not change the marginals (docs/decisions.md, Base rates). A value that
+each unordered pair once (eq:mrf-general). For bundles with probabilities, `f_j(s)` is
+`log P_j(s)`, and `mu` contains the means of the P_j. With this centring, couplings do not change the marginals
+(docs/decisions.md, Base rates). A value that
 cannot occur has f_j(s) = -inf.
 
 Conditioning on observed features is exact. Conditioning gives a model of the same kind on the unobserved features (App.
@@ -90,8 +91,8 @@ class PairwiseMRF:
     ) -> PairwiseMRF:
         """Return the paper's model for features that cannot take every value.
 
-        A value counts from the midpoint of the possible values. The midpoint is 0, or +1/2 or -1/2 if one side cannot
-        occur.
+        The term of a value is proportional to its distance from the midpoint of the possible values. This midpoint is
+        0, or +1/2 or -1/2 if one side cannot occur.
 
         Parameters
         ----------

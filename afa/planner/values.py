@@ -149,7 +149,7 @@ def code_of(bundle: Bundle, feature: Any, value: Any) -> int:
     code = _word(bundle, feature, value) if isinstance(value, str) else value
     if isinstance(code, bool) or not isinstance(code, Real) or code not in VALUES:
         step = f"give one of these, or {', '.join(words_of(bundle, feature))}"
-        if scale_of(bundle, feature).has_range:  # the example is 7.2, because 1 would be a code
+        if scale_of(bundle, feature).has_range:  # an example such as 1 could be mistaken for a code, so use 7.2
             measured = code if isinstance(code, Real) and not isinstance(code, bool) else 7.2
             step += f"; a measured number by its name, number={measured}"
         raise PlannerError(Fault(f"feature {feature}", repr(value), "-1, 0 or 1", step))

@@ -338,7 +338,7 @@ def ranked(planner: TopKPlanner, score: str | None = None) -> tuple[Floats, NDAr
 
 
 def planned_truth(values: NDArray[np.int8], planners: Sequence[TopKPlanner]) -> Outcomes:
-    """Return the answers of the planners after all measured values (P, M). Each of the P patients has one planner."""
+    """Return the answer of each planner after all measured values of its patient, a row of `values`, (P, M)."""
     answers = [ranked(informed(planner, row)) for planner, row in zip(planners, values, strict=True)]
     scores, places = (np.array(part) for part in zip(*answers, strict=True))
     a, b = all_pairs(places.shape[1]).T

@@ -50,7 +50,7 @@ LINES = {
 
 
 def league_rows(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with one row for each main question of the fields.
+    """Return a table with one row for each field's main question.
 
     A row has the facts of the question, and the main metric after 3, 5 and all features. The columns are named
     `<quantity>_<t>`, where t is 3, 5 or all.

@@ -177,8 +177,8 @@ def _judge_effect(printed: float, ours: Number, error: float) -> Verdict:
     """Return the verdict on a difference, by its interval and by its ratio to the printed difference.
 
     An effect exists if its interval excludes 0. If both effects exist, their signs and their ratio determine the
-    verdict. If only this run has an effect, the effect contradicts the paper if its distance from the printed number
-    exceeds the error of both. If only the paper has an effect, the verdict is that there is no effect here. In this
+    verdict. An effect that only this run has contradicts the paper if its distance from the printed number exceeds
+    the errors of both numbers. If only the paper has an effect, the verdict is that there is no effect here. In this
     case, the verdict is unclear if this run's interval contains the printed number.
 
     Parameters
@@ -403,7 +403,7 @@ def relation_of(text: str) -> tuple[str, str, str]:
 
 
 def scaled_reading(side: str) -> tuple[float, str]:
-    """Return the factor before a reading, and the reading. If there is no factor, it is 1.
+    """Split a side such as `2 * chaos t=10` into its factor and its reading. Without a factor, return 1.
 
     >>> scaled_reading("2 * chaos t=10"), scaled_reading("chaos t=10")
     ((2.0, 'chaos t=10'), (1.0, 'chaos t=10'))
