@@ -99,7 +99,7 @@ def _gct(path: Path) -> CohortError:
 def read_cells(path: Path, kind: str, known: Sequence[str], others: Collection[str] = ()) -> Cells:
     """Return the cells of a table, in file order.
 
-    The cells are those of the first column and of columns in `known` or `others`. The first column of a Parquet file is
+    Only the first column, and columns named in `known` or `others`, are returned. The first column of a Parquet file is
     the index that pandas recorded in it, if there is one.
 
     Parameters

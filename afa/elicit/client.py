@@ -59,7 +59,7 @@ class Client:
     def _chat(self) -> Chat:
         """Return the chat, which is created at the first question.
 
-        Importing `openai` is slow, and estimates need no chat.
+        The chat imports `openai`, which is slow to import. A run that only estimates costs never needs the chat.
         """
         from afa.elicit.chat import Chat  # noqa: PLC0415
 

@@ -278,7 +278,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
             while not stop.is_set():
                 key, each = work.get_nowait()
                 if client.budget.is_busy(key) and not work.empty():
-                    # Another process is asking this request, so the other requests are asked first.
+                    # Another process has sent this request. Send the other requests first.
                     work.put((key, each))
                     stop.wait(0.05)
                 elif (entry := client.ask(each, stop=stop)) is not None:

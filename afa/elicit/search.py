@@ -83,7 +83,10 @@ def query_on(genes: Sequence[Sequence[str]], phenotype: Sequence[str], disease: 
 
 
 def plain(name: str) -> str:
-    """Return a name as words for a quoted phrase. If no word remains, an `ElicitationError` is raised."""
+    """Return a name for a quoted search phrase, with blanks in place of signs other than - / . + and '.
+
+    A name without letters and digits raises an `ElicitationError`.
+    """
     words = " ".join(_PLAIN.sub(" ", name).split())
     if not any(map(str.isalnum, words)):
         raise ElicitationError(Fault("a search", repr(name), "a name with letters or digits", "correct the name"))

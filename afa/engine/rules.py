@@ -19,24 +19,15 @@ from afa.engine.layout import Indices, Packed, new_gains
 from afa.engine.ranks import Ranks, ranks_of
 from afa.engine.state import State
 from afa.model.mrf import RELATIVE_TIE, Floats
+from afa.model.rule_names import IN_THE_GRID
 
-COMPILED = (
-    "random",
-    "largest_unary",
-    "greedy",
-    "lucb",
-    "clustered",
-    "priority_clusters",
-    "priority_all",
-    "boundary",
-    "information",
-)
+COMPILED = (*IN_THE_GRID, "information")
 """Rules with a kernel. Other rules of `afa.planner.rules` run in Python, one patient at a time."""
 GIVEN, LARGEST_UNARY, GREEDY, LUCB, CLUSTERED, PRIORITY_CLUSTERS, PRIORITY_ALL, BOUNDARY, INFORMATION = range(
     len(COMPILED)
 )
-"""Indices into `COMPILED`. The order of `random` is made outside the engine, and passed to the engine as a given
-order.
+"""Indices into `COMPILED`, whose order is that of `IN_THE_GRID`. The order of `random` is made outside the engine, and
+passed to the engine as a given order.
 """
 SMALLEST_CLUSTER = 5
 """Smallest size of a cluster. A smaller cluster is merged with the nearest cluster."""

@@ -191,7 +191,7 @@ def shard_of(n: int, shard: str) -> range:
 
 
 def rounds_up_to(rounds: Sequence[int], n_features: int) -> list[int]:
-    """Return the ascending rounds below `n_features`, and 0 and `n_features`."""
+    """Return the given rounds below `n_features`, with 0 and `n_features` added, in ascending order."""
     return sorted({0, *(t for t in rounds if t < n_features), n_features})
 
 

@@ -347,7 +347,10 @@ def _piece(statement: ast.stmt, binds: frozenset[str], *, is_import: bool) -> Pi
 
 
 def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
-    """Append the syntax tree below a node to `words`. Line numbers, docstrings and `omitted` constants are left out."""
+    """Append a text form of the syntax tree below a node to `words`.
+
+    Line numbers, docstrings and `omitted` constants are left out.
+    """
     words.append(type(node).__name__)
     for field in node._fields:
         value = getattr(node, field, None)

@@ -145,7 +145,7 @@ class TopK:
         return self.precisions(np.broadcast_to(place, (len(wanted), rounds, len(place))).astype(np.int16))
 
     def precisions(self, place: NDArray[np.int16]) -> Mapping[str, NDArray[np.float64]]:
-        """Return `p_at_k` and `clinical_p_at_k`, patient by patient.
+        """Return two arrays, `p_at_k` and `clinical_p_at_k`, with one precision for each patient and round.
 
         `clinical_p_at_k` is NaN for a patient without a positive label.
 

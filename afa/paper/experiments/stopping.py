@@ -199,7 +199,7 @@ def stored_orders(
     """Return rule -> orders of the features of P patients, (P, M) int64.
 
     The orders come from the table `choices` of the allocation stage. Only orders with the gain `cmi` and the schedule
-    `every` are used. A rule without such orders is skipped, and the log says so.
+    `every` are used. A rule without such orders is skipped, and the log names the rule.
 
     Parameters
     ----------

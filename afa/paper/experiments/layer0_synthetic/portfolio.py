@@ -244,7 +244,7 @@ def drug_family(config: SharedBlocks, draw: np.random.Generator) -> Model:
 
 
 def pathway_enrichment(config: Blocks, draw: np.random.Generator) -> Model:
-    """Return gene sets, each enriched in one pathway module.
+    """Return a model whose entities are gene sets. Each gene set is enriched in one pathway module.
 
     A gene set has strong effects on the features of its module. The gene sets of a module differ by small uniform
     amounts on these features only. Couplings are weak.
