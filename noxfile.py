@@ -14,7 +14,7 @@ OLDEST = {
     "everything": (("--all-extras", "--group", "dev"), ()),
     "package": (
         ("--extra", "geo", "--extra", "elicitation", "--extra", "formats"),
-        ("tests/allocate", "tests/bundle", "tests/engine", "tests/inference", "tests/planner"),
+        ("tests/model", "tests/scores", "tests/engine", "tests/inference", "tests/planner"),
     ),
 }
 

@@ -64,6 +64,16 @@ def recorded_bundle(recorded_elicitation, tmp_path_factory):
     return load_bundle(folder)
 
 
+@pytest.fixture(scope="session")
+def browser():
+    """One headless browser for all tests of pages."""
+    import browsers
+
+    driver = browsers.start()
+    yield driver
+    driver.quit()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Mark what `slow.yaml` lists, and put all in order."""

@@ -32,9 +32,10 @@ Adding a stage
       a field is its meaning.
     2. `notebooks/NAME.ipynb`, named by `figure`, with its caption in a cell tagged `caption` below the figure, as
       `show_caption("...", run, patients)`; its first cells are as in the other notebooks. A figure of several stages
-      has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. `tests/report/test_every_figure.py` draws the
-      figure from a small run of all stages, with its own settings if the defaults take too long.
-    3. `tests/stages/test_NAME.py`, for `run` and `summarise`.
+      has an entry in `NOTEBOOKS` of `workflow/rules/report.smk` instead. The test
+      `tests/paper/report/test_every_figure.py` draws the figure from a small run of all stages, with its own settings
+      if the defaults take too long.
+    3. `tests/paper/experiments/test_NAME.py`, for `run` and `summarise`.
     4. The stage's entry under `stages` of `tests/workflow/reruns.yaml`: its inputs, and another value of each setting.
     5. `make schema`, which writes `config/config.yaml`, `config/README.md`, their schema and `docs/summary.md`.
 

@@ -1,0 +1,151 @@
+"""The bundle of each voter has that voter's answers and no other, and its numbers come from the same stages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from afa.cohort.cohort import Cohort
+from afa.elicit.recorded import Recorded, imported
+from afa.elicit.stages import all_stages, build_recorded_bundle, bundle_stage, of_one_voter
+from afa.elicit.tables import write_stage
+from afa.errors import ElicitationError
+from afa.model.study import load_study
+from afa.paper.experiments import binary, chaos, gauge, voters
+from afa.paper.experiments.base import check_tables, columns_of, named
+from afa.paper.experiments.declared import STAGES
+from afa.paper.experiments.settings import Bootstrap, Chaos, Closure, Gauge, Inference, RandomOrder
+
+RECORDED = Path(__file__).parents[3] / "resources" / "elicitation"
+SETTINGS = {"inference": Inference(), "chaos": Chaos(selecting_seeds=(0,), measuring_seeds=(1,))}
+
+
+@pytest.fixture(scope="module")
+def stages():
+    return all_stages(load_study(RECORDED), Recorded(imported(RECORDED)), None, min_agree=2)
+
+
+@pytest.fixture(scope="module")
+def consensus(tmp_path_factory):
+    return build_recorded_bundle(RECORDED, tmp_path_factory.mktemp("made") / "bundle", min_agree=2)[0]
+
+
+@pytest.fixture(scope="module")
+def cohort(consensus):
+    names = tuple(f"p{i}" for i in range(5))
+    values = np.random.default_rng(3).integers(-1, 2, (5, len(consensus.features))).astype(np.int8)
+    return Cohort("made", consensus.features, names, values, pd.DataFrame(index=list(names)))
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory, stages, consensus, cohort):
+    folder = tmp_path_factory.mktemp("stages")
+    for name in ("unary", "pairwise"):
+        write_stage(folder / name, stages[name])
+    return voters.run(
+        cohort=cohort,
+        bundle=consensus,
+        study=RECORDED,
+        unary=folder / "unary",
+        pairwise=folder / "pairwise",
+        random_order=RandomOrder(seeds=(0, 1)),
+        top_k=5,
+        closure=Closure(),
+        bootstrap=Bootstrap(resamples=100),
+        threads=1,
+        **SETTINGS,
+    )
+
+
+def answers_of(voter):
+    """(phenotype, gene) -> direction, as in the voter's own files."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in (RECORDED / "raw/unary" / voter).glob("*.json")]
+    return {
+        (file["phenotype"], gene["gene_symbol"]): gene["direction_in_disease"]
+        for file in files
+        for gene in file["genes"]
+    }
+
+
+@pytest.mark.parametrize("voter", ["r1", "r2", "r3"])
+def test_a_bundle_has_every_answer_of_its_voter_and_no_other(tmp_path, stages, voter):
+    made, _ = bundle_stage(*of_one_voter(load_study(RECORDED), stages, voter), tmp_path / "bundle", min_agree=1)
+    unary = pd.read_csv(tmp_path / "bundle" / "unary.csv")
+    found = {(row.entity, row.feature): row.potential for row in unary.itertuples()}
+    assert found == {pair: 1 if word == "Upregulated" else -1 for pair, word in answers_of(voter).items()}
+    pairs = pd.read_csv(tmp_path / "bundle" / "pairwise.csv")
+    both = [{(row.entity, row.feature_a), (row.entity, row.feature_b)} <= found.keys() for row in pairs.itertuples()]
+    assert len(pairs) > 1500
+    assert all(both)
+    assert made.name == "recorded-1of1"
+
+
+def test_a_voter_without_an_answer_is_an_error(stages):
+    with pytest.raises(ElicitationError, match="no gene left"):
+        of_one_voter(load_study(RECORDED), stages, "r9")
+
+
+def test_the_counts_are_those_of_the_voters_files(tables, consensus):
+    kept = {(entity, consensus.features[j]) for entity in consensus.entities for j in consensus.support(entity)}
+    for row in tables["bundles"].itertuples():
+        named_here = {pair for pair in answers_of(row.voter) if pair[1] in consensus.features}
+        assert (row.pairs, row.shared) == (len(named_here), len(named_here & kept))
+        assert row.features == len({gene for _, gene in named_here})
+
+
+def test_the_numbers_are_those_of_the_stages_on_the_voters_bundle(tmp_path, stages, cohort, tables):
+    made, _ = bundle_stage(*of_one_voter(load_study(RECORDED), stages, "r2"), tmp_path / "bundle", min_agree=1)
+    made = made.restrict([name for name in made.features if name in cohort.features]).contrasts()
+    people = voters.on_features(cohort, made.features)
+    assert people.values[2].tolist() == [cohort.values[2][cohort.features.index(name)] for name in made.features]
+    rows = chaos.summarise(chaos.run(made, people, range(5), **SETTINGS), bootstrap=Bootstrap(resamples=100))
+    lead = {"metric": "gap", "reference": "linearity_minus_wald", "t": 2.0}
+    own = tables["numbers"].query("voter == 'r2' and table == 'chaos_gap'").drop(columns="voter")
+
+    def of(table):
+        chosen = table[(table[list(lead)] == pd.Series(lead)).all(axis=1) & table["stratum"].isna()]
+        return chosen[["value", "low", "high", "n"]].to_numpy().tolist()
+
+    assert len(of(rows)) >= 1
+    assert of(own) == of(rows)
+
+
+def test_informed_orders_and_gauges_are_those_of_the_whole_stages(tmp_path, stages, cohort, tables):
+    """Fewer orders and the first rounds alone leave the numbers that they have in common as they are."""
+    made, _ = bundle_stage(*of_one_voter(load_study(RECORDED), stages, "r1"), tmp_path / "bundle", min_agree=1)
+    made = made.restrict([name for name in made.features if name in cohort.features]).contrasts()
+    people, bootstrap = voters.on_features(cohort, made.features), Bootstrap(resamples=100)
+    whole = {
+        "binary": binary.summarise(
+            binary.run(
+                made, people, random_order=RandomOrder(seeds=(0,)), inference=Inference(), closure=Closure(), threads=1
+            ),
+            bootstrap=bootstrap,
+        ),
+        "gauge_agreement": gauge.summarise(
+            gauge.run(made, people, range(5), gauge=Gauge(rounds=(10,)), inference=Inference(), threads=1),
+            bootstrap=bootstrap,
+        ),
+    }
+    numbers = tables["numbers"]
+    for table, every in whole.items():
+        own = numbers[(numbers["voter"] == "r1") & (numbers["table"] == table)].drop(columns="voter")
+        keys = list(own.columns[: list(own.columns).index("value")])
+        both = own.merge(every, on=keys, suffixes=("", "_whole"))
+        assert len(both) == len(own) > 5
+        assert both["value"].to_numpy() == pytest.approx(both["value_whole"].to_numpy(), nan_ok=True)
+        assert both["low"].to_numpy() == pytest.approx(both["low_whole"].to_numpy(), nan_ok=True)
+
+
+def test_every_voter_has_the_rows_of_the_effects_and_the_tables_are_as_declared(tables):
+    numbers = tables["numbers"]
+    assert numbers["voter"].unique().tolist() == ["r1", "r2", "r3"]
+    per_voter = numbers.groupby("voter")["table"].unique().map(set)
+    effects = {"sign_accuracy_random", "chaos_gap", "allocation_sign", "binary", "gauge_agreement"}
+    assert all(effects <= found for found in per_voter)
+    expected = columns_of("voters", STAGES["voters"].tables)
+    check_tables("voters", named(tables, expected, cohort="made", bundle="b"), expected)
