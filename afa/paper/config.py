@@ -27,22 +27,22 @@ class Asking(Section):
     """Whether a model is asked, and the caps on its use."""
 
     live: bool = False
-    """ask the model in the variable `AFA_LLM_MODEL` for answers that the record lacks, and add them to the record.
-    The endpoint's address and key are read from the variables `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY`, never from the
-    configuration. A live run needs at least one cap
+    """true: ask a language model for the answers that the record lacks, and add its answers to the record. The
+    environment variables `AFA_LLM_MODEL`, `AFA_LLM_BASE_URL` and `AFA_LLM_API_KEY` name the model, the endpoint and the
+    key. At least one of the caps `calls`, `tokens` and `money` is required
     """
     calls: int | None = Field(None, ge=0)
-    """cap on the number of calls in the record, earlier runs included"""
+    """largest number of calls, those of earlier runs in the record included"""
     tokens: int | None = Field(None, ge=0)
-    """cap on the tokens of prompts and answers"""
+    """largest number of tokens, of prompts and answers together"""
     money: float | None = Field(None, ge=0)
-    """cap on the cost, in the currency of the two prices, which are then required"""
+    """largest cost, in the currency of `prompt_price` and `answer_price`, which are then required"""
     prompt_price: float = Field(0.0, ge=0)
-    """price of a million tokens of prompts; if both prices are 0, no cost is shown"""
+    """price of a million tokens of prompts"""
     answer_price: float = Field(0.0, ge=0)
     """price of a million tokens of answers"""
     at_once: int = Field(4, ge=1)
-    """number of calls that may be open at the same time"""
+    """number of calls that may wait for an answer at the same time"""
 
     @property
     def terms(self) -> str:
@@ -56,29 +56,27 @@ class Elicitation(Asking):
     """How answers of models become a bundle; not used if `bundle` names a folder."""
 
     min_agree: int = Field(2, ge=1)
-    """number of the study's voters (the bundled study has three) that must name a gene, all with one direction"""
+    """a gene is used if at least this number of the study's voters name it, all with the same direction"""
     study: Path = Path("resources/elicitation")
-    """folder with `study.yaml` and `phenotypes.csv`: the questions, the voters, and the settings of asking
-    (docs/elicitation.md)
-    """
+    """folder with the questions: `study.yaml` and `phenotypes.csv` (docs/elicitation.md)"""
     record: Path | None = None
-    """folder of answers; empty: `record` in the study's folder"""
+    """folder of the answers; empty: the folder `record` of the study"""
 
 
 class Encoding(Section):
     """The ternary code, by a test against the controls (decisions.md D1) or by the cohort; its file may override it."""
 
     test: Literal["empirical", "normal", "t"] = "empirical"
-    """test of a value against the controls; `empirical` needs 20 controls at level 0.05"""
+    """test that compares a value with the controls; `empirical` needs at least 20 controls at level 0.05"""
     level: float = Field(0.05, gt=0, lt=1)
-    """significance level: a value with p below it is coded -1 or +1"""
+    """significance level: a value whose p is below this is coded -1 or +1"""
     reference: Literal["controls", "cohort"] = "controls"
-    """what values are compared with: `controls`, by `test` and `level`, or `cohort`, by the distance from the cohort's
-    median and `threshold` (docs/real_labels.md)
+    """what a value is compared with. `controls`: the controls, by `test` and `level`. `cohort`: the cohort's median, by
+    `threshold` (docs/real_labels.md)
     """
     threshold: float = Field(0.5, ge=0)
-    """for the reference `cohort`: distance from the median above which a value is coded -1 or +1, in robust standard
-    deviations (1.4826 times the median absolute deviation)
+    """with the reference `cohort`, a value farther than this from the median is coded -1 or +1. The unit is a robust
+    standard deviation, 1.4826 times the median absolute deviation
     """
 
 
@@ -86,49 +84,49 @@ class Explorer(Section):
     """The page that steps through the acquisition of some patients."""
 
     patients: int = Field(8, ge=1, le=40)
-    """number of patients on the page `explorer.html`, spread over the cohort"""
+    """number of patients on the page `explorer.html`"""
 
 
 class Baselines(Asking):
     """Language models that plan on their own (app. llm-planning-prompts); run only if live or with a record."""
 
     record: Literal["carried"] | Path | None = "carried"
-    """folder of answers of a language model that plans on its own (docs/baselines.md), or `carried`: the answers
-    bundled with the project, for gse109142 and demo (resources/baselines/README.md), with the methods, tasks and
-    phenotypes that they have. The bundled answers are skipped if this section, `bundle`, `top_k`, `elicitation`,
-    `encoding` or `inference` differs from `config.yaml`. Empty: not run. If `live` is true, any value other than a
-    folder means `data/llm_baselines`
+    """folder of the answers of a language model that plans on its own (docs/baselines.md). `carried`: the answers
+    bundled with the project for gse109142 and demo, which are used only with the default values of `bundle`, `top_k`,
+    `elicitation`, `encoding`, `inference` and this section. Empty: no answers. If `live` is true, `carried` and empty
+    mean `data/llm_baselines`
     """
     study: Path = Path("resources/elicitation")
-    """folder with `study.yaml`, which has the disease and the settings of asking (`manner`), and with `keywords.csv`
-    for the literature
+    """folder with `study.yaml`, which names the disease and the model's settings, and with `keywords.csv` for the
+    search of the literature
     """
     model: str | None = None
-    """name of the model; empty: `AFA_LLM_MODEL`, or without `live` the only model in the record"""
+    """name of the model; empty: the model in `AFA_LLM_MODEL` if `live` is true, else the only model in the record"""
     methods: tuple[Literal["mrf_llm", "rag_llm", "knowledge_llm"], ...] = Field(("mrf_llm", "rag_llm"), min_length=1)
-    """what the model is given: the bundle's potentials (`mrf_llm`), abstracts (`rag_llm`), or neither (`knowledge_llm`)
+    """what the prompt contains: the bundle's potentials (`mrf_llm`), abstracts (`rag_llm`), or neither
+    (`knowledge_llm`)
     """
     tasks: tuple[Literal["binary", "top_k"], ...] = Field(("binary", "top_k"), min_length=1)
-    """`binary`: each phenotype separately; `top_k`: the top k of all phenotypes"""
+    """`binary`: does the patient have this phenotype? `top_k`: which k phenotypes are the likeliest?"""
     turns: Literal["checkpoints", "stateless", "trajectory"] = "checkpoints"
-    """`checkpoints`: the model decides at the rounds in `rounds`, along a given order; `stateless` and `trajectory`:
-    the model also chooses each next feature, without or with its earlier turns in the prompt. The latter two take M + 1
-    calls for each patient and phenotype
+    """`checkpoints`: features are observed in a given order, and the model decides at the numbers of observations in
+    `rounds`. `stateless` and `trajectory`: the model also chooses each next feature, in `trajectory` with its earlier
+    turns in the prompt; both take one call for each feature, patient and phenotype
     """
     horizon: int | None = Field(None, ge=1)
-    """for `stateless` and `trajectory`: number of observations at which the model is asked for the last time; later
-    rounds are not evaluated. Empty: all features
+    """with `stateless` and `trajectory`, the model is asked until this number of features is observed; empty: all
+    features
     """
     order: Literal["planner", "random"] = "planner"
-    """order in which features are observed at checkpoints: the planner's, or random"""
+    """with `checkpoints`, the order in which features are observed: the planner's, or random"""
     rounds: tuple[PositiveInt, ...] = (10, 50, 100, 150)
-    """numbers of observations t that are evaluated, in addition to 0 and M"""
+    """numbers of observed features at which decisions are evaluated, in addition to 0 and all"""
     patients: int = Field(10, ge=1)
     """number of patients"""
     seed: int = 0
     """seed for the choice of patients and for the random order"""
     entities: tuple[str, ...] = ()
-    """phenotypes of the binary task; empty: all"""
+    """phenotypes of the binary questions; empty: all"""
     abstracts: int = Field(8, ge=1)
     """number of abstracts on a phenotype in the prompts of `rag_llm`"""
 
@@ -149,27 +147,25 @@ class _Inputs(Section):
     """The inputs of a run: its patients and its bundle."""
 
     cohort: Name = "gse109142"
-    """a file of `config/cohorts`, without `.yaml`, or a folder of `resources/fields`. `gse109142` and `gse117993` are
-    bundled with the project; `demo` is simulated, for any bundle
+    """the patients: name of a file of `config/cohorts`, without `.yaml`, or of a folder of `resources/fields`. The
+    project contains `gse109142`, `gse117993` and the simulated cohort `demo`
     """
     bundle: Path | None = None
-    """a user-defined bundle folder; empty: the field's bundle, or the consensus of the recorded elicitation"""
+    """folder of your own bundle; empty: the bundle of the field, or of the recorded elicitation"""
     run: Name | None = None
     """name of the folder under `results/`; empty: the cohort's name"""
     source: Literal["extract", "geo"] = "extract"
-    """where a real series is read from. `extract`: the extract bundled with the project (resources/series/README.md),
-    or GEO if there is none; `geo`: always GEO. Both give the same numbers
+    """where a series is read from. `extract`: the extract bundled with the project (resources/series/README.md), or GEO
+    if there is no extract. `geo`: always GEO. The numbers are the same
     """
     geo_mirror: Path | None = None
-    """folder with series in GEO's layout, read instead of extract and GEO. The simulated cohort does not use it"""
+    """folder with series in GEO's layout, which is read instead of the extract and GEO"""
     tables: Path | None = None
-    """folder with tables of fields that are not bundled with the project, as `<field>/<file>`"""
+    """folder with the tables of fields that the project does not contain, as `<field>/<file>`"""
     geo_cache: Path = Path("data/geo")
-    """folder that caches files from GEO"""
+    """folder in which files from GEO are saved for later runs"""
     shards: int = Field(1, ge=1)
-    """number of jobs among which a stage's patients are divided, at most the number of patients; results do not depend
-    on it
-    """
+    """number of jobs among which a stage's patients are divided. Results do not depend on it"""
     elicitation: Elicitation = Elicitation()
     encoding: Encoding = Encoding()
 

@@ -28,11 +28,11 @@ class Inference(Section):
     """The mean-field iteration (tab:hyperparams)."""
 
     damping: float = Field(0.5, gt=0, le=1)
-    """weight of the new marginals in each sweep (the paper's eta)"""
+    """share of the new marginals in each sweep; the rest stays as it was (the paper's eta)"""
     tolerance: float = Field(1e-4, gt=0, lt=1)
-    """largest change of a marginal probability at which a solve stops (epsilon)"""
+    """a solve stops when no marginal probability changes by more than this (the paper's epsilon)"""
     max_iterations: int = Field(200, ge=1)
-    """number of damped sweeps before coordinate ascent takes over (T_max)"""
+    """after this number of damped sweeps, coordinate ascent continues the solve (the paper's T_max)"""
 
 
 class Closure(Section):
@@ -42,12 +42,12 @@ class Closure(Section):
     """
 
     coupling: Literal["differential", "shared", "explicit"] = "differential"
-    """the two class models of a binary task: `differential`, the paper's; `shared`, with the same couplings in both
-    classes; or `explicit`, from the probabilities of a bundle that has them. Used by the stages `binary`, `calibration`
-    and `stopping`; with `explicit` also for the top k of `stopping`
+    """how the two class models of a binary task are made: `differential`, as in the paper; `shared`, with the same
+    couplings in both classes; `explicit`, from the probabilities of a bundle that has them. The stages `binary`,
+    `calibration` and `stopping` use this setting
     """
     strength: float = Field(0.9, gt=0, lt=1)
-    """beta L^2 to which shared couplings are scaled down"""
+    """with `shared`, couplings are scaled down until beta L^2, their largest absolute row sum, is at most this"""
 
 
 class RandomOrder(Section):
@@ -56,8 +56,8 @@ class RandomOrder(Section):
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders; each seed gives every patient one order"""
     starts: tuple[Literal["uniform", "warm"], ...] = Field(("uniform", "warm"), min_length=1)
-    """start of each mean-field solve: `uniform`, or `warm`, from the previous round; results are reported for the
-    first, and the others are compared with it
+    """where each mean-field solve starts: `uniform`, from uniform marginals; `warm`, from the solution of the previous
+    round. The results are those of the first start in the list; the other start is compared with it
     """
 
 
@@ -65,32 +65,32 @@ class Calibration(Section):
     """Reliability of the binary probability (S15)."""
 
     rounds: Rounds = (10, 50, 100, 150, 200)
-    """numbers of observed features t at which probabilities are compared with the outcome, in addition to 0 and M"""
+    """numbers of observed features at which probabilities are compared with outcomes, in addition to 0 and all"""
 
 
 class Layer0(Section):
     """Certificates that remove clusters of entities before anything is measured (supp:layer0_lipschitz)."""
 
     clusters: tuple[PositiveInt, ...] = (5, 8, 10, 12, 15, 20, 24)
-    """numbers of clusters for Layer 0; numbers above the number of entities are skipped"""
+    """numbers of clusters that are tried; numbers above the number of entities are skipped"""
     simulated: int = Field(200, ge=20)
-    """number of patients in each configuration of the synthetic portfolio, `portfolio.yaml`"""
+    """number of simulated patients in each configuration of `portfolio.yaml`"""
 
 
 class Allocation(Section):
     """The grid of allocation rules (sec:eval_alloc): every rule with every gain and schedule."""
 
     rules: RuleNames = IN_THE_GRID
-    """allocation rules that are compared: names, or user-defined classes as `module:Class`, where the module is beside
-    the Snakefile or installed (see `afa.planner.rules.check_policy`). User-defined rules are followed patient by
-    patient, which takes some hundred times longer
+    """allocation rules to compare: names, or your own classes as `module:Class`, with the module beside the Snakefile
+    or installed. `afa.planner.rules.check_policy` tests such a class. It takes about a hundred times longer than a
+    built-in rule, because it is not compiled
     """
     gains: tuple[Literal["wald_magnitude", "cmi", "f_target"], ...] = Field(
         ("wald_magnitude", "cmi", "f_target"), min_length=1
     )
-    """the information that a feature is expected to give about a duel"""
+    """gains to compare: formulas for the information that a feature is expected to give about a duel"""
     schedules: tuple[Literal["every", "paper"], ...] = Field(("every", "paper"), min_length=1)
-    """when candidates are ranked again: `every` round, or (`paper`) at the paper's rounds 1, 11, 51, 101 and 151"""
+    """when features are ranked again: in `every` round, or as in the `paper` in rounds 1, 11, 51, 101 and 151"""
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders of the rule `random`"""
 
@@ -120,17 +120,17 @@ class Stopping(Section):
     """The planners' stopping rules: when they stop, and how often the answer is then wrong (docs/stopping.md)."""
 
     rules: RuleNames = ("greedy", "priority_all")
-    """allocation rules with which stopping rules are evaluated (docs/stopping.md), in addition to `random`. A rule that
-    is not in the allocation grid with gain `cmi` and schedule `every` is skipped, and the stage's log says so
+    """allocation rules whose runs are stopped (docs/stopping.md), in addition to `random`. A rule is skipped, with a
+    line in the stage's log, unless the allocation grid has it with gain `cmi` and schedule `every`
     """
     probabilities: tuple[Probability, ...] = Field((0.8, 0.9, 0.95, 0.99), min_length=1)
-    """probabilities at which a run stops: that the answer will not change, and, for the top k, its posterior
-    probability
+    """a run stops when the probability that its answer will not change is at least this; for the top k also when the
+    posterior probability of the answer is at least this
     """
     gains: tuple[NotNegative, ...] = Field((0.1, 0.01, 0.001), min_length=1)
-    """thresholds in nats: a run stops when no remaining feature has a larger gain"""
+    """a run stops when no remaining feature has a gain above this, in nats"""
     budgets: tuple[Share, ...] = Field((0.1, 0.25, 0.5), min_length=1)
-    """shares of all features after which a run stops, for comparison"""
+    """for comparison, a run stops when this share of all features is observed"""
     seed: int = Field(0, ge=0)
     """seed of each patient's random order"""
 
@@ -139,7 +139,7 @@ class Bootstrap(Section):
     """Intervals over patients."""
 
     resamples: int = Field(1000, ge=100)
-    """number of bootstrap resamples of the patients for each interval"""
+    """number of bootstrap samples of the patients for each interval"""
     confidence: float = Field(0.95, gt=0, lt=1)
     """confidence level of the intervals"""
 
@@ -148,18 +148,18 @@ class Gauge(Section):
     """The closure of a duel compared with its true gauge (supp:maxent-vs-truegauge)."""
 
     seeds: Seeds = (0,)
-    """seeds of the random orders along which a duel's closure is compared with its true gauge"""
+    """seeds of the random orders along which the closure of a duel is compared with its true gauge"""
     rounds: Rounds = (10, 50, 100, 150, 200)
-    """numbers of observed features t at which the two are correlated, in addition to 0 and M"""
+    """numbers of observed features at which closure and true gauge are correlated, in addition to 0 and all"""
 
 
 class Chaos(Section):
     """Chaotic patients, selected on some random orders and measured on others (decisions.md A10)."""
 
     selecting_seeds: Seeds = (0, 1, 2)
-    """seeds of the random orders by which patients are classified as chaotic"""
+    """seeds of the random orders that decide which patients are chaotic"""
     measuring_seeds: Seeds = (3, 4, 5)
-    """seeds of the random orders on which the gap is measured; none may be in `selecting_seeds`"""
+    """seeds of the random orders on which chaotic and other patients are compared; none of `selecting_seeds`"""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -182,58 +182,58 @@ class Labels(Section):
     seeds: Seeds = (0, 1, 2)
     """seeds of the random orders along which scores are compared with the cohort's labels"""
     percents: tuple[Annotated[int, Field(gt=0, lt=100)], ...] = Field((5, 10, 25, 50), min_length=1)
-    """percentages of an entity's support at which scores are compared, in addition to 0 and 100"""
+    """percentages of an entity's features at which scores are compared with labels, in addition to 0 and 100"""
     thresholds: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.5, 0.25, 1.0), min_length=1)
-    """cut points, in robust standard deviations from the cohort's median; results are reported for the first, and the
-    others show how sensitive they are
+    """cut points of the encoding by the cohort, in robust standard deviations from the cohort's median. The results are
+    those of the first cut point; the others show how much the results depend on it
     """
     strengths: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.9, 0.5), min_length=1)
-    """values of beta L^2 to which shared couplings are scaled (as `closure.strength`); results are reported for the
-    first, and the others show how sensitive they are
+    """largest values of beta L^2 for shared couplings, as in `closure.strength`. The results are those of the first
+    value; the others show how much the results depend on it
     """
     permutations: int = Field(20, ge=1)
-    """number of bundles with shuffled genes, followed like the real bundle; the smallest possible p is 1 / (1 + this
-    number)
+    """number of bundles with shuffled genes that are followed in the same orders as the real bundle. The smallest
+    possible p is 1 / (1 + this number)
     """
     whole_permutations: int = Field(1000, ge=1)
-    """number of bundles with shuffled genes at full observation"""
+    """number of bundles with shuffled genes that are evaluated at full observation only"""
 
 
 class LabelsNeeded(Section):
     """Classifiers trained on labelled patients, compared with zero-shot scores on all other patients."""
 
     sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field((10, 20, 50, 100), min_length=1)
-    """numbers of labelled patients for training classifiers, which are compared with the zero-shot scores of `labels`
-    (docs/labels_needed.md)
+    """numbers of labelled patients on whom classifiers are trained. The classifiers are compared with the zero-shot
+    scores of the stage `labels` (docs/real_labels.md)
     """
     repeats: int = Field(4, ge=1)
-    """number of samples of the labelled patients"""
+    """number of times that patients for training are drawn"""
     permuted: int = Field(2, ge=0)
-    """number of these samples that are also trained with shuffled labels"""
+    """number of these draws for which classifiers are also trained on shuffled labels"""
     labels: int = Field(6, ge=1)
-    """largest number of labels, chosen by hashes of their names"""
+    """largest number of labels that are compared; if the cohort has more, hashes of their names decide"""
     tested: int = Field(20, ge=2)
-    """least number of patients left for evaluation; a size that leaves fewer for a label is skipped for that label"""
+    """smallest number of patients left for evaluation; a size that leaves fewer is skipped for the label concerned"""
     of_each_class: int = Field(3, ge=1)
-    """least number of patients of each class left for evaluation"""
+    """smallest number of patients of each class left for evaluation"""
 
 
 class Accurate(Section):
     """Comparison of mean-field decisions with exact inference on the same states (docs/accurate.md)."""
 
     patients: int = Field(50, ge=1)
-    """number of patients for whom mean-field is compared with exact inference (docs/accurate.md), chosen by a hash of
-    their names
+    """number of patients for whom mean-field is compared with exact inference (docs/accurate.md); a hash of their names
+    decides which
     """
     linearity_patients: int = Field(12, ge=1)
-    """number of these patients for whom `linearity` is also compared, which needs moments and takes longer"""
+    """number of these patients for whom the score `linearity`, which takes longer, is compared too"""
     seed: int = Field(0, ge=0)
     """seed for the choice of patients and for each patient's random order"""
     rounds: Rounds = (10, 50, 100, 150, 200)
-    """numbers of observed features t at which the two are compared, in addition to 0 and M"""
+    """numbers of observed features at which mean-field and exact inference are compared, in addition to 0 and all"""
     limit: float = Field(2e7, ge=0)
-    """largest number of table entries that exact inference may use in one state; states that need more are excluded and
-    counted
+    """largest number of table entries for exact inference in one state. States that need more are counted, but not
+    compared
     """
 
 
@@ -241,14 +241,14 @@ class Sanity(Section):
     """The acceptance tests (supp:sanity)."""
 
     seeds: Seeds = (0,)
-    """seeds of the random orders along which brackets and solves are checked"""
+    """seeds of the random orders along which the acceptance tests check brackets and solves"""
 
 
 class StageSettings(Section):
     """Everything in the configuration that a stage may read."""
 
     top_k: int = Field(5, ge=1)
-    """size of the top set; with k or fewer entities, the number of entities minus one"""
+    """k, the number of entities in the answer; in a bundle with k or fewer entities, one less than their number"""
     inference: Inference = Inference()
     closure: Closure = Closure()
     random_order: RandomOrder = RandomOrder()
