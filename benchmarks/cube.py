@@ -2,7 +2,7 @@
 
     PYTHONPATH=AFABENCH:. python benchmarks/cube.py --out results/bench/cube.csv
 
-AFABENCH is a checkout of the benchmark; its code wants Python 3.12 and torch. docs/afabench.md has the numbers.
+AFABENCH is a checkout of the benchmark; its code wants Python 3.12 and torch. docs/formats.md has the numbers.
 """
 
 from __future__ import annotations
