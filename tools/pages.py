@@ -9,9 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import runpy
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -23,11 +21,9 @@ from pydantic import BaseModel
 from afa.evaluate.summary import in_order
 from afa.paper.config import RunConfig
 from afa.paper.experiments.declared import STAGES
-from afa.paper.experiments.settings import StageSettings
 
 ROOT = Path(__file__).parents[1]
 FILE, PAGE = ROOT / "config" / "config.yaml", ROOT / "config" / "README.md"
-CONTRACT = ROOT / "tests" / "workflow" / "rerun_contract.py"
 SUMMARY = ROOT / "docs" / "summary.md"
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
 NO_STAGE = {
@@ -110,7 +106,6 @@ def written() -> dict[Path, str]:
         for key, node in _leaves(schema)
     )
     page = between(PAGE, "settings", ("key", "type", "default", "meaning"), keys)
-    page = between(page, "what reads them", ("changed", "rules that run again, with all rules after them"), _reruns())
     questions = NO_STAGE | {name: words for stage in STAGES.values() for name, words in stage.rows.items() if words}
     tables = ((f"`{name}`", questions[name]) for name in in_order(questions))
     return {
@@ -128,17 +123,6 @@ def between(page: Path | str, name: str, head: Sequence[str], rows: Iterable[Seq
     first, *others = (f"| {' | '.join(row)} |\n" for row in (head, *rows))
     table = f"{first}|{'---|' * len(head)}\n{''.join(others)}"
     return f"{text[: text.index(start) + len(start)]}\n{table}\n{text[text.index(end) :]}"
-
-
-def _reruns() -> Iterator[Sequence[str]]:
-    """The rules that read the settings of stages, by the contract of reruns; keys of a section alike in one row."""
-    contract = runpy.run_path(str(CONTRACT))["load_contract"]()
-    for head in ("shards", *StageSettings.model_fields):
-        readers = {key: contract.readers(key) for key in contract.settings if key.partition(".")[0] == head}
-        often, times = Counter(readers.values()).most_common(1)[0]
-        rows = {key: read for key, read in readers.items() if times == 1 or read != often}
-        for key, read in (rows | ({f"{head}.*": often} if times > 1 else {})).items():
-            yield f"`{key}`", ", ".join(f"`{rule}`" for rule in contract.rules if rule in read)
 
 
 def _leaves(node: dict[str, Any], before: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

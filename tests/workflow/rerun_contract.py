@@ -17,12 +17,11 @@ DEFAULT_RUN = "recorded"
 
 @dataclass(frozen=True)
 class Trial:
-    """A change of one key or file in a finished run, and the rules that read it; `called` is its name in the README."""
+    """A change of one key or file in a finished run, and the rules that read it."""
 
     run: str
     first: frozenset[str]
     to: Any = None
-    called: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def _trial(entry: Any) -> Trial:
     if not isinstance(entry, dict):
         entry = {"first": entry}
     run = entry.get("in", DEFAULT_RUN)
-    return Trial(run, frozenset(_flat(entry["first"])), entry.get("to"), entry.get("called"))
+    return Trial(run, frozenset(_flat(entry["first"])), entry.get("to"))
 
 
 def _listed(entries: Any) -> list[Any]:

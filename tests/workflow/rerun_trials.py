@@ -108,7 +108,7 @@ class Trials:
         text = [f"{what} (run {run!r}):"]
         text += self._described("runs again and should not: ", done.rules - expected, done)
         text += self._described("should run again and does not", expected - done.rules, done)
-        text.append("Mend the rule, or the contract: tests/workflow/reruns.yaml and the table of config/README.md.")
+        text.append("Correct the rule, or the contract, tests/workflow/reruns.yaml.")
         pytest.fail("\n".join(text))
 
     def _described(self, word: str, rules: frozenset[str], done: DryRun) -> list[str]:

@@ -5,7 +5,6 @@ test_reruns_of_all.py tries every setting, file and module.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 
@@ -22,7 +21,6 @@ from afa.paper.config import RunConfig
 
 CONTRACT = load_contract()
 FILE = "tests/workflow/reruns.yaml"
-KNOWN = {*CONTRACT.rules, *CONTRACT.instead}
 
 
 @pytest.fixture(scope="module")
@@ -219,33 +217,3 @@ def test_swapped_names_of_one_assignment_rerun_the_rules_that_use_them(trials: T
 
 def test_how_intervals_are_resampled_is_nothing_to_the_shards_of_the_allocation_grid(trials: Trials) -> None:
     assert "allocation_shard" not in trials.rules_of("afa.evaluate.resampling", "interval")
-
-
-def rows_of_the_readme() -> dict[str, set[str]]:
-    """What the table says: keys and files of the left column, and the rules that the right column names."""
-    text = (ROOT / "config/README.md").read_text(encoding="utf-8")
-    section = text.partition("## You changed this")[2].partition("\n## ")[0]
-    said: dict[str, set[str]] = {}
-    for row in re.findall(r"^\| (.+) \|$", section.replace("<name>", "{part}"), re.MULTILINE):
-        left, right = (re.findall(r"`([^`]+)`", cell) for cell in row.split(" | "))
-        for name in left:
-            said.setdefault(name, set()).update(rule for word in right for rule in KNOWN if fits(word, rule))
-    return said
-
-
-def test_the_table_of_the_readme_says_what_the_contract_says() -> None:
-    said = rows_of_the_readme()
-    lacking, wrong = [], []
-    entries = {key: set(CONTRACT.readers(key)) for key in CONTRACT.settings}
-    for pattern, trial in CONTRACT.files.items():
-        rules = {rule for first in trial.first for rule in KNOWN if fits(first, rule)}
-        if rules:
-            entries[trial.called or pattern] = rules
-    for name, rules in entries.items():
-        found = name if name in said else next((row for row in said if fnmatch(name, row)), None)
-        if found is None:
-            lacking.append(name)
-        elif said[found] != rules:
-            wrong.append(f"{name}: the table lacks {rules - said[found]}, and has {said[found] - rules} too many")
-    assert not lacking, f"config/README.md, `You changed this`: no row for {lacking}"
-    assert not wrong, "config/README.md, `You changed this`:\n" + "\n".join(wrong)
