@@ -28,8 +28,8 @@ STAGES: dict[str, Stage] = {
         },
         rows={
             "gauge_agreement": "do the closure and the true gauge give the same decisions?",
-            "gauge_correlation": "how do the scores of the two correlate, within duels and pooled over duels?",
-            "gauge_accuracy": "how accurate is each of the two?",
+            "gauge_correlation": "how do the scores by the closure and by the true gauge correlate?",
+            "gauge_accuracy": "how accurate are decisions by the closure and by the true gauge?",
         },
         single=("scalars",),
     ),
@@ -98,7 +98,9 @@ STAGES: dict[str, Stage] = {
             "lift": LAYER0["lift"],
             "patients": LAYER0["patients"],
         },
-        rows={"layer0_synthetic": "the same questions for synthetic entities"},
+        rows={
+            "layer0_synthetic": "what does Layer 0 remove among synthetic entities, and how much does `greedy` gain?"
+        },
     ),
     "allocation_truth": Stage(
         settings=("top_k", "inference"),
@@ -221,7 +223,7 @@ STAGES: dict[str, Stage] = {
         rows={
             "labels": "how well do scores separate patients with a label from patients without it, by reference of the "
             "encoding and by closure?",
-            "controls": "how often is the answer for healthy controls no, with values encoded against controls?",
+            "controls": "how often is the answer *no* for a healthy control, as it should be?",
             "specificity": "does an entity's own score predict its label better than the scores of the other entities?",
             "null": "how good are the scores of `labels` with the genes of the bundle shuffled?",
         },
