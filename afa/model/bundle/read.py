@@ -169,9 +169,7 @@ def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, l
     return header, faults
 
 
-def bundle_of_tables(
-    where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], names: Mapping[str, Sequence[str]] = {}
-) -> Bundle:
+def bundle_of_tables(where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame]) -> Bundle:
     """Return the bundle made from tables in memory, which are checked like the files of a folder.
 
     Parameters
@@ -179,7 +177,6 @@ def bundle_of_tables(
     where : name of the source, for error messages
     document : the content of bundle.yaml
     frames : file name -> rows
-    names : file name -> a name for each row, which error messages use instead of a line number
 
     Raises
     ------
@@ -188,11 +185,7 @@ def bundle_of_tables(
     """
     tables = {
         file: table_of_frame(
-            frame,
-            where if file in names else f"{where}, {file}",
-            required=REQUIRED_COLUMNS[file],
-            optional=OPTIONAL_COLUMNS.get(file, ()),
-            names=names.get(file, ()),
+            frame, f"{where}, {file}", required=REQUIRED_COLUMNS[file], optional=OPTIONAL_COLUMNS.get(file, ())
         )
         for file, frame in frames.items()
     }
