@@ -186,7 +186,7 @@ class Manner:
 class Words(Strict):
     """Words of the domain in prompts; the defaults are for genes in a tissue."""
 
-    reader: str = Field("read the biomedical literature for a clinical team", description="what whoever answers does")
+    reader: str = Field("read the biomedical literature for a clinical team", description="task of the model")
     disease: str = "disease"
     tissue: str = Field("tissue", description="where a feature is measured")
     phenotype: str = Field("phenotype", description="an entity")
@@ -194,15 +194,15 @@ class Words(Strict):
     patients: str = "patients"
     gene: str = Field("gene", description="a feature")
     genes: str = "genes"
-    expression: str = Field("expression", description="of a feature: what shifts")
-    specific: str = Field("a function has been shown, not a genetic association alone", description="of good evidence")
-    named: str = Field("its symbol is the official one of HGNC", description="how a feature is to be called")
-    unspecific: str = Field("general markers of inflammation or immune activation", description="what tells nothing")
+    expression: str = Field("expression", description="quantity of a feature that shifts")
+    specific: str = Field("a function has been shown, not a genetic association alone", description="good evidence")
+    named: str = Field("its symbol is the official one of HGNC", description="rule for names of features")
+    unspecific: str = Field("general markers of inflammation or immune activation", description="unspecific")
     counts: str = Field(
         "Any tissue, cell type or model that takes part in the organ's function or disease counts",
-        description="what evidence on a pair may come from, before the scope of the study",
+        description="sources of evidence on a pair that count; the `scope` of the study follows",
     )
-    excluded: str = Field("Other organs do not", description="what it may not come from, before the exclusions")
+    excluded: str = Field("Other organs do not", description="that do not count; the `exclusions` follow")
 
 
 class TableSource(Strict):
@@ -210,11 +210,11 @@ class TableSource(Strict):
 
     file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
     sha256: str = Field(pattern=SHA256)
-    labels_sha256: str | None = Field(None, pattern=SHA256, description="of labels.csv, where it is not carried either")
-    carried: bool = Field(description="whether the field's folder holds them")
+    labels_sha256: str | None = Field(None, pattern=SHA256, description="of labels.csv, if it is not in the folder")
+    carried: bool = Field(description="true if the field's folder contains table and labels")
     licence: str = "not stated"
     citation: str = ""
-    address: str | None = Field(None, description="of the original, where they are not carried")
+    address: str | None = Field(None, description="of the original, if the folder lacks them")
 
 
 class Voter(Strict):
@@ -233,29 +233,29 @@ class Voter(Strict):
 class StudySettings(Strict):
     """Settings in `study.yaml`."""
 
-    name: str = Field(min_length=1, description="the bundle's name begins with it")
+    name: str = Field(min_length=1, description="first part of the bundle's name")
     title: str = ""
-    holds: Holds = Field("several", description="how many entities a patient has, by the question and not by labels")
+    holds: Holds = Field("several", description="how many entities a patient can have, by the question")
     table: TableSource | None = Field(None, description="of a field: its values and labels")
-    confounded: tuple[str, ...] = Field((), description="features that tell a label by how patients were found")
-    disease: str = Field("", description="as it stands in every question")
-    tissue: str = Field("", description="where features are measured; empty where that goes without saying")
-    words: Words = Field(Words(), description="what the domain calls things")
+    confounded: tuple[str, ...] = Field((), description="features that reveal how patients were recruited")
+    disease: str = Field("", description="its name in every question")
+    tissue: str = Field("", description="where features are measured; may be empty")
+    words: Words = Field(Words(), description="terms of the domain in prompts")
     most_genes: int = Field(25, ge=1, description="genes asked for per phenotype")
     bibliography: int = Field(0, ge=0, description="references asked for per phenotype; 0 asks for none")
-    exactly: bool = Field(False, description="ask for exactly so many genes and references, as the paper, or at most")
+    exactly: bool = Field(False, description="ask for exactly this many, as the paper does, or at most this many")
     snippet_length: int = Field(300, ge=0, description="characters of a snippet")
-    scope: tuple[str, ...] = Field((), description="tissues, cells and models that count for a pair, by name")
-    exclusions: tuple[str, ...] = Field((), description="what does not count for a pair, by name")
+    scope: tuple[str, ...] = Field((), description="tissues, cells and models that count for a pair")
+    exclusions: tuple[str, ...] = Field((), description="tissues, cells and models that do not count for a pair")
     voters: tuple[str, ...] = Field(("r1", "r2", "r3"), min_length=1, description="independent runs, by name")
     models: Mapping[str, Voter] = Field({}, description="voter -> its model, or model, address and key variable")
-    same_model: bool = Field(False, description="voters may be runs of one model, which the bundle then says")
-    manner: Manner = Field(Manner(), description="how models are asked")
-    pairs: PairMode = Field("each", description="one question a pair, one an anchor gene, or conditional probabilities")
+    same_model: bool = Field(False, description="allow voters of one model; the bundle records this")
+    manner: Manner = Field(Manner(), description="settings of requests")
+    pairs: PairMode = Field("each", description="a question for each pair or anchor gene, or probabilities")
     abstracts: int = Field(0, ge=0, description="retrieved for each question; 0 asks without retrieval")
     references: bool = Field(False, description="keep only genes with a supported reference")
     sources: tuple[Kind, ...] = Field(("article", "preprint"), min_length=1, description="kinds that support a gene")
-    provenance: Mapping[str, Any] = Field({}, description="what is known of a record made elsewhere")
+    provenance: Mapping[str, Any] = Field({}, description="origin of a record that was made elsewhere")
 
     @field_validator("voters")
     @classmethod

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,37 +86,31 @@ def write_bundle(
     ConfigError : `path` exists and is not a bundle, or contains other files
 
     """
-    tables = {
-        "unary.csv": _potential_rows(unary, entities, features, ["feature"], (*SHARES, *COUNTS)),
-        "pairwise.csv": _potential_rows(pairwise, entities, features, ["feature_a", "feature_b"], ["scope"]),
-    }
-    for columns, values, order in (
-        (("entity", "log_odds"), None if priors is None else signed(priors), entities),
-        (("entity", "probability"), probabilities, entities),
-        (("feature", "cost"), costs, features),
+    tables = {"unary.csv": unary, "pairwise.csv": pairwise}
+    for file, columns, values in (
+        ("priors.csv", ("entity", "log_odds"), None if priors is None else signed(priors)),
+        ("priors.csv", ("entity", "probability"), probabilities),
+        ("costs.csv", ("feature", "cost"), costs),
+        ("display.csv", ("name", "display"), display_names or None),
     ):
         if values is not None:
-            rows = [(key, _cell(values[key])) for key in _in_order(values, order)]
-            tables["costs.csv" if columns[1] == "cost" else "priors.csv"] = pd.DataFrame(rows, columns=list(columns))
+            tables[file] = pd.DataFrame(list(values.items()), columns=list(columns))
     if aliases:
-        rows = [(key, alias) for key in _in_order(aliases, features) for alias in aliases[key]]
-        tables["aliases.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["aliases.csv"]))
-    if display_names:
-        rows = [(key, display_names[key]) for key in _in_order(display_names, [*entities, *features])]
-        tables["display.csv"] = pd.DataFrame(rows, columns=list(REQUIRED_COLUMNS["display.csv"]))
+        pairs = [(feature, alias) for feature, others in aliases.items() for alias in others]
+        tables["aliases.csv"] = pd.DataFrame(pairs, columns=["feature", "alias"])
     if table is not None:
-        tables["features.csv"] = _texts(table.to_frame(), features)
+        tables["features.csv"] = table.to_frame()
     if groups is not None and len(groups):
-        names = [*REQUIRED_COLUMNS["groups.csv"], *OPTIONAL_COLUMNS["groups.csv"]]
-        tables["groups.csv"] = _texts(groups.reindex(columns=names), features)
+        tables["groups.csv"] = groups
     header: dict[str, Any] = {"name": name, "version": version}
     said = {"licence": licence, "encoding": encoding, "probability_floor": probability_floor, "holds": holds}
     header |= {key: value for key, value in said.items() if value is not None}
     header |= {"provenance": dict(provenance)} if provenance else {}
     header |= {"value_domain": VALUE_DOMAIN, "entities": list(entities), "features": list(features)}
     with atomic_folder(path, [HEADER, *REQUIRED_COLUMNS], HEADER) as folder:
-        for file, rows_of_file in tables.items():
-            rows_of_file.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
+        for file, rows in tables.items():
+            written = _canonical(rows, file, entities, features)
+            written.to_csv(folder / file, index=False, lineterminator="\n", encoding="utf-8")
         (folder / HEADER).write_text(_yaml_text(header | {"digests": digests_of(folder)}), encoding="utf-8")
         BundleError.raise_for(_renamed(fault, str(folder), str(path)) for fault in read_folder(folder).faults)
 
@@ -212,38 +206,38 @@ def stamp_bundle(path: str | Path) -> None:
     write_text(header, edited if is_sound else _yaml_text(stamped))
 
 
-def _potential_rows(
-    table: pd.DataFrame, entities: Sequence[str], features: Sequence[str], columns: list[str], where_said: Sequence[str]
-) -> pd.DataFrame:
-    """Return the rows of a file of potentials in canonical order. Rows with unknown names come last."""
-    ranks = np.column_stack([_ranks(table[column], features) for column in columns])
-    within = np.argsort(ranks, axis=1, kind="stable")
-    names = np.take_along_axis(table[columns].to_numpy(dtype=object), within, axis=1)
-    order = np.lexsort((*np.take_along_axis(ranks, within, axis=1).T[::-1], _ranks(table["entity"], entities)))
-    written = pd.DataFrame({"entity": table["entity"].to_numpy(dtype=object)[order]})
-    written[columns] = names[order]
-    said = [column for column in where_said if column in table and any(_cell(value) for value in table[column])]
-    for column in ("potential", *said, *ANNOTATIONS):
-        texts = [_cell(value) for value in table[column]] if column in table else [""] * len(table)
-        written[column] = np.array(texts, dtype=object)[order]
-    return written
+def _canonical(table: pd.DataFrame, file: str, entities: Sequence[str], features: Sequence[str]) -> pd.DataFrame:
+    """Return a table as the texts of its file, in the order of entities and features. Unknown names come last.
+
+    The columns are those that the table has, in the order of the file. A file of potentials always has the columns
+    `ANNOTATIONS`, and its other optional columns only if any row has a value there.
+    """
+    known = (*REQUIRED_COLUMNS[file], *OPTIONAL_COLUMNS.get(file, ()))
+    none = [""] * len(table)
+    columns = {
+        name: [_cell(value) for value in table[name]] if name in table else none
+        for name in known
+        if name in table or name in ANNOTATIONS
+    }
+    if "potential" in known:
+        always = (*REQUIRED_COLUMNS[file], *ANNOTATIONS)
+        columns = {name: texts for name, texts in columns.items() if name in always or any(texts)}
+    texts = pd.DataFrame(columns, dtype=object)
+    orders = {"entity": entities, "name": [*entities, *features]}
+    orders |= dict.fromkeys(("feature", "feature_a", "feature_b"), features)
+    ranks = {name: _ranks(columns[name], order) for name, order in orders.items() if name in columns}
+    places = pd.DataFrame(ranks, index=texts.index)
+    if "feature_b" in ranks:
+        turned = (places["feature_a"] > places["feature_b"]).to_numpy()
+        for part in (texts, places):
+            part.loc[turned, ["feature_a", "feature_b"]] = part.loc[turned, ["feature_b", "feature_a"]].to_numpy()
+    return texts.loc[places.sort_values(list(ranks), kind="stable").index]
 
 
-def _texts(table: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
-    """Return a table about features as texts, in the order of `features`. Rows with unknown features come last."""
-    ordered = table.iloc[np.argsort(_ranks(table["feature"], features), kind="stable")]
-    return pd.DataFrame({name: [_cell(value) for value in ordered[name]] for name in table.columns})
-
-
-def _ranks(names: Iterable[str], order: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of each name in `order`, (n,) int64. All unknown names get the position after the last."""
-    place = {name: i for i, name in enumerate(order)}
-    return np.array([place.get(name, len(place)) for name in names], dtype=np.int64)
-
-
-def _in_order(values: Mapping[str, Any], order: Sequence[str]) -> Iterable[str]:
-    listed = [key for key in order if key in values]
-    return [*listed, *sorted(set(values) - set(listed))]
+def _ranks(names: Sequence[str], order: Sequence[str]) -> list[int]:
+    """Return the position of each name in `order`. Unknown names follow in alphabetical order."""
+    place = {name: i for i, name in enumerate([*order, *sorted(set(names) - set(order))])}
+    return [place[name] for name in names]
 
 
 def _cell(value: Any) -> str:
