@@ -17,7 +17,6 @@ TEXT = "".join(f"gene{i}\t{i * i}\n" for i in range(2000)).encode()
 GZ = gzip.compress(TEXT, mtime=0)
 SHA = hashlib.sha256(GZ).hexdigest()
 PAGE = b"\n<!DOCTYPE html><html><body>Service temporarily unavailable</body></html>"
-RESET = Reply(reset=True)
 
 get = partial(download, retries=2, timeout=5.0, backoff=0.01)
 
@@ -97,70 +96,11 @@ def test_an_old_file_stays_when_the_new_one_is_refused(target):
     assert target.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize(
-    ("reply", "said"),
-    [
-        (Reply(PAGE), "found an HTML page"),
-        (Reply(b"\xef\xbb\xbf  <HTML>"), "found an HTML page"),
-        (Reply(GZ, headers={"Content-Type": "text/html; charset=UTF-8"}), "found an HTML page"),
-        (Reply(gzip.compress(PAGE)), "found a compressed HTML page"),
-        (Reply(b""), "found an empty file"),
-        (Reply(b"plain text"), "bytes that are not gzip"),
-        (Reply(GZ[:-20]), "a truncated gzip file"),
-        (Reply(GZ[:-6] + b"xx" + GZ[-4:]), "a damaged gzip file (CRC check failed"),
-        (Reply(PAGE, 404, {"Content-Type": "text/html"}), "HTTP status 404 with an HTML page"),
-        (Reply(b"", 403), "HTTP status 403"),
-    ],
-)
-def test_a_wrong_file_is_refused_at_once_and_leaves_nothing(target, reply, said):
-    with serve({"/file.txt.gz": reply}) as site:
-        message = refusal(site, target)
-        assert len(site.requests) == 1
-    assert said in message
-    assert f"{site.url}/file.txt.gz -> {target}" in message
-    assert "Next step: " in message
-    assert not target.exists()
-
-
-def test_another_hash_than_expected_is_refused_naming_both(target):
-    with serve({"/file.txt.gz": Reply(GZ)}) as site:
-        message = refusal(site, target, sha256="0" * 64)
-        assert len(site.requests) == 1
-    assert SHA in message
-    assert "0" * 64 in message
-    assert not target.exists()
-
-
 def test_a_missing_file_sends_the_reader_to_the_cohorts_config(target):
     with serve({}) as site:
         message = refusal(site, target)
     assert "HTTP status 404" in message
     assert "check the series and the file name in the cohort's config" in message
-
-
-@pytest.mark.parametrize("bad", [RESET, Reply(GZ[:100], length=len(GZ)), Reply(GZ[:-9], length=-1), Reply(PAGE, 500)])
-def test_a_passing_failure_is_tried_again(target, bad):
-    with serve({"/file.txt.gz": [bad, bad, Reply(GZ)]}) as site:
-        get(f"{site.url}/file.txt.gz", target)
-        assert len(site.requests) == 3
-    assert target.read_bytes() == GZ
-
-
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [
-        (RESET, "no answer"),
-        (Reply(GZ[:100], length=len(GZ)), "a truncated reply"),
-        (Reply(PAGE, 503, {"Content-Type": "text/html"}), "HTTP status 503 with an HTML page"),
-    ],
-)
-def test_a_lasting_failure_ends_after_the_retries(target, bad, said):
-    with serve({"/file.txt.gz": bad}) as site:
-        message = refusal(site, target)
-        assert len(site.requests) == 3
-    assert f"{said}" in message
-    assert "(3 attempts)" in message
-    assert not target.exists()
 
 
 def test_a_host_that_refuses_is_named_with_the_next_step(target):

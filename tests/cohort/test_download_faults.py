@@ -103,6 +103,12 @@ PASSING = {
 LASTING = {
     "a page with status 200": (Reply(PAGE), "an HTML page"),
     "a page in XML": (Reply(b'<?xml version="1.0"?><!DOCTYPE html><html/>'), "an HTML page"),
+    "a page after a byte order mark": (Reply(b"\xef\xbb\xbf  <HTML>"), "an HTML page"),
+    "a file announced as a page": (Reply(GZ, headers={"Content-Type": "text/html; charset=UTF-8"}), "an HTML page"),
+    "a compressed page": (Reply(gzip.compress(PAGE)), "a compressed HTML page"),
+    "a text": (Reply(b"plain text"), "bytes that are not gzip"),
+    "a missing file": (Reply(PAGE, 404, {"Content-Type": "text/html"}), "HTTP status 404 with an HTML page"),
+    "a file that is not given": (Reply(b"", 403), "HTTP status 403"),
     "an empty file": (Reply(b""), "an empty file"),
     "a gzip file with a wrong checksum": (Reply(GZ[:-6] + b"xx" + GZ[-4:]), "a damaged gzip file"),
     "a gzip file damaged inside": (Reply(GZ[:20] + b"\xff" * 40 + GZ[60:]), "a damaged gzip file"),
