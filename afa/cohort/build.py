@@ -201,9 +201,9 @@ def _missing_genes(config: CohortConfig, absent: Sequence[str], tiers: Tiers, fi
 
 def _other_ids(config: CohortConfig, first_ids: Sequence[str]) -> str:
     """Return the next step for genes without a row. The step depends on the first row ids of the file."""
-    kind = config.expression.row_ids
+    kind, genes = config.expression.row_ids, "give the table of genes as `layout: count_matrix`"
     if first_ids and all(map(is_transcript, first_ids)):
-        return "the rows are transcripts: give the file of the genes, or add up the transcripts of each gene"
+        return f"the rows are transcripts: name a table of their genes in `transcripts`, or {genes}"
     ensembl = sum(row_id.startswith("ENS") for row_id in first_ids)
     if kind == "symbol" and ensembl and ensembl == len(first_ids):
         return "set `row_ids: ensembl` in the cohort's file"

@@ -43,8 +43,13 @@ class ExpressionSource(Strict):
     unit: Unit = Field(description="TPM and counts are log-transformed, log2 values are not")
     row_ids: RowIds = "symbol"
     gene_column: str | None = Field(None, description="name of the column of row ids, where it is not the first")
+    transcripts: FileName | None = Field(
+        None, description="name under `suppl/` of a CSV `transcript,gene`, by which rows of transcripts are added up"
+    )
     count_column: str | None = Field(
-        None, description="of `sample_files`: name of the column of values, where a file has several"
+        None,
+        description="of `sample_files`: name of the column of values, where a file has several; of STAR's files "
+        "`unstranded`, `forward` or `reverse`",
     )
     members: str | None = Field(
         None,

@@ -1,20 +1,62 @@
-"""Conventions of programs that count reads: rows that are not genes, ids of genes, headers, and names of files.
+"""File formats of programs that count reads.
 
-This module reads no files. `afa.cohort.expression` reads the files of these programs.
+A format defines columns, rows that are not genes, and identifiers of genes. This module reads no files.
+`afa.cohort.expression` reads the files of all these programs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 Unit = Literal["tpm", "counts", "log2"]
 RowIds = Literal["symbol", "ensembl"]
 
 
-NO_VALUES = frozenset({"start", "end", "length", "effectivelength", "effective_length", "eff_length"})
-"""Names, in lower case, of columns of numbers that describe a gene."""
+class Counter(NamedTuple):
+    """The file that a program writes for one sample.
+
+    Parameters
+    ----------
+    gene : column of the row ids
+    values : column of each unit in the file; an empty name means the only remaining column of numbers, named after the
+        sample
+    others : columns without values
+    of_transcripts : rows are transcripts, and `gene` is the gene of each: values are summed by gene
+
+    """
+
+    name: str
+    gene: str
+    values: Mapping[Unit, str]
+    others: tuple[str, ...] = ()
+    of_transcripts: bool = False
+
+
+STAR = ("gene", "unstranded", "forward", "reverse")
+"""The columns of STAR's `ReadsPerGene.out.tab`, which has no header: `-s no`, `yes` and `reverse` of htseq-count."""
+COUNTERS = (
+    Counter("STAR, ReadsPerGene.out.tab", "gene", {"counts": "unstranded"}, STAR),
+    Counter("featureCounts", "Geneid", {"counts": ""}, ("Chr", "Start", "End", "Strand", "Length")),
+    Counter("Salmon, quant.sf", "Name", {"counts": "NumReads", "tpm": "TPM"}, ("Length", "EffectiveLength")),
+    Counter("kallisto, abundance.tsv", "target_id", {"counts": "est_counts", "tpm": "tpm"}, ("length", "eff_length")),
+    Counter(
+        "RSEM, isoforms.results",
+        "gene_id",
+        {"counts": "expected_count", "tpm": "TPM"},
+        ("transcript_id", "length", "effective_length"),
+        of_transcripts=True,
+    ),
+    Counter(
+        "RSEM, genes.results",
+        "gene_id",
+        {"counts": "expected_count", "tpm": "TPM"},
+        ("transcript_id(s)", "length", "effective_length"),
+    ),
+    Counter("StringTie, gene abundances", "Gene ID", {"tpm": "TPM"}, ("Gene Name", "Reference", "Start", "End")),
+)
+"""Known programs; a file belongs to a program if its header has all the program's named columns."""
 TABLE_ENDINGS = (".txt", ".tsv", ".tab", ".csv", ".sf", ".results", ".counts", ".count", ".out")
 """Endings of the names of tables in the archive of a series, before `.gz`."""
 
@@ -34,6 +76,14 @@ _WORD_OF_IDS = re.compile(
     r"(gene|feature|symbol|name|id)s?|gene(id|name|symbol)|ensembl|entrez|hgnc|hugo|index|locus|probe|row(names)?"
     r"|target|transcript|unnamed"
 )
+
+
+def counter_of(names: Collection[str]) -> Counter | None:
+    """Return the known program with all its columns among `names`, or None."""
+    for counter in COUNTERS:
+        if {counter.gene, *filter(None, counter.values.values()), *counter.others} <= set(names):
+            return counter
+    return None
 
 
 def is_gene(row_id: str) -> bool:
@@ -57,6 +107,25 @@ def without_version(row_id: str) -> str:
     """
     found = _VERSIONED.fullmatch(row_id)
     return found[1] if found else row_id
+
+
+def gene_of(row_id: str, kind: RowIds, known: Mapping[str, str]) -> str | None:
+    """Return the gene of a transcript, or None.
+
+    The gene comes from the table `known` or from the transcript's own name. GENCODE names a transcript
+    `ENST...|ENSG...|-|-|MUC2-201|MUC2|...`.
+
+    Parameters
+    ----------
+    known : transcript -> gene
+
+    """
+    if (found := known.get(without_version(row_id))) is not None:
+        return found
+    parts = row_id.split("|")
+    if len(parts) < 6 or not is_transcript(parts[0]):
+        return None
+    return parts[5] if kind == "symbol" else without_version(parts[1])
 
 
 def names_ids(name: str) -> bool:

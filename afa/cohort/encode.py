@@ -54,6 +54,20 @@ def read_ensembl(path: str | Path) -> dict[str, tuple[str, ...]]:
     return table
 
 
+def read_transcripts(path: str | Path) -> dict[str, str]:
+    """Return transcript -> gene, from a CSV with the columns `transcript,gene`. Ensembl ids have no version."""
+    pairs = _read_pairs(Path(path), key="transcript", value="gene")
+    table: dict[str, str] = {}
+    faults = []
+    for name, genes in pairs.items():
+        transcript, gene = without_version(name), without_version(genes[0])
+        if len(genes) > 1 or table.setdefault(transcript, gene) != gene:
+            step = "keep one of the rows"
+            faults.append(Fault(f"{path}, transcript {name}", "more than one gene", "one", step))
+    CohortError.raise_for(faults)
+    return table
+
+
 def symbol_candidates(features: Iterable[str], aliases: Names) -> dict[str, tuple[tuple[str, ...], ...]]:
     """Return the row ids that may hold each feature, in tiers.
 

@@ -33,7 +33,20 @@ import pyarrow.csv as pa_csv
 
 from afa.cohort.archive import damage_of, open_binary, reading, tar_damage, unpacked
 from afa.cohort.config import ExpressionSource
-from afa.cohort.counters import NO_VALUES, TABLE_ENDINGS, Unit, is_gene, is_header, names_ids, without_version
+from afa.cohort.counters import (
+    COUNTERS,
+    STAR,
+    TABLE_ENDINGS,
+    Counter,
+    RowIds,
+    Unit,
+    counter_of,
+    gene_of,
+    is_gene,
+    is_header,
+    names_ids,
+    without_version,
+)
 from afa.errors import CohortError, Fault
 from afa.io.csvfile import few, numbers_with_commas, quoted
 from afa.io.csvfile import number as number_of
@@ -49,9 +62,13 @@ LARGEST_LOG = 64
 SMALLEST_COUNTS = 30
 """A table of counts with at least `ENOUGH_ROWS` genes has a value above this, unless the values are logarithms."""
 ENOUGH_ROWS = 100
+STRANDED = 0.75
+"""Share of the reads on one strand above which a library is strand-specific; other libraries are near one half."""
 SEPARATORS = "\t,; "
 _BLOCK = 4 << 20
 _HEAD, _HEAD_LINES = 4 << 20, 64
+_GCT = re.compile(r"#1\.2\s*")
+"""The first line of a GCT file. The second has the numbers of rows and columns, the third is the header."""
 _COPY = "in a copy of the file, and give the copy's folder as the mirror (GEO_MIRROR)"
 
 
@@ -85,7 +102,9 @@ def read_gene_matrix(
     wanted: Collection[str],
     *,
     unit: Unit = "counts",
+    row_ids: RowIds = "symbol",
     gene_column: str | None = None,
+    transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
     """Read the columns of the given samples from a table, gzip or plain.
 
@@ -94,6 +113,7 @@ def read_gene_matrix(
     column_of : name of the column of each sample accession
     wanted : row ids to return
     gene_column : name of the column of row ids; by default the first column
+    transcripts : gene of each transcript; values of transcripts are summed by gene
 
     Raises
     ------
@@ -105,21 +125,20 @@ def read_gene_matrix(
     if not layout.first:
         found = "nothing" if not any(layout.names) else "no row below the header"
         raise CohortError(Fault(where, found, "a header and at least one row", "check that it is the series' table"))
-    gene = _id_column(where, layout, gene_column)
+    gene = 0 if gene_column is None else _place(where, gene_column, layout, "gene_column")
     position, notes = _positions(where, column_of, layout, gene)
     # The columns are read in file order. In the order of the samples, converting a block of GSE193677 takes four times
     # as long.
     in_file_order = sorted(position.values())
     to_samples = np.searchsorted(in_file_order, list(position.values()))
     columns = [layout.names[place] for place in in_file_order]
-    genes, scale = _Genes(wanted), _Scale(unit)
+    genes, scale = _Genes(wanted, row_ids, transcripts or {}), _Scale(unit)
     ids: list[str] = []
-    row_of: dict[str, str] = {}
     chosen: list[Floats] = []
     total = np.zeros(len(position))
     n_rows = 0
     for block_ids, block in _blocks(where, opened, layout, gene, in_file_order):
-        names = genes.read(where, block_ids, row_of)
+        names = genes.read(where, block_ids)
         scale.read(where, names, columns, block)
         for name, row in zip(names, block, strict=True):
             if name is None:
@@ -135,8 +154,9 @@ def read_gene_matrix(
         raise CohortError(endless(where))
     samples = pd.Index(list(position), name="sample")
     values = np.array(chosen) if chosen else np.empty((0, len(samples)))
+    table = pd.DataFrame(values, index=pd.Index(ids, name="row", dtype=str), columns=samples)
     return Expression(
-        pd.DataFrame(values, index=pd.Index(ids, name="row", dtype=str), columns=samples),
+        table.groupby(level=0, sort=False).sum() if genes.of_transcripts else table,
         pd.Series(total[to_samples], index=samples, name="library_size"),
         n_rows,
         (*notes, *genes.notes(where), *scale.notes(where, n_rows)),
@@ -186,7 +206,9 @@ def _layout(where: str, opened: Opened, *, may_lack_header: bool = False) -> _La
         if len(named) == len(rows[0]):
             return _Layout(separator, tuple(named), tuple(rows[0]), above)
         if may_lack_header:
-            ours = ("gene", *(f"column {place + 2}" for place in range(len(rows[0]) - 1)))
+            ids = {line.partition(separator)[0].strip('"') for line in head[:4]}
+            star = len(rows[0]) == len(STAR) and "N_unmapped" in ids
+            ours = STAR if star else ("gene", *(f"column {place + 2}" for place in range(len(rows[0]) - 1)))
             return _Layout(separator, ours, tuple(rows[0]), above, has_header=False)
     names, first = list(rows[0]), rows[1] if len(rows) > 1 else []
     if len(first) == len(names) + 1:
@@ -251,7 +273,13 @@ def _head(where: str, opened: Opened) -> tuple[str, int, list[str]]:
                 found = "a spreadsheet" if line.startswith("PK") else "bytes that are no UTF-8 text"
                 step = "save the table as text, separated by tabs, in UTF-8, and give its folder as the mirror"
                 raise CohortError(Fault(where, found, "a table as text", f"{step} (GEO_MIRROR)"))
-            if not head and (line.startswith("#") or not line.strip()):
+            if number == 1 and line.startswith("#1.3"):
+                found, step = "GCT 1.3, in which rows that describe the samples follow the header", "save it as GCT 1.2"
+                raise CohortError(Fault(where, found, "a table of genes, or GCT 1.2", f"{step} {_COPY}"))
+            above_table = (
+                line.startswith("#") or not line.strip() or (above == 1 and _GCT.fullmatch(comment) is not None)
+            )
+            if not head and above_table:
                 comment, above = line if line.startswith("#") else comment, above + 1
                 continue
             head.append(line)
@@ -271,15 +299,6 @@ def _place(where: str, name: str, layout: _Layout, key: str) -> int:
         found, expected = f"no column {quoted(name)}", f"one of {', '.join(filter(None, layout.names[:12]))}"
         raise CohortError(Fault(f"{where}, header", found, expected, f"correct `{key}` in the cohort's file"))
     return layout.names.index(name)
-
-
-def _id_column(where: str, layout: _Layout, name: str | None) -> int:
-    """Return the index of the column of row ids. The genes of a table of transcripts raise a `CohortError`."""
-    place = 0 if name is None else _place(where, name, layout, "gene_column")
-    if "transcript_id" in layout.names and layout.names[place] != "transcript_id":
-        step = "give the file of the genes, or add up the transcripts of each gene"
-        raise CohortError(Fault(f"{where}, header", "rows of transcripts", "a row for each gene", step))
-    return place
 
 
 _ACCESSION = re.compile(r"(?<![A-Za-z0-9])GSM[0-9]+")
@@ -345,20 +364,18 @@ def _positions(
 class _Genes:
     """The mapping of row ids of a file to genes."""
 
-    def __init__(self, wanted: Collection[str]) -> None:
-        self.wanted = frozenset(wanted)
+    def __init__(self, wanted: Collection[str], row_ids: RowIds, transcripts: Mapping[str, str]) -> None:
+        self.wanted, self.row_ids, self.transcripts = frozenset(wanted), row_ids, transcripts
+        self.of_transcripts = False
+        self.unknown = 0
         self.first: list[str] = []
         self.left_out: dict[str, None] = {}
+        self._row_of: dict[str, str] = {}
 
-    def read(self, where: str, row_ids: Sequence[str], row_of: dict[str, str]) -> list[str | None]:
+    def read(self, where: str, row_ids: Sequence[str]) -> list[str | None]:
         """Return the gene of each row, or None for a row that is not a gene.
 
         Two versions of a wanted gene raise a `CohortError`.
-
-        Parameters
-        ----------
-        row_of : row id of each wanted gene in the earlier rows of the file; these rows are added
-
         """
         names: list[str | None] = []
         for row_id in map(str.strip, row_ids):
@@ -368,11 +385,16 @@ class _Genes:
                 continue
             if len(self.first) < 3:
                 self.first.append(row_id)
-            name = without_version(row_id)
+            of_transcript = gene_of(row_id, self.row_ids, self.transcripts)
+            self.unknown += bool(self.transcripts) and of_transcript is None
+            self.of_transcripts |= of_transcript is not None
+            name = of_transcript or without_version(row_id)
             names.append(name)
-            if name in self.wanted and (before := row_of.setdefault(name, row_id)) != row_id:
-                step = f"keep one of the two, or add them up, {_COPY}"
-                raise CohortError(Fault(where, f"the rows {before} and {row_id}", "one version of a gene", step))
+            if name in self.wanted and of_transcript is None:
+                before = self._row_of.setdefault(name, row_id)
+                if before != row_id:
+                    step = f"keep one of the two, or add them up, {_COPY}"
+                    raise CohortError(Fault(where, f"the rows {before} and {row_id}", "one version of a gene", step))
         return names
 
     def notes(self, where: str) -> list[str]:
@@ -380,8 +402,15 @@ class _Genes:
         if not self.first:
             found, step = f"no row of a gene, but {few(self.left_out)}", "check that the file has the values of genes"
             raise CohortError(Fault(where, found, "a row for each gene", step))
-        some = f"rows that are no genes are left out, of the library too ({len(self.left_out)})"
-        return [f"{some}: {few(self.left_out)}"] if self.left_out else []
+        notes = []
+        if self.left_out:
+            some = f"rows that are no genes are left out, of the library too ({len(self.left_out)})"
+            notes.append(f"{some}: {few(self.left_out)}")
+        if self.of_transcripts:
+            notes.append("the rows of a gene's transcripts are added up")
+        if self.unknown:
+            notes.append(f"rows that the table of transcripts lacks count for the library alone ({self.unknown})")
+        return notes
 
 
 class _Scale:
@@ -528,6 +557,7 @@ def read_sample_files(
     samples: Sequence[str],
     wanted: Collection[str],
     how: ExpressionSource = _PLAIN,
+    transcripts: Mapping[str, str] | None = None,
 ) -> Expression:
     """Read the members of the given samples from a tar. Members of other samples are skipped.
 
@@ -537,7 +567,8 @@ def read_sample_files(
     ----------
     samples : GSM accessions
     wanted : row ids to return
-    how : `unit`, `count_column`, `gene_column` and `members` of the cohort's file
+    how : `unit`, `row_ids`, `count_column`, `gene_column` and `members` of the cohort's file
+    transcripts : as in `read_gene_matrix`
 
     Raises
     ------
@@ -553,7 +584,7 @@ def read_sample_files(
     ids: pd.Index[str] | None = None
     chosen = np.empty(0, dtype=bool)
     before: _Rows | None = None
-    genes, scale = _Genes(wanted), _Scale(how.unit)
+    genes, scale = _Genes(wanted, how.row_ids, transcripts or {}), _Scale(how.unit)
     values: dict[str, Floats] = {}
     total: dict[str, float] = {}
     said: Tally[str] = Tally()
@@ -634,10 +665,14 @@ def _members(
 
 
 class _Rows(NamedTuple):
-    """The row ids of a sample's file, and the gene of each row. They are equal in most files of a series."""
+    """The row ids of a sample's file, the gene of each row, and whether the rows are transcripts.
+
+    The rows are equal in most files of a series.
+    """
 
     row_ids: list[str]
     names: list[str | None]
+    of_transcripts: bool
 
 
 class _Member(NamedTuple):
@@ -658,7 +693,13 @@ class _Member(NamedTuple):
     rows: _Rows
 
 
-def _read_member(where: str, text: bytes, how: ExpressionSource, genes: _Genes, before: _Rows | None) -> _Member:
+def _read_member(
+    where: str,
+    text: bytes,
+    how: ExpressionSource,
+    genes: _Genes,
+    before: _Rows | None,
+) -> _Member:
     """Read one sample's file. If `before` has the same row ids, its genes are reused."""
 
     def opened() -> BinaryIO:
@@ -669,45 +710,87 @@ def _read_member(where: str, text: bytes, how: ExpressionSource, genes: _Genes, 
         found = "no row after the header" if layout.names else "nothing"
         step = f"drop this sample in `select`, or complete its file {_COPY}"
         raise CohortError(Fault(where, found, "rows of two fields: row id and value", step))
-    gene = _id_column(where, layout, how.gene_column)
-    place, notes = _value_column(where, layout, gene, how.count_column)
-    blocks = list(_blocks(where, opened, layout, gene, [place]))
+    counter = counter_of(layout.names)
+    gene = 0 if counter is None else layout.names.index(counter.gene)
+    if how.gene_column is not None:
+        gene = _place(where, how.gene_column, layout, "gene_column")
+    place, notes = _value_column(where, layout, counter, gene, how)
+    read = (place,) if layout.names != STAR or how.count_column else (place, *range(2, len(STAR)))
+    blocks = list(_blocks(where, opened, layout, gene, read))
     row_ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
+    columns = np.concatenate([block for _, block in blocks])
     if before is None or before.row_ids != row_ids:
-        before = _Rows(row_ids, genes.read(where, row_ids, {}))
+        added = counter is not None and counter.of_transcripts and how.gene_column in {None, counter.gene}
+        fresh = _Genes(genes.wanted, genes.row_ids, genes.transcripts)
+        names = fresh.read(where, row_ids)
+        genes.left_out |= fresh.left_out
+        genes.first = genes.first or fresh.first
+        genes.unknown = max(genes.unknown, fresh.unknown)
+        genes.of_transcripts |= fresh.of_transcripts or added
+        before = _Rows(row_ids, names, fresh.of_transcripts or added)
     rows = np.fromiter((name is not None for name in before.names), dtype=bool, count=len(row_ids))
     if not rows.any():
         found, step = f"no row of a gene, but {few(row_ids)}", "check that the file has the values of genes"
         raise CohortError(Fault(where, found, "a row for each gene", step))
-    ids = pd.Index([name for name in before.names if name is not None], dtype=str)
-    return _Member(ids, np.concatenate([block[:, 0] for _, block in blocks])[rows], notes, before)
+    columns = columns[rows]
+    if columns.shape[1] > 1:
+        _check_strands(where, columns[:, 1:].sum(axis=0))
+    ids, values = pd.Index([name for name in before.names if name is not None], dtype=str), columns[:, 0]
+    if before.of_transcripts:
+        codes, ids = pd.factorize(ids)
+        values = np.bincount(codes, weights=values)
+    return _Member(ids, values, notes, before)
 
 
-def _value_column(where: str, layout: _Layout, gene: int, name: str | None) -> tuple[int, list[str]]:
-    """Return the index of the column of values in a sample's file, and notes on how it was chosen.
-
-    Parameters
-    ----------
-    name : name of the column in the cohort's file; without it, the only column of numbers has the values
-
-    """
-    notes = [] if layout.has_header else ["no header line: the first line is a row"]
-    if name is not None:
-        place = _place(where, name, layout, "count_column")
-        return place, [*notes, f"column {name}, as `count_column` says"]
-    if len(layout.names) == 2:
-        return 1 - gene, notes
+def _value_column(
+    where: str, layout: _Layout, counter: Counter | None, gene: int, how: ExpressionSource
+) -> tuple[int, list[str]]:
+    """Return the index of the column of values in a sample's file, and notes on how it was chosen."""
+    notes = [] if layout.has_header or layout.names == STAR else ["no header line: the first line is a row"]
+    of = f"of {counter.name}, " if counter else ""
+    if how.count_column is not None:
+        place = _place(where, how.count_column, layout, "count_column")
+        return place, [*notes, f"{of}column {how.count_column}, as `count_column` says"]
+    if counter is not None and how.unit not in counter.values:
+        found, units = f"a file of {counter.name}, which has no column of {how.unit}", " or ".join(counter.values)
+        step = f"set `unit: {units}`, or name the column in `count_column` of the cohort's file"
+        raise CohortError(Fault(where, found, f"a column of {units}", step))
+    named = counter.values[how.unit] if counter else ""
+    if counter and named:
+        return layout.names.index(named), [*notes, f"{of}column {named}"]
+    others = {name.lower() for known in COUNTERS for name in known.others}
     candidates = [
         place
-        for place, other in enumerate(layout.names)
-        if place != gene and other.lower() not in NO_VALUES and math.isfinite(number_of(layout.first[place]))
+        for place, name in enumerate(layout.names)
+        if place != gene and name.lower() not in others and math.isfinite(number_of(layout.first[place]))
     ]
+    if len(layout.names) == 2:
+        candidates = [1 - gene]
     if len(candidates) != 1:
-        found = f"{len(candidates)} columns of numbers"
-        found += f": {few(layout.names[place] for place in candidates)}" if candidates else ""
+        names = [layout.names[place] for place in candidates]
+        found = f"{len(names)} columns of numbers" + (f": {few(names)}" if names else "")
         step = "name the column of the values in `count_column` of the cohort's file"
         raise CohortError(Fault(where, found, "two fields: row id and sample, or one such column", step))
-    return candidates[0], [*notes, f"the values are in column {candidates[0] + 1} of {len(layout.names)}"]
+    if counter is not None:
+        notes.append(f"{of}its last column")
+    elif len(layout.names) > 2:
+        notes.append(f"{'column ' if layout.has_header else ''}{layout.names[candidates[0]]}")
+    return candidates[0], notes
+
+
+def _check_strands(where: str, reads: Floats) -> None:
+    """Raise a `CohortError` if the library is strand-specific.
+
+    The argument `reads`, (2,), contains the reads of the two strands.
+    """
+    share = float(reads.max() / reads.sum()) if reads.sum() > 0 else 0.0
+    if share > STRANDED:
+        likely = STAR[2 + int(reads.argmax())]
+        found = f"{share:.0%} of the reads on one strand: the library is strand-specific"
+        step = (
+            f"set `count_column: {likely}`, or `unstranded` to take both strands, in `expression` of the cohort's file"
+        )
+        raise CohortError(Fault(where, found, "the column to read, by its name", step))
 
 
 def _in_order(where: str, own: pd.Index[str], column: Floats, ids: pd.Index[str]) -> Floats:

@@ -32,7 +32,7 @@ import yaml
 from afa.cohort.archive import read_listed, write_gzip
 from afa.cohort.config import SOFT, CohortConfig, ExpressionSource, series_folder
 from afa.cohort.download import check_intact, download
-from afa.cohort.encode import Tiers, row_ids
+from afa.cohort.encode import Tiers, read_transcripts, row_ids
 from afa.cohort.expression import Expression, read_gene_matrix, read_sample_files
 from afa.cohort.samples import check_accessions, normal_key, read_family, read_series_matrix
 from afa.errors import CohortError, Fault
@@ -201,13 +201,23 @@ def read_expression(
         step = "loosen the selection in the cohort's config"
         raise CohortError(Fault(f"samples of {source.series}", "none selected", "at least one", step))
     joined = source.expression.form in {"mirror_joined", "extract"}
+    of_transcripts = not joined and config.transcripts is not None
+    transcripts = read_transcripts(path.parent / str(config.transcripts)) if of_transcripts else {}
     if config.layout == "sample_files" and not joined:
-        return read_sample_files(path, list(samples.index), wanted, config)
+        return read_sample_files(path, list(samples.index), wanted, config, transcripts)
     # A table joined by a mirror names its columns by accession, even if GEO's own matrix names its columns differently.
     by_accession = joined or config.sample_column == "accession"
     names = samples.index if by_accession else samples["title"].str.split(",", n=1).str[0].str.strip()
     columns, gene_column = dict(zip(samples.index, names, strict=True)), None if joined else config.gene_column
-    read = read_gene_matrix(path, columns, wanted, unit=config.unit, gene_column=gene_column)
+    read = read_gene_matrix(
+        path,
+        columns,
+        wanted,
+        unit=config.unit,
+        row_ids=config.row_ids,
+        gene_column=gene_column,
+        transcripts=transcripts,
+    )
     if source.is_extract:
         sizes = _read_joined_samples(source.metadata.path)[LIBRARY_SIZE].map(float)
         return replace(read, library_size=sizes.reindex(pd.Index(list(samples.index), name="sample")))

@@ -19,7 +19,7 @@ from afa.cohort.build import build_cohort, origin_files, read_values
 from afa.cohort.cohort import Cohort
 from afa.cohort.config import CohortConfig, ExpressionSource
 from afa.cohort.counters import is_gene, without_version
-from afa.cohort.encode import log_values, read_ensembl
+from afa.cohort.encode import log_values, read_ensembl, read_transcripts
 from afa.cohort.expression import Expression, read_gene_matrix
 from afa.cohort.geo import read_expression
 from afa.errors import CohortError, ConfigError
@@ -209,10 +209,43 @@ def test_a_line_of_names_behind_a_hash_is_the_header(tmp_path: Path) -> None:
     is_right(matrix(tmp_path, "# made by hand\n#Gene" + gene_matrix(GSM, rows()).removeprefix("Gene")))
 
 
-def star(i: int) -> str:
-    """STAR's four columns without a header; reads outside genes come first."""
+def star(i: int, share_forward: float = 0.5) -> str:
+    """STAR's four columns: both strands together have the counts of the table, and reads outside genes come first."""
     lines = [f"{name}\t{9000 + i}\t{12_000}\t{12_100}\n" for name in SUMMARIES["STAR"]]
-    return "".join([*lines, *(f"{gene}\t{v[i]}\t{v[i] // 2}\t{v[i] - v[i] // 2}\n" for gene, v in COUNTS.items())])
+    for gene, values in COUNTS.items():
+        forward = round(values[i] * share_forward)
+        lines.append(f"{gene}\t{values[i]}\t{forward}\t{values[i] - forward}\n")
+    return "".join(lines)
+
+
+def test_of_stars_columns_the_unstranded_is_read_and_said(tmp_path: Path) -> None:
+    read = members(tmp_path, {name: star(i) for i, name in enumerate(GSM)}, ending="ReadsPerGene.out.tab.gz")
+    is_right(read)
+    assert read.notes[0] == "3 of 3 files: of STAR, ReadsPerGene.out.tab, column unstranded"
+
+
+@pytest.mark.parametrize(("column", "share"), [("forward", 0.25), ("reverse", 0.75)])
+def test_another_of_stars_columns_is_read_where_it_is_named(tmp_path: Path, column: str, share: float) -> None:
+    texts = {name: star(i, 0.25) for i, name in enumerate(GSM)}
+    read = members(tmp_path, texts, count_column=column)
+    forward = {gene: [round(value * 0.25) for value in values] for gene, values in COUNTS.items()}
+    expected = forward if column == "forward" else {
+        gene: [value - other for value, other in zip(COUNTS[gene], forward[gene], strict=True)] for gene in COUNTS
+    }  # fmt: skip
+    is_right(read, expected)
+    assert f"column {column}, as `count_column` says" in read.notes[0]
+    assert read.library_size.sum() == pytest.approx(share * sum(LIBRARY.values()), rel=0.01)
+
+
+@pytest.mark.parametrize(("share", "likely"), [(0.02, "reverse"), (0.97, "forward")])
+def test_a_strand_specific_library_is_asked_back_and_read_as_it_is_named(
+    tmp_path: Path, share: float, likely: str
+) -> None:
+    texts = {name: star(i, share) for i, name in enumerate(GSM)}
+    message = refusal(members, tmp_path, texts)
+    assert "the library is strand-specific" in message
+    assert f"set `count_column: {likely}`" in message
+    is_right(members(tmp_path, texts, count_column="unstranded"))
 
 
 def featurecounts(i: int, column: str) -> str:
@@ -226,9 +259,18 @@ def rsem(i: int) -> str:
     return head + "".join(f"{g}\tT1,T2\t900\t800\t{v[i]}.00\t{TPM[g][i]}\t3.5\n" for g, v in COUNTS.items())
 
 
-def salmon(i: int) -> str:
+def isoforms(i: int) -> str:
+    """Two transcripts of each gene, of a third and two thirds of its values."""
+    lines = ["transcript_id\tgene_id\tlength\teffective_length\texpected_count\tTPM\tFPKM\tIsoPct\n"]
+    for gene, values in COUNTS.items():
+        parts = (values[i] // 3, values[i] - values[i] // 3)
+        lines += [f"T\t{gene}\t900\t800\t{part}\t1\t2\t50\n" for part in parts]
+    return "".join(lines)
+
+
+def salmon(i: int, name: str = "{}") -> str:
     head = "Name\tLength\tEffectiveLength\tTPM\tNumReads\n"
-    return head + "".join(f"{g}\t900\t800\t{TPM[g][i]}\t{v[i]}\n" for g, v in COUNTS.items())
+    return head + "".join(f"{name.format(g)}\t900\t800\t{TPM[g][i]}\t{v[i]}\n" for g, v in COUNTS.items())
 
 
 def kallisto(i: int) -> str:
@@ -249,34 +291,32 @@ def htseq_with_names(i: int) -> str:
 @pytest.mark.parametrize(
     ("text", "ending", "keys", "expected", "said"),
     [
-        (lambda i: featurecounts(i, "/data/a.bam"), "counts.txt.gz", {}, COUNTS, "in column 7 of 7"),
-        (rsem, "a.genes.results.gz", {"count_column": "expected_count"}, COUNTS, "column expected_count, as"),
-        (salmon, "quant.genes.sf.gz", {"count_column": "TPM"}, TPM, "column TPM, as"),
-        (kallisto, "abundance.tsv", {"count_column": "est_counts"}, COUNTS, "column est_counts, as"),
-        (stringtie, "g.tab", {"gene_column": "Gene Name", "count_column": "TPM"}, TPM, "column TPM, as"),
-        (star, "ReadsPerGene.out.tab.gz", {"count_column": "column 2"}, COUNTS, "column column 2, as"),
-        (htseq_with_names, "h.counts.gz", {}, COUNTS, "in column 3 of 3"),
+        (lambda i: featurecounts(i, "/data/a.bam"), "counts.txt.gz", {}, COUNTS, "featureCounts, its last column"),
+        (rsem, "a.genes.results.gz", {}, COUNTS, "RSEM, genes.results, column expected_count"),
+        (rsem, "a.genes.results", {"unit": "tpm"}, TPM, "RSEM, genes.results, column TPM"),
+        (isoforms, "a.isoforms.results.gz", {}, COUNTS, "RSEM, isoforms.results, column expected_count"),
+        (salmon, "quant.genes.sf.gz", {}, COUNTS, "Salmon, quant.sf, column NumReads"),
+        (salmon, "quant.genes.sf.gz", {"unit": "tpm"}, TPM, "Salmon, quant.sf, column TPM"),
+        (kallisto, "abundance.tsv.gz", {}, COUNTS, "kallisto, abundance.tsv, column est_counts"),
+        (kallisto, "abundance.tsv", {"unit": "tpm"}, TPM, "kallisto, abundance.tsv, column tpm"),
+        (stringtie, "g.tab.gz", {"unit": "tpm", "gene_column": "Gene Name"}, TPM, "StringTie, gene abundances"),
+        (htseq_with_names, "h.counts.gz", {}, COUNTS, "no header line"),
     ],
 )  # fmt: skip
-def test_a_file_has_one_column_of_values_or_the_cohort_names_it(
+def test_the_files_of_the_common_counters_are_read_as_they_are_written(
     tmp_path: Path, text: Any, ending: str, keys: dict[str, Any], expected: Any, said: str
 ) -> None:
-    texts = {name: text(i) for i, name in enumerate(GSM)}
-    read = members(tmp_path, texts, ending=ending, **keys)
+    read = members(tmp_path, {name: text(i) for i, name in enumerate(GSM)}, ending=ending, **keys)
     is_right(read, expected)
     assert said in " ".join(read.notes)
-    if "count_column" in keys:
-        message = refusal(members, tmp_path, texts, ending=ending)
-        assert "columns of numbers" in message
-        assert "name the column of the values in `count_column`" in message
 
 
-def test_a_table_of_transcripts_is_refused_by_the_column_that_names_them(tmp_path: Path) -> None:
-    text = "transcript_id\tgene_id\tTPM\nT1\tCXCL8\t1\nT2\tCXCL8\t2\n"
-    keys: dict[str, Any] = {"gene_column": "gene_id", "unit": "tpm"}
-    assert "found rows of transcripts" in refusal(members, tmp_path, dict.fromkeys(GSM, text), **keys)
-    table = "transcript_id\tgene_id\tGSM1\tGSM2\tGSM3\nT1\tCXCL8\t1\t2\t3\n"
-    assert "found rows of transcripts" in refusal(matrix, tmp_path, table, **keys)
+def test_a_unit_that_a_counter_does_not_write_is_refused(tmp_path: Path) -> None:
+    message = refusal(members, tmp_path, {name: star(i) for i, name in enumerate(GSM)}, unit="tpm")
+    assert "which has no column of tpm" in message
+    assert "set `unit: counts`" in message
+    message = refusal(members, tmp_path, {name: stringtie(i) for i, name in enumerate(GSM)}, ending="a.tab")
+    assert "set `unit: tpm`" in message
 
 
 def test_of_several_unknown_columns_one_must_be_named(tmp_path: Path) -> None:
@@ -292,11 +332,41 @@ def test_of_several_unknown_columns_one_must_be_named(tmp_path: Path) -> None:
     assert "no column 'Raw'; expected one of gene, raw, normalised" in message
 
 
+def test_transcripts_are_added_up_by_the_table_of_their_genes(tmp_path: Path) -> None:
+    """Three transcripts: two of CXCL8 with 3 and 4 reads, one of MUC2 with 5; one more is in no table."""
+    (tmp_path / "map.csv").write_text(
+        "transcript,gene\nENST00000000001.3,CXCL8\nENST00000000002,CXCL8\nENST00000000003.1,MUC2\n", encoding="utf-8"
+    )
+    names = [f"ENST0000000000{i}.{i}" for i in (1, 2, 3, 9)]
+    body = "".join(f"{name}\t9\t8\t0.5\t{n}\n" for name, n in zip(names, (3, 4, 5, 6), strict=True))
+    texts = dict.fromkeys(GSM, "Name\tLength\tEffectiveLength\tTPM\tNumReads\n" + body)
+    read = members(tmp_path, texts, ending="quant.sf.gz", transcripts="map.csv")
+    assert read.values["GSM1"].to_dict() == {"CXCL8": 7, "MUC2": 5}
+    assert read.library_size["GSM1"] == 18
+    assert "rows that the table of transcripts lacks count for the library alone (1)" in " ".join(read.notes)
+    table = gene_matrix(GSM, list(zip(names, [(3, 1, 1), (4, 1, 1), (5, 1, 1), (6, 1, 1)], strict=True)))
+    assert matrix(tmp_path, table, transcripts="map.csv").values["GSM1"].to_dict() == {"CXCL8": 7, "MUC2": 5}
+
+
+def test_gencodes_names_of_transcripts_say_of_which_gene_they_are(tmp_path: Path) -> None:
+    name = "ENST0000000000{}.1|ENSG00000169429.11|OTTHUMG1|OTTHUMT1|CXCL8-20{}|CXCL8|1705|protein_coding|"
+    table = gene_matrix(GSM, [(name.format(i, i), (i, 10, 20)) for i in (1, 2, 3)])
+    assert matrix(tmp_path, table).values.loc["CXCL8"].tolist() == [6, 30, 60]
+    read = matrix(tmp_path, table, ["ENSG00000169429"], row_ids="ensembl")
+    assert read.values.loc["ENSG00000169429"].tolist() == [6, 30, 60]
+    assert read.notes == ("the rows of a gene's transcripts are added up",)
+
+
+def test_a_transcript_of_two_genes_is_refused(tmp_path: Path) -> None:
+    path = put(tmp_path / "map.csv", "transcript,gene\nENST00000000001.1,A\nENST00000000001.2,B\n")
+    assert "more than one gene" in refusal(read_transcripts, path)
+
+
 @pytest.mark.parametrize(
     ("ids", "keys", "step"),
     [
-        ("ENST0000000000{}.2", {}, "add up the transcripts of each gene"),
-        ("NM_00{}", {}, "add up the transcripts of each gene"),
+        ("ENST0000000000{}.2", {}, "name a table of their genes in `transcripts`"),
+        ("NM_00{}", {}, "name a table of their genes in `transcripts`"),
         ("ENSG0000000000{}.2", {}, "set `row_ids: ensembl`"),
         ("MUC{}", {"row_ids": "ensembl"}, "set `row_ids: symbol`"),
         ("{}", {}, "`gene_column`"),
@@ -451,7 +521,7 @@ def test_files_of_a_sample_that_are_no_tables_are_shown(tmp_path: Path) -> None:
 
 
 def test_of_two_files_of_each_sample_a_pattern_says_which(tmp_path: Path) -> None:
-    both = [(f"{n}_a.genes.results", text.encode()) for n, text in plain().items()]
+    both = [(f"{n}_a.genes.results", rsem(i).encode()) for i, n in enumerate(GSM)]
     both += [(f"{n}_a.isoforms.results", b"x\ty\n") for n in GSM]
     path = put(tmp_path / "x.tar", raw_tar(both))
     keys: dict[str, Any] = {"layout": "sample_files"}
@@ -520,3 +590,22 @@ def test_an_extract_has_the_library_of_genes_alone(tmp_path: Path) -> None:
     again = read_expression(carried, cohort.expression, samples, {"G0"})
     pd.testing.assert_frame_equal(again.values, read.values, check_exact=True)
     assert again.library_size.tolist() == np.sum([values for _, values in genes], axis=0).tolist()
+
+
+def gct(version: str = "#1.2", names: Sequence[str] = GSM) -> str:
+    """A matrix as GenePattern and GTEx write it: two lines above the header, and a column of descriptions."""
+    rows_of = [f"{gene}\tthe 2nd, of {gene}\t" + "\t".join(map(str, values)) for gene, values in COUNTS.items()]
+    head = "\t".join(["Name", "Description", *names])
+    return "\n".join([version, f"{len(COUNTS)}\t{len(names)}", head, *rows_of]) + "\n"
+
+
+def test_a_gct_file_has_the_values_of_its_table(tmp_path: Path) -> None:
+    is_right(matrix(tmp_path, gct()))
+
+
+def test_a_gct_file_whose_samples_are_described_is_refused(tmp_path: Path) -> None:
+    assert "found GCT 1.3, in which rows that describe the samples" in refusal(matrix, tmp_path, gct("#1.3"))
+
+
+def test_two_numbers_below_another_comment_are_no_part_of_a_gct_file(tmp_path: Path) -> None:
+    assert "found 2 names over 5 fields" in refusal(matrix, tmp_path, gct("# Program: counts"))

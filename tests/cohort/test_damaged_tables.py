@@ -269,3 +269,13 @@ def test_a_million_rows_are_encoded_and_a_million_faults_are_one_line(folder: Pa
     assert "'none' (lines 2, 3," in str(stopped.value)
     assert "and 999,980 more" in str(stopped.value)
     assert not (folder / "second.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["values.gct", "values.gct.gz", "values.csv", "values.tsv"])
+def test_a_table_of_genes_in_rows_says_how_to_turn_it(folder: Path, name: str) -> None:
+    content = b"#1.2\n2\t2\nName\tDescription\tp1\tp2\nage\tyears\t48\t7\nsodium\tmmol\t141\t140\n"
+    path = folder / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(AfaError, match=r"a row for each gene; expected a row for each patient.*turn rows and columns"):
+        encode(path, features=folder / "features.csv", out=folder / "out.csv")
+    assert not (folder / "out.csv").exists()
