@@ -21,7 +21,8 @@ PUBLIC = (
     *("afa.inference.meanfield", "afa.inference.exact", "afa.inference.result"),
     *("afa.model.closure", "afa.scores.preference", "afa.scores.gain", "afa.scores.bracket", "afa.scores.copeland"),
     "afa.scores.belief",
-    *("afa.model.bundle.graph", "afa.evaluate.plot", "afa.errors"),
+    *("afa.model.bundle.graph", "afa.model.bundle.markov_network"),
+    *("afa.evaluate.plot", "afa.errors"),
 )
 """Modules whose public names keep their meaning as CHANGELOG.md says."""
 

@@ -1,4 +1,4 @@
-"""`afa bundle`: build, check and show bundles, and write them as graphs."""
+"""`afa bundle`: build, check and show bundles, and convert them to and from other formats."""
 
 from __future__ import annotations
 
@@ -128,10 +128,33 @@ def bundle_graph(
         str | None, typer.Option(help="write only the graph of this entity; by default the whole bundle is written")
     ] = None,
 ) -> None:
-    """Write a bundle as a graph: features are nodes, and couplings are edges. This needs the extra `formats` of afa."""
+    """Write a bundle as a graph.
+
+    Features are nodes, and couplings are edges. The command needs the extra `formats` of afa.
+    """
     from afa.model.bundle import load_bundle
     from afa.model.bundle.graph import write_graph
 
     model = load_bundle(bundle)
     write_graph(model, out, entity=entity)
     typer.echo(f"{model.name}: the graph of {entity or f'{len(model.entities)} entities'} into {out}")
+
+
+@app.command("from-graph")
+def bundle_from_graph(
+    graph: Annotated[Path, typer.Argument(help="a file .graphml, or .json for node-link JSON")],
+    out: options.Out,
+    entity: Annotated[str | None, typer.Option(help="entity that the graph describes, if the graph lists none")] = None,
+    name: Annotated[str | None, typer.Option(help="name of the bundle; by default the graph's")] = None,
+    version: Annotated[str | None, typer.Option(help="version of the bundle; by default the graph's")] = None,
+) -> None:
+    """Write the bundle of a graph file.
+
+    A graph that afa did not write needs --entity. The command needs the extra `formats` of afa.
+    """
+    from afa.model.bundle import save_bundle
+    from afa.model.bundle.graph import read_graph
+
+    bundle = read_graph(graph, name=name, version=version, entity=entity)
+    save_bundle(bundle, out)
+    typer.echo(f"{bundle.name}: {len(bundle.entities)} entities, {len(bundle.features)} features into {out}")

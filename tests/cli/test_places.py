@@ -120,6 +120,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_tables({"numbers": pd.DataFrame({"patient": ["a", "b"], "value": [1.0, 2.0]})}, folder / "shard")
     for words in (
         f"bundle build {RESOURCES}/elicitation --out bundle",
+        f"bundle graph {TINY} --out graph.json",
         f"cohort simulate {DEMO} --bundle bundle --out mirror",
         f"cohort fetch {DEMO} --mirror mirror --out source.json",
         f"elicit unary {RESOURCES}/elicitation --out unary",
@@ -133,6 +134,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "words",
     [
         f"bundle copy {TINY}",
+        "bundle from-graph graph.json",
         f"field bundle {RESOURCES}/fields/dermatology",
         f"elicit unary {RESOURCES}/elicitation",
         f"elicit consensus {RESOURCES}/elicitation --unary unary",

@@ -100,6 +100,18 @@ def _gene_matrix() -> Reader:
     )
 
 
+def real_gene_matrix(mirror: Path) -> Reader:
+    """The head of a real series' matrix, its first rows and all its samples."""
+    path = mirror / "series" / "GSE117nnn" / "GSE117993" / "suppl" / "GSE117993_TPM_matrix.txt.gz"
+    with gzip.open(path) as stream:
+        lines = [stream.readline() for _ in range(12)]
+    names = lines[0].decode().rstrip("\n").split("\t")[1:]
+    columns = {name: name for name in names[:20]}
+    files = {"head.txt.gz": gzip.compress(b"".join(lines), mtime=0)}
+    genes = {line.split(b"\t")[0].decode() for line in lines[1::2]}
+    return Reader("gene_matrix_real", files, lambda folder: read_gene_matrix(folder / "head.txt.gz", columns, genes))
+
+
 def _sample_files() -> Reader:
     texts = {name: geo_layout.sample_text(name, [(g, v[i]) for g, v in _ROWS]) for i, name in enumerate(ACCESSIONS)}
     members = [(f"{name}_x.txt.gz", gzip.compress(text, mtime=0)) for name, text in texts.items()]

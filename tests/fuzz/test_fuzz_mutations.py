@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from fuzz.corpus import Reader, readers
+from fuzz.corpus import Reader, readers, real_gene_matrix
 from fuzz.harness import BROKEN, SEED, check
 from fuzz.mutations import mutated_file
 
@@ -69,3 +69,11 @@ def test_a_broken_file_gives_an_error_of_ours_that_names_it_and_leaves_nothing(
 ) -> None:
     refused, read = _run(known[name], tmp_path / "in")
     assert refused > BROKEN // 4, f"{read} of {BROKEN} broken files were read as if they were sound"
+
+
+@pytest.mark.mirror
+def test_the_broken_head_of_a_real_matrix_gives_an_error_of_ours_that_names_it(
+    geo_mirror: Path, tmp_path: Path
+) -> None:
+    refused, _ = _run(real_gene_matrix(geo_mirror), tmp_path / "in")
+    assert refused > BROKEN // 4

@@ -1,31 +1,47 @@
-"""Write a bundle as a graph of NetworkX: features are nodes, couplings are edges.
+"""Convert bundles to and from graphs of NetworkX: features are nodes, couplings are edges.
 
-The graph of one entity is an undirected `Graph`: each node has the attribute `unary`, and each edge has the attribute
-`coupling`. The graph of a whole bundle is a `MultiGraph`. Each edge has the attribute `entity`, which is also its key,
-and each node has an attribute `unary:<entity>` for every entity with a unary potential on that feature. Costs are an
-attribute of the nodes. A graph does not contain priors, probabilities and scopes.
+One entity becomes an undirected `Graph`: each node has the attribute `unary`, and each edge has the attribute
+`coupling`. A whole bundle becomes a `MultiGraph`. Each edge has the attribute `entity`, which is also its key. Each
+node has an attribute `unary:<entity>` for every entity with a unary potential on that feature. Costs are an attribute
+of the nodes. The attributes of the graph contain all other parts of the bundle, with lists as JSON text. Every
+attribute is a number or a text. Therefore GraphML and node-link JSON files preserve the digest of the bundle.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+from xml.etree.ElementTree import ParseError
 
 import numpy as np
+import pandas as pd
+from pydantic import BaseModel, BeforeValidator
 
-from afa.errors import AfaError, BundleError, Fault
+from afa.errors import AfaError, BundleError, ConfigError, Fault
 from afa.io.files import write_text
+from afa.io.yamlfile import check_model
 from afa.model.bundle import Bundle
+from afa.model.bundle.format import REQUIRED_COLUMNS, REQUIRED_FILES
+from afa.model.bundle.priors import signed
+from afa.model.bundle.read import bundle_of_tables
 
+UNARY, COUPLING, ENTITY, COST = "unary", "coupling", "entity", "cost"
 GRAPHML = ".graphml"
+NO_SUCH_GRAPH = (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError)
+"""Errors that the readers of NetworkX raise for a file without a graph."""
 
 
 def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
     """Return the graph of one entity, or of the whole bundle if `entity` is None.
 
     The nodes are all M features, in the bundle's order.
+
+    Raises
+    ------
+    BundleError : the bundle has probabilities, which a graph cannot represent
 
     Examples
     --------
@@ -35,42 +51,212 @@ def to_networkx(bundle: Bundle, entity: str | None = None) -> Any:
     (-1.0, -1.0)
 
     """
-    networkx = _networkx()
-    name = {"name": bundle.name, "version": bundle.version}
-    graph = networkx.MultiGraph(**name) if entity is None else networkx.Graph(**name, entity=entity)
-    chosen = range(len(bundle.entities)) if entity is None else [bundle.index(entity)]
-    for j, feature in enumerate(bundle.features):
-        cost = {} if bundle.costs is None else {"cost": float(bundle.costs[j])}
-        unary = {f"unary:{bundle.entities[v]}": float(bundle.unary[v, j]) for v in np.flatnonzero(bundle.unary[:, j])}
-        graph.add_node(feature, **cost, **(unary if entity is None else {"unary": float(bundle.unary[chosen[0], j])}))
-    for v in chosen:
-        own = {} if entity is not None else {"key": bundle.entities[v], "entity": bundle.entities[v]}
-        for row, column, value in zip(*(part.tolist() for part in bundle.packed.of(v)), strict=True):
-            graph.add_edge(bundle.features[row], bundle.features[column], coupling=value, **own)
+    if bundle.rates is not None or bundle.packed.scope is not None:
+        found, step = (
+            "a bundle that says how often, or what can occur",
+            "keep it as a folder (afa.model.bundle.save_bundle)",
+        )
+        expected = "directions alone, all that a graph can hold"
+        raise BundleError(Fault(f"bundle {bundle.name}", found, expected, step))
+    networkx = library("networkx")
+    one = entity is not None
+    chosen = bundle.restrict_entities([bundle.entities[bundle.index(entity)]]) if entity is not None else bundle
+    graph = networkx.Graph() if one else networkx.MultiGraph()
+    graph.graph.update(_attributes(chosen))
+    for j, feature in enumerate(chosen.features):
+        held = range(1) if one else np.flatnonzero(chosen.unary[:, j])
+        unaries = {UNARY if one else f"{UNARY}:{chosen.entities[n]}": float(chosen.unary[n, j]) for n in held}
+        graph.add_node(feature, **({} if chosen.costs is None else {COST: float(chosen.costs[j])}), **unaries)
+    for n, name in enumerate(chosen.entities):
+        key, whose = ({}, {}) if one else ({"key": name}, {ENTITY: name})
+        for row, column, value in zip(*(part.tolist() for part in chosen.packed.of(n)), strict=True):
+            graph.add_edge(chosen.features[row], chosen.features[column], **key, **{COUPLING: value}, **whose)
     return graph
+
+
+def _attributes(bundle: Bundle) -> dict[str, str]:
+    """Return the properties of the bundle other than features and couplings, as text."""
+    held: dict[str, Any] = {
+        "entities": bundle.entities,
+        "priors": {name: x for name, x in zip(bundle.entities, bundle.log_odds.tolist(), strict=True) if x},
+        "aliases": dict(bundle.aliases),
+        "display_names": dict(bundle.display_names),
+        "provenance": dict(bundle.provenance),
+    }
+    # default=str converts YAML dates, the only values in `provenance` that JSON cannot represent
+    texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in held.items() if value}
+    licence = {} if bundle.licence is None else {"licence": bundle.licence}
+    return {"format": "afa-bundle", "name": bundle.name, "version": bundle.version, **texts, **licence}
+
+
+def _from_json(value: Any) -> Any:
+    """Return the list or mapping that a JSON text contains. A value that is not a text is returned unchanged."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise ValueError("a list or an object as JSON text") from None
+
+
+class _Attributes(BaseModel):
+    """Attributes of a graph that describe a bundle."""
+
+    entities: Annotated[list[str], BeforeValidator(_from_json)] = []
+    priors: Annotated[dict[str, Any], BeforeValidator(_from_json)] = {}
+    aliases: Annotated[dict[str, list[str]], BeforeValidator(_from_json)] = {}
+    display_names: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
+    provenance: Annotated[dict[str, Any], BeforeValidator(_from_json)] = {}
+
+
+def from_networkx(
+    graph: Any, *, name: str | None = None, version: str | None = None, entity: str | None = None
+) -> Bundle:
+    """Return the bundle of a graph made by `to_networkx`, or of any undirected graph with the same attributes.
+
+    Node names must be texts. A node without a unary potential gets potential 0. Every edge needs a coupling.
+
+    Parameters
+    ----------
+    name, version : replace those of the graph; a graph without them gets the name of its entity and version "1"
+    entity : name of the entity, for a graph without a list of entities
+
+    Raises
+    ------
+    BundleError : lists every error of the graph
+
+    """
+    if not isinstance(graph, library("networkx").Graph) or graph.is_directed():
+        found, step = f"a {type(graph).__name__}", "use graph.to_undirected() if directions say nothing"
+        raise BundleError(Fault("a graph to read", found, "an undirected graph of NetworkX", step))
+    named = name or graph.graph.get("name") or entity
+    where = f"graph {named or 'without a name'}"
+    try:
+        attributes = check_model(graph.graph, _Attributes, where)
+    except ConfigError as error:
+        raise BundleError(error.faults) from None
+    if not attributes.entities and entity is None:
+        step = "name the one entity that the graph describes: entity='...'"
+        raise BundleError(Fault(where, "no list of entities", "the graph attribute entities", step))
+    if attributes.entities and entity not in (None, attributes.entities[0]):
+        found = f"a list of entities, {', '.join(attributes.entities[:5])}"
+        raise BundleError(Fault(where, found, f"none, or {entity!r} alone", "leave out the option entity"))
+    if odd := [node for node in graph if not isinstance(node, str)]:
+        step = "rename the nodes with networkx.relabel_nodes"
+        raise BundleError(Fault(f"{where}, node {odd[0]!r}", type(odd[0]).__name__, "names of features as text", step))
+    entities = attributes.entities or [str(entity)]
+    only = entities[0] if len(entities) == 1 else ""
+    header = {
+        "name": named or entities[0],
+        "version": version or str(graph.graph.get("version") or "1"),
+        "licence": graph.graph.get("licence"),
+        "provenance": attributes.provenance,
+        "entities": entities,
+        "features": list(graph),
+    }
+    unaries = [(str(key).partition(":"), node, x) for node, held in graph.nodes(data=True) for key, x in held.items()]
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "unary.csv": [(whose or only, node, x) for (kind, _, whose), node, x in unaries if kind == UNARY],
+        "pairwise.csv": [
+            (
+                held.get(ENTITY, only),
+                a,
+                b,
+                held.get(COUPLING, f"no {COUPLING}, but {', '.join(map(str, held)) or 'nothing'}"),
+            )
+            for a, b, held in graph.edges(data=True)
+        ],
+        "priors.csv": list(signed(attributes.priors).items()),
+        "costs.csv": [(node, cost) for node, cost in graph.nodes(data=COST) if cost is not None],
+        "aliases.csv": [(feature, alias) for feature, aliases in attributes.aliases.items() for alias in aliases],
+        "display.csv": list(attributes.display_names.items()),
+    }
+    return bundle_of_rows(where, header, rows)
+
+
+def bundle_of_rows(where: str, header: Mapping[str, Any], rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Bundle:
+    """Return the bundle made from a header and the rows of its files.
+
+    The rows are checked by the rules of the bundle format.
+
+    Parameters
+    ----------
+    where : name of the source in error messages; rows are named by their entities and features
+    rows : file name -> rows
+
+    Raises
+    ------
+    BundleError : lists every error
+
+    """
+    frames, names = dict[str, pd.DataFrame](), dict[str, list[str]]()
+    for file, given in rows.items():
+        if given or file in REQUIRED_FILES:
+            columns = ["entity", "log_odds"] if file == "priors.csv" else list(REQUIRED_COLUMNS[file])
+            frames[file] = pd.DataFrame([tuple(map(str, row)) for row in given], columns=columns)
+            names[file] = [f"{columns[-1]} of {', '.join(map(str, row[:-1]))}" for row in given]
+    return bundle_of_tables(where, header, frames, names)
 
 
 def write_graph(bundle: Bundle, path: str | Path, *, entity: str | None = None) -> None:
     """Write the graph of a bundle, or of one entity, as a `.graphml` or `.json` file.
 
-    A JSON file has the node-link form of NetworkX. Equal bundles give equal bytes.
+    Equal bundles give equal bytes.
     """
-    form = Path(path).suffix.lower()
-    if form not in (GRAPHML, ".json"):
-        step = "choose one of these formats"
-        raise BundleError(Fault(str(path), f"the suffix {Path(path).suffix!r}", f"{GRAPHML} or .json", step))
-    graph, networkx = to_networkx(bundle, entity), _networkx()
+    target = Path(path)
+    form, graph, networkx = _form_of(target), to_networkx(bundle, entity), library("networkx")
     if form == GRAPHML:
         lines = ["<?xml version='1.0' encoding='utf-8'?>", *networkx.generate_graphml(graph)]
     else:
         lines = [json.dumps(networkx.node_link_data(graph, edges="edges"), ensure_ascii=False, indent=1)]
-    write_text(path, "\n".join(lines) + "\n")
+    write_text(target, "\n".join(lines) + "\n")
 
 
-def _networkx() -> Any:
-    """Return the module of NetworkX. If it is not installed, the `AfaError` says how to install it."""
+def read_graph(
+    path: str | Path, *, name: str | None = None, version: str | None = None, entity: str | None = None
+) -> Bundle:
+    """Return the bundle in a graph file. Options and errors are those of `from_networkx`.
+
+    In node-link JSON, the edges are read from the key `edges` or else from `links`. NetworkX before 3.6 and d3 write
+    `links`. A file without a graph raises a `BundleError`.
+    """
+    source = Path(path)
+    form, networkx = _form_of(source), library("networkx")
     try:
-        return import_module("networkx")
-    except ModuleNotFoundError:
+        if form == GRAPHML:
+            graph = networkx.read_graphml(source)
+        else:
+            document = json.loads(source.read_text(encoding="utf-8"))
+            edges = "links" if "links" in document and "edges" not in document else "edges"
+            graph = networkx.node_link_graph(document, edges=edges)
+    except OSError as error:
+        fault = Fault(str(source), error.strerror or "an error", "a readable file", "check the path")
+        raise BundleError(fault) from None
+    except (*NO_SUCH_GRAPH, networkx.NetworkXException) as error:
+        found = f"text that is no such graph ({type(error).__name__}: {error})"
+        raise BundleError(
+            Fault(str(source), found, "a graph in this format", "write it again with NetworkX")
+        ) from error
+    return from_networkx(graph, name=name, version=version, entity=entity)
+
+
+def _form_of(path: Path) -> str:
+    """Return the file's suffix, which selects the format."""
+    form = path.suffix.lower()
+    if form not in (GRAPHML, ".json"):
+        found = f"the suffix {path.suffix!r}"
+        raise BundleError(Fault(str(path), found, f"{GRAPHML} or .json", "choose one of these formats"))
+    return form
+
+
+def library(module: str) -> Any:
+    """Return the module of an optional library.
+
+    If the library is not installed, the `AfaError` says how to install it.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
         step = "run `pip install 'afa[formats]'`"
-        raise AfaError(Fault("networkx", "no such library", "networkx, which makes the graph", step)) from None
+        raise AfaError(Fault(package, "no such library", f"{package}, which this format needs", step)) from None

@@ -169,7 +169,9 @@ def header_of(document: Path | Mapping[str, Any], where: str) -> tuple[Header, l
     return header, faults
 
 
-def bundle_of_tables(where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame]) -> Bundle:
+def bundle_of_tables(
+    where: str, document: Mapping[str, Any], frames: Mapping[str, pd.DataFrame], names: Mapping[str, Sequence[str]] = {}
+) -> Bundle:
     """Return the bundle made from tables in memory, which are checked like the files of a folder.
 
     Parameters
@@ -177,6 +179,7 @@ def bundle_of_tables(where: str, document: Mapping[str, Any], frames: Mapping[st
     where : name of the source, for error messages
     document : the content of bundle.yaml
     frames : file name -> rows
+    names : file name -> a name for each row, which error messages use instead of a line number
 
     Raises
     ------
@@ -185,7 +188,11 @@ def bundle_of_tables(where: str, document: Mapping[str, Any], frames: Mapping[st
     """
     tables = {
         file: table_of_frame(
-            frame, f"{where}, {file}", required=REQUIRED_COLUMNS[file], optional=OPTIONAL_COLUMNS.get(file, ())
+            frame,
+            where if file in names else f"{where}, {file}",
+            required=REQUIRED_COLUMNS[file],
+            optional=OPTIONAL_COLUMNS.get(file, ()),
+            names=names.get(file, ()),
         )
         for file, frame in frames.items()
     }

@@ -9,6 +9,7 @@ import pytest
 import afa
 from afa.errors import BundleError
 from afa.model.bundle import save_bundle
+from afa.model.bundle.graph import from_networkx, to_networkx
 from afa.model.bundle.priors import starting, starting_point
 
 UNARY = """entity,feature,potential,p_low_with,p_high_with,p_low_without,p_high_without
@@ -145,6 +146,13 @@ def test_tables_in_memory_take_probabilities_and_ask_back_too():
     with pytest.raises(BundleError, match="if they are probabilities, call the column probability"):
         afa.bundle_from_frame(unary, priors={"rust": 0.2})
     assert afa.bundle_from_frame(unary, priors={"rust": "+0.2"}).priors.tolist() == [0.2, 0.0]
+
+
+def test_a_graph_keeps_log_odds_between_0_and_1():
+    pytest.importorskip("networkx")
+    unary = pd.DataFrame({"spots": [1.0, -1.0]}, index=["rust", "wilt"])
+    bundle = afa.bundle_from_frame(unary, priors={"rust": "+0.2", "wilt": 0.4})
+    assert from_networkx(to_networkx(bundle)).digest == bundle.digest
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,161 @@
+"""Convert entities to and from Markov networks of pgmpy.
+
+A network has one variable for each feature, with the states -1, 0 and +1. The network has one factor exp(theta_j x_j)
+for each feature and one factor exp(psi_jl x_j x_l) for each coupling (eq:mrf-general). The scale of a factor does not
+affect the distribution and is ignored. The network's attribute `log_odds` contains the prior log-odds of the entity. In
+a bundle with probabilities, each entity has two networks, one for each class (docs/decisions.md, Base rates). The
+variables of these networks have only the states that can occur. Such networks cannot be converted back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from afa.errors import BundleError, Fault
+from afa.model.bundle import Bundle
+from afa.model.bundle.graph import bundle_of_rows, library
+from afa.model.bundle.priors import signed
+from afa.model.bundle.rates import bundle_models
+from afa.model.mrf import VALUES, Floats
+
+LOG_ODDS = "log_odds"
+LARGEST_POTENTIAL = 300.0
+"""Largest potential in a network, nats, because a factor stores exp(potential), which overflows."""
+TOLERANCE = 1e-9
+X = np.array(VALUES, dtype=np.float64)
+
+
+def to_markov_network(bundle: Bundle, entity: str, *, holds: bool | None = None) -> Any:
+    """Return the `DiscreteMarkovNetwork` of an entity, on all M features.
+
+    The states are named -1, 0 and 1, so that evidence can be given in the values of a bundle.
+
+    Parameters
+    ----------
+    holds : for a bundle with probabilities: True for the class with the entity, which has the prior, False for the
+        class without the entity. None for other bundles
+
+    Raises
+    ------
+    BundleError : `holds` does not fit the bundle, a potential is beyond `LARGEST_POTENTIAL`, or the bundle has
+        exclusive groups, which factors of two features cannot represent
+
+    """
+    where = f"bundle {bundle.name}, {entity}"
+    if bundle.exclusive:
+        found, step = "exclusive groups", "leave them out of groups.csv"
+        raise BundleError(Fault(where, found, "features that factors of two can hold", step))
+    if bundle.has_probabilities and holds is None:
+        raise BundleError(Fault(where, "one that says how often", "which class", "give holds=True, or holds=False"))
+    if holds is not None and not bundle.has_probabilities:
+        expected = "one that says how often, for `holds`"
+        raise BundleError(Fault(where, "directions alone", expected, "leave `holds` out"))
+    model = bundle.mrf(entity) if holds is None else bundle_models(bundle, entity)[0 if holds else 1]
+    unaries = np.where(model.possible, model.terms, 0.0)
+    if (largest := float(np.abs(np.append(unaries, model.couplings.data)).max())) > LARGEST_POTENTIAL:
+        expected = f"at most {LARGEST_POTENTIAL:g} in magnitude"
+        raise BundleError(Fault(where, f"a potential of {largest:g}", expected, "check the unit, which is nats"))
+    names, factor = bundle.features, library("pgmpy.factors.discrete").DiscreteFactor
+    states = [[x for x in VALUES if can_be[x + 1]] for can_be in model.possible]
+    centre = np.zeros(model.n_features) if model.centre is None else model.centre
+    network = library("pgmpy.models").DiscreteMarkovNetwork()
+    network.graph.update({"name": entity, LOG_ODDS: float(model.prior)})
+    network.add_nodes_from(names)
+    tables = [([j], np.exp(unaries[j][model.possible[j]])) for j in range(len(names))]
+    for pair in zip(*(part.tolist() for part in sp.triu(model.couplings).nonzero()), strict=True):
+        network.add_edge(*(names[j] for j in pair))
+        away = [np.array(states[j]) - centre[j] for j in pair]
+        tables.append((list(pair), np.exp(model.couplings[pair] * np.outer(*away))))
+    for scope, values in tables:
+        network.add_factors(
+            factor([names[j] for j in scope], values.shape, values, {names[j]: states[j] for j in scope})
+        )
+    return network
+
+
+def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str = "1") -> Bundle:
+    """Return a bundle with one entity for each Markov network.
+
+    The variables are the features, in order of first appearance. A variable has three states, named -1, 0 and 1. The
+    names 0, 1 and 2, which pgmpy gives to unnamed states, also stand for -1, 0 and 1. The logarithm of a factor must be
+    a constant plus terms in x_j and x_j x_l. Terms of several factors on the same variables are added.
+
+    Parameters
+    ----------
+    networks : entity -> network
+    name, version : of the new bundle
+
+    Raises
+    ------
+    BundleError : names every factor of another form
+
+    """
+    potentials = dict[tuple[str, ...], float]()  # each key is an entity and one or two features
+    faults, features = list[Fault](), dict[str, None]()
+    for entity, network in networks.items():
+        if not isinstance(network, library("pgmpy.models").DiscreteMarkovNetwork):
+            step = "convert it first; a Bayesian network has to_markov_model()"
+            found = f"a {type(network).__name__}"
+            faults.append(Fault(f"network of {entity}", found, "a DiscreteMarkovNetwork", step))
+            continue
+        features |= dict.fromkeys(network.nodes())
+        for factor in network.get_factors():
+            terms = _terms_of(factor, f"network of {entity}")
+            if isinstance(terms, Fault):
+                faults.append(terms)
+                continue
+            for scope, value in terms.items():
+                potentials[entity, *scope] = potentials.get((entity, *scope), 0.0) + value
+    BundleError.raise_for(faults)
+    priors = {entity: network.graph.get(LOG_ODDS, 0.0) for entity, network in networks.items()}
+    return bundle_of_rows(
+        f"networks of {name}",
+        {"name": name, "version": version, "entities": list(networks), "features": list(features)},
+        {
+            "unary.csv": [(*key, value) for key, value in potentials.items() if len(key) == 2],
+            "pairwise.csv": [(*key, value) for key, value in potentials.items() if len(key) == 3],
+            "priors.csv": list(signed(priors).items()),
+        },
+    )
+
+
+def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
+    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, by variables, or the error in the factor."""
+    scope = list(factor.scope())
+    place = f"{where}, factor of {', '.join(map(str, scope))}"
+    if not all(isinstance(variable, str) for variable in scope):
+        return Fault(place, "a variable whose name is no text", "text", "rename the variables")
+    if len(scope) not in (1, 2):
+        return Fault(place, f"{len(scope)} variables", "one or two", "a bundle holds no such factor; leave it out")
+    for variable in scope:
+        states = list(factor.state_names[variable])
+        if set(states) not in (set(VALUES), {0, 1, 2}):
+            expected, step = "the three -1, 0 and 1, or 0, 1 and 2", "encode it as ternary, or rename the states"
+            return Fault(place, f"states {states} of {variable}", expected, step)
+    values = np.asarray(factor.values, dtype=np.float64)
+    if len(odd := values[~(np.isfinite(values) & (values > 0))]):
+        return Fault(place, f"a value of {odd[0]:g}", "finite positive values", "give what is impossible a small value")
+    logs = np.log(values)
+    for axis, variable in enumerate(scope):  # sort the states as -1, 0, 1
+        logs = np.take(logs, np.argsort(factor.state_names[variable]), axis=axis)
+    terms, residual = _fitted(scope, logs)
+    if residual > TOLERANCE * max(1.0, float(np.abs(logs).max())):
+        expected = "exp(c + a x)" if len(scope) == 1 else "exp(c + a x + b y + p x y), x and y being -1, 0 or 1"
+        return Fault(place, f"logarithms up to {residual:.2g} away", expected, "replace it by its closest such")
+    return terms
+
+
+def _fitted(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
+    """Return the fitted coefficients by variables, and the largest absolute residual of `logs`, (3,) or (3, 3)."""
+    if logs.ndim == 1:
+        slope = float(logs[2] - logs[0]) / 2
+        return {(scope[0],): slope}, float(np.abs(logs - logs[1] - slope * X).max())
+    first, second = float(logs[2, 1] - logs[0, 1]) / 2, float(logs[1, 2] - logs[1, 0]) / 2
+    pair = float(logs[2, 2] - logs[2, 0] - logs[0, 2] + logs[0, 0]) / 4
+    of_terms = logs[1, 1] + first * X[:, None] + second * X[None, :] + pair * np.outer(X, X)
+    a, b = sorted(scope)
+    return {(scope[0],): first, (scope[1],): second, (a, b): pair}, float(np.abs(logs - of_terms).max())
