@@ -18,7 +18,7 @@ from afa.io.files import check_place
 from afa.model.rule_names import COMPARED, COMPARED_BINARY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from afa.cohort.cells import GivenTable
     from afa.evaluate.simulate.walks import SimulationSetting
@@ -39,17 +39,26 @@ def simulate(
     task: options.TaskOptions,
     allocation: Annotated[
         str | None,
-        typer.Option(help=f"rules to compare, or module:Class; default {COMPARED}; with --entity {COMPARED_BINARY}"),
+        typer.Option(
+            help=(
+                f"rules to compare, comma-separated, or module:Class; the default is the planner's own rule and "
+                f"{', '.join(COMPARED)}; with --entity {', '.join(COMPARED_BINARY)}"
+            )
+        ),
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(
-            help="scores to compare; the default is linearity, or two_elbo with --entity or --coupling explicit"
-        ),
+        typer.Option(help="scores to compare, comma-separated; the default is the planner's own"),
     ] = None,
     gain: Annotated[
-        str, typer.Option(help="gains to compare, comma-separated: cmi, f_target, wald_magnitude, information")
-    ] = "cmi",
+        str | None,
+        typer.Option(
+            help=(
+                "gains to compare, comma-separated: cmi, f_target, wald_magnitude, information; the default is the "
+                "planner's own, and cmi for the other rules"
+            )
+        ),
+    ] = None,
     background: Annotated[
         str | None,
         typer.Option(
@@ -89,8 +98,8 @@ def simulate(
     from afa.cohort.cells import read_labels, read_patients
     from afa.engine.run import MISSING
     from afa.evaluate.cross_validated import brought_text, update_brings
-    from afa.evaluate.inputs import labels_of, words
-    from afa.evaluate.simulate import runs_of, simulate, some_patients, usual_rules, ways_of
+    from afa.evaluate.inputs import labels_of
+    from afa.evaluate.simulate import compared_ways, runs_of, simulate, some_patients
     from afa.evaluate.simulate.walks import SimulationSetting
     from afa.evaluate.simulation_page import (
         CARD,
@@ -103,8 +112,8 @@ def simulate(
     )
     from afa.model.bundle import load_bundle
     from afa.model.bundle.priors import starting_point
-    from afa.planner import ALL_DUELS_UP_TO, GAINS, SCORES
-    from afa.planner.options import BACKGROUND, FRONTIER, gauge_of, question_of, tau_of
+    from afa.planner import GAINS, SCORES
+    from afa.planner.options import gauge_of, question_of, tau_of
 
     model, costs = load_bundle(bundle), costs or "own"
     check_place(out, FILES, CARD)
@@ -124,18 +133,14 @@ def simulate(
         confidence=confidence,
         threads=threads,
     )
-    gains = words("--gain", gain, GAINS)
-    usual_score = "two_elbo" if entity or setting.explicit else "linearity"
-    scores = words("--score", score or (BACKGROUND if allocation == FRONTIER else usual_score), SCORES)
-    usual = COMPARED_BINARY if entity else COMPARED
-    if len(model.entities) > ALL_DUELS_UP_TO:
-        usual = usual.replace("priority_all", "priority_clusters")
-    ways = ways_of(_distinct("--allocation", allocation) if allocation else usual_rules(usual, gains), gains, scores)
+    gains, scores = _words("--gain", gain, GAINS), _words("--score", score, SCORES)
+    rules = _words("--allocation", allocation)
     given = read_patients(cohort, model, drop_missing=drop_missing)
     given = given if labels is None else read_labels(labels, given)
     say = partial(typer.echo, err=json)  # messages go to stderr if stdout has JSON
     _tell(given, say)
     setting, chosen = _with_background(setting, background, given), some_patients(given.cohort, patients, seed)
+    ways = compared_ways(given.bundle, setting, rules, gains, scores)
     measured = given.measured[[given.cohort.patients.index(name) for name in chosen.patients]]
     runs = runs_of(ways, drawn)
     with tqdm(total=len(runs) * len(chosen.patients), unit="walk", disable=None) as bar:
@@ -237,11 +242,17 @@ def _with_background(setting: SimulationSetting, named: str | None, given: Given
     return replace(setting, background=others)
 
 
-def _distinct(option: str, text: str) -> list[str]:
-    """Return the distinct words of a comma-separated text. A repeated or empty word raises a `ConfigError`."""
+def _words(option: str, text: str | None, known: Sequence[str] = ()) -> list[str]:
+    """Return the distinct words of a comma-separated text, or none if it is None.
+
+    Raise a `ConfigError` for a repeated or empty word, and for a word that is not in `known`, if this is given.
+    """
+    if text is None:
+        return []
     parts = [part.strip() for part in text.split(",")]
-    if not all(parts) or len(set(parts)) < len(parts):
-        raise ConfigError(Fault(option, repr(text), "distinct words with commas between", "pass e.g. greedy,random"))
+    if not all(parts) or len(set(parts)) < len(parts) or (known and not set(parts) <= set(known)):
+        expected = f"a choice from {', '.join(known)}, each once" if known else "distinct words with commas between"
+        raise ConfigError(Fault(option, repr(text), expected, f"pass e.g. {known[0] if known else 'greedy,random'}"))
     return parts
 
 

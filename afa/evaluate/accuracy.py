@@ -16,12 +16,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.evaluate.resampling import interval, patient_weights
+from afa.evaluate.resampling import patient_weights, with_interval
 from afa.model.mrf import Floats
 
 Signs = NDArray[np.int8]
 Part = tuple[Floats, Floats]
 Mask = NDArray[np.bool_]
+UNIT = 10_000_000
+"""Shares are summed as multiples of 1 / UNIT, so that their weighted sums are exact in any order."""
+DIGITS = 9
+"""Scores in nats count as equal if they agree to this number of decimals. Smaller differences come from the order of
+sums.
+"""
 SURE, TIED = 2, 1
 """Codes of an entity at full observation. `SURE`: it is certainly in the patient's top k. `TIED`: it shares a rank with
 other entities across the border of the top k.
@@ -97,9 +103,8 @@ class Resampled:
 
         The function `of` maps weights (R, P) to (R,) or (R, T).
         """
-        plain, drawn = (of(weights) for weights in (np.ones((1, self.weights.shape[1])), self.weights))
-        low, high = interval(drawn.reshape(len(drawn), -1), confidence=self.confidence)
-        return pd.DataFrame({"value": plain.ravel(), "low": low, "high": high, "n": n})
+        found = of(self.every)
+        return with_interval(found.reshape(len(found), -1), confidence=self.confidence).assign(n=n)
 
     def mean(self, parts: list[Part]) -> pd.DataFrame:
         """Return the table of `statistic` for `mean_ratio` of the parts, with one row for each of the T columns."""
@@ -289,6 +294,20 @@ def positives_by_prevalence(labels: Floats, places: NDArray[np.int64]) -> Floats
     return positives
 
 
+def settled(scores: Floats) -> Floats:
+    """Return rounded scores. Two sums of the same numbers in different orders are equal after rounding."""
+    return np.round(scores, DIGITS) + 0.0
+
+
+def areas_of(scores: Floats, positive: Mask, weights: Floats) -> Floats:
+    """Return the area under the ROC curve, (R, T), of scores (P, T) with weights (R, P).
+
+    Ties count one half. Scores that differ by rounding error are ties. The result is NaN if only one class has weight.
+    """
+    weights = np.asfortranarray(weights)
+    return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)
+
+
 def ranking(scores: Floats, positive: Mask, weights: Floats) -> tuple[Floats, Floats]:
     """Return the area under the ROC curve and the average precision of each resample, (R,) each.
 
@@ -352,77 +371,6 @@ def share_of(part: Floats, whole: Floats) -> Floats:
     return share
 
 
-@dataclass(frozen=True)
-class RepeatedTests:
-    """K repeats of a test on P patients.
-
-    Attributes
-    ----------
-    tested : (K, P) bool, True if the repeat tests the patient
-    positive : (P,) bool
-    weights : (R + 1, P) float64, how often each resample contains each patient
-
-    """
-
-    tested: Mask
-    positive: Mask
-    weights: Floats
-
-    def auroc(self, scores: Floats) -> Floats:
-        """Return the share of correctly ordered pairs, (R + 1,), for scores (K, P). A tie counts one half.
-
-        Both patients of a pair belong to the same repeat. The result is NaN if there is no pair.
-        """
-        (together, pairs), one, other = self._pairs, scores[:, self.positive, None], scores[:, None, ~self.positive]
-        higher = np.where(together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
-        return share_of(self._weighted(higher), pairs)
-
-    def balanced_accuracy(self, scores: Floats) -> Floats:
-        """Return the balanced accuracy of the signs of scores (K, P), shape (R + 1,). A sign of 0 is half right.
-
-        The result is the mean over the repeats with patients of both classes. It is NaN if there is no such repeat.
-        """
-        right = 0.5 + 0.5 * np.sign(scores) * np.where(self.positive, 1.0, -1.0)
-        earned = np.where(self.tested, right, 0.0)
-        both = np.ones((len(self.weights), len(scores)), dtype=np.bool_)
-        shares = np.zeros(both.shape)
-        for chosen, weights, total in self._classes:
-            both &= total > 0
-            shares += (weights @ earned[:, chosen].T) / np.maximum(total, 1) / 2
-        return share_of((shares * both).sum(axis=1), both.sum(axis=1, dtype=np.float64))
-
-    @cached_property
-    def repeats(self) -> list[RepeatedTests]:
-        """Return each repeat as one object, with every patient counted once."""
-        plain = np.ones((1, len(self.positive)))
-        return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
-
-    @cached_property
-    def _classes(self) -> list[tuple[Mask, Floats, Floats]]:
-        """Return a mask, weights (R + 1, C), and tested weights (R + 1, K) for each class.
-
-        The mask selects the C patients of the class. Tested weights are the sums of the weights of those patients of
-        the class whom a repeat tests.
-        """
-        chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
-        return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
-
-    @cached_property
-    def _pairs(self) -> tuple[Mask, Floats]:
-        """Return a mask of the tested pairs, and the number of tested pairs in each resample.
-
-        A pair has a positive and a negative patient. The mask has one row for each repeat.
-
-        """
-        together = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
-        return together, self._weighted(together.sum(axis=0))
-
-    def _weighted(self, pairs: Floats | NDArray[np.int64]) -> Floats:
-        (_, of_positive, _), (_, of_negative, _) = self._classes
-        summed: Floats = ((of_positive @ pairs) * of_negative).sum(axis=1)
-        return summed
-
-
 BINS = 10
 """Number of equal bins of a probability from 0 to 1."""
 
@@ -430,56 +378,3 @@ BINS = 10
 def bins_of(probability: Floats) -> NDArray[np.int64]:
     """Return the bin of each probability, from 0; a probability of 1 is in the last bin."""
     return np.minimum((probability * BINS).astype(np.int64), BINS - 1)
-
-
-def sums_by(unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_columns: int, values: Floats) -> Floats:
-    """Return the sums of `values` by unit and column, (n_units, n_columns) float64."""
-    sums = np.bincount(unit * n_columns + column, weights=values, minlength=n_units * n_columns)
-    return sums.reshape(n_units, n_columns).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class ProbabilitySums:
-    """Sums over the cases of each of P units.
-
-    The calibration error and the Brier score follow from these sums for any weights of the units.
-
-    Attributes
-    ----------
-    excess : (P, BINS) float64, sums of (probability - truth) by bin of the probability
-    squares : (P,) float64, sums of (probability - truth)^2
-    n : (P,) float64, numbers of cases
-
-    """
-
-    excess: Floats
-    squares: Floats
-    n: Floats
-
-    @classmethod
-    def of(cls, probability: Floats, truth: Floats, unit: NDArray[np.int64], n_units: int) -> ProbabilitySums:
-        """Return the sums of some cases.
-
-        Parameters
-        ----------
-        probability, truth : (n,) float64
-        unit : (n,) int64, index of each case's unit
-
-        """
-        squares, n = (
-            sums_by(unit, unit * 0, n_units, 1, values)[:, 0]
-            for values in ((probability - truth) ** 2, np.ones(len(probability)))
-        )
-        return cls(sums_by(unit, bins_of(probability), n_units, BINS, probability - truth), squares, n)
-
-    def calibration_error(self, weights: Floats) -> Floats:
-        """Return the expected calibration error, (R,).
-
-        This is the mean of |mean probability - share of class 1| over the bins, weighted by their numbers of cases.
-        """
-        error: Floats = np.abs(weights @ self.excess).sum(axis=1) / (weights @ self.n)
-        return error
-
-    def brier(self, weights: Floats) -> Floats:
-        """Return the mean of (probability - truth)^2, (R,)."""
-        return (weights @ self.squares) / (weights @ self.n)

@@ -13,20 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_softmax, xlogy
 
 from afa.engine.run import MISSING
-from afa.evaluate.label_tasks import GREEDY, RANDOM, LabelTask
-from afa.evaluate.long_tables import rows_of
 from afa.model.mrf import Floats
-from afa.model.orders import generator_of
-
-COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
-"""Reference of the encoding -> closure of the zero-shot model to compare with. The pair (`controls`, `differential`) is
-the paper's; the pair (`cohort`, `shared`) changes both.
-"""
 
 Values = NDArray[np.int8]
 Mask = NDArray[np.bool_]
@@ -48,10 +39,6 @@ SMOOTHING = 3.0
 """Pseudo-count added to each class."""
 DIGITS = 9
 """Decimals of a gain, in nats, in the choice of boosting's features; ties go to the first feature in the bundle."""
-ODDS_DIGITS = 6
-"""Decimals of a classifier's log-odds; digits beyond are within the tolerance of the fit."""
-FURTHEST = 25
-"""Largest share of the support, in per cent, up to which classifiers choose their own features."""
 LEAST_GAIN = 1e-12
 """Gains below this many nats are set to 0, as in the planner."""
 TIE = 1e-9
@@ -234,35 +221,23 @@ def most_informative(gain: Floats, features: Sequence[str]) -> NDArray[np.intp]:
     return chosen
 
 
-def predicted(
-    task: LabelTask, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
-) -> Iterator[pd.DataFrame]:
-    """Yield the predictions of each classifier for unlabelled patients.
+def trained(
+    method: Method, values: Values, answers: NDArray[np.int64], features: Sequence[str], generator: np.random.Generator
+) -> Trained:
+    """Return the classifiers trained on patients. Every hypothesis must have at least one patient.
 
-    The features are observed in a random order, and in the greedy order of the classifier.
+    A missing value is hidden in every copy of a patient.
+
+    Parameters
+    ----------
+    values : (n, M) int8
+    answers : (n,) int64, hypothesis of each patient
 
     """
-    names = ("labels needed", task.entity, int(labelled.sum()), repeat, task.setting.reference)
-    answers = task.positive[labelled]
-    if shuffled:
-        answers = generator_of(*names, "shuffled").permutation(answers)
-    near = [t for t in percents if t <= FURTHEST]
-    patients = np.array(task.patients, dtype=object)[~labelled]
-    support, panel, others = task.values[:, task.support], task.values[labelled], task.values[~labelled]
-    seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
-    known_values = np.repeat(support[~labelled], len(percents), axis=0)
-    chances = conditionals(panel, answers)[::-1]
-    for method in METHODS:
-        # Train on the support alone, and predict from the same features as the zero-shot score does.
-        along = train(method, support[labelled], answers, generator_of(*names, "support")).log_odds(known_values, seen)
-        # Train on the whole panel without knowledge of the support. The classifier chooses equally many features.
-        own = Trained(chances, task.bundle.features, [train(method, panel, answers, generator_of(*names, "panel"))])
-        chosen = own.planned(others, task.counts(near))[..., 0]
-        for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
-            rows = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).assign(allocation=allocation)
-            answer = np.round(log_odds, ODDS_DIGITS).ravel() + 0.0
-            keys = {"reference": task.setting.reference, "entity": task.entity, "method": method}
-            yield rows.assign(**keys, permuted=shuffled, log_odds=answer)
+    classes = int(answers.max()) + 1
+    asked = (0,) if classes == 2 else range(classes)
+    chances = np.stack([conditionals(values, answers == c)[1] for c in range(classes)])
+    return Trained(chances, features, [train(method, values, answers == c, generator) for c in asked])
 
 
 @contextmanager

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from afa.evaluate.accuracy import Resampled
 from afa.evaluate.entrants import FieldTask, labels_for, main, questions_of, whole
-from afa.evaluate.resampling import patient_weights, with_interval
+from afa.evaluate.resampling import with_interval
 from afa.evaluate.update import update_of, updated_bundle
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
@@ -80,10 +81,8 @@ def _brought(
         others, own = fold != part, fold == part
         made = update_of(bundle, values[others], labels_for(bundle, task, answers[others]))
         updated[own] = whole(updated_bundle(bundle, made), task).planned(values[own], rounds)
-    weights = np.vstack(
-        [np.ones(len(values)), patient_weights(len(values), resamples=resamples, purpose="update_brings")]
-    )
-    each = [main(task, answers, evidence, weights) for evidence in (alone, updated)]
+    among = Resampled.of(range(len(values)), resamples=resamples, confidence=confidence, purpose="update_brings")
+    each = [main(task, answers, evidence, among.every) for evidence in (alone, updated)]
     table = with_interval(each[1] - each[0], confidence=confidence).rename(columns={"value": "brought"})
     said = table.assign(question=task.name, t=rounds, metric=task.metrics[0], patients=len(values))
     return said.assign(alone=each[0][0], updated=each[1][0])[COLUMNS]

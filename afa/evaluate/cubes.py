@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from afa.errors import ConfigError, Fault, SanityError
-from afa.evaluate.accuracy import Part, Signs
+from afa.evaluate.accuracy import UNIT, Part, Signs
 from afa.evaluate.cells import DUELS, GridCell
 from afa.evaluate.long_tables import AGAIN, Axis, Complete, Singles, axis_among, axis_of
 from afa.model.mrf import Floats
@@ -20,9 +20,6 @@ from afa.model.mrf import Floats
 RUN = ["allocation", "gain", "schedule", "seed"]
 LIKELIHOOD, CLINICAL, CLINICAL_R = PRECISIONS = ("p_at_k", "clinical_p_at_k", "clinical_r_precision")
 CHOICES = ("fallback", "resolved", "resolved_wrong", "certified")
-UNIT = 10_000_000
-"""Precisions are stored as multiples of 1 / UNIT, so that their weighted sums are exact in any order."""
-
 SINGLE = 1e-6
 """Shares that differ by at most this much are equal, because numbers are stored in single precision."""
 

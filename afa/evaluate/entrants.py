@@ -1,7 +1,7 @@
 """The participants of the league: fields, variants of a bundle's model, and classifiers trained on labels.
 
 A field has the patients' values, the questions about the patients, and facts about the table. The compiled engine
-evaluates the variants of the model. Names in this module call a variant a "reading". A feature that was not measured
+evaluates the variants of the model. A feature that was not measured
 (`MISSING`) is never chosen and has no effect (docs/decisions.md, F8).
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,8 +25,7 @@ from afa.engine.layout import Models
 from afa.engine.run import ENTITIES, MISSING
 from afa.engine.tasks import classes_of
 from afa.errors import CohortError
-from afa.evaluate.accuracy import accuracies, auroc, ranking
-from afa.evaluate.classifiers import Mask, Method, Trained, conditionals, train
+from afa.evaluate.accuracy import Mask, accuracies, areas_of, auroc, ranking
 from afa.evaluate.field import build_field_bundle
 from afa.evaluate.simulate.walks import measured_first
 from afa.model.bundle import Bundle
@@ -204,8 +204,7 @@ def main(task: FieldTask, answers: NDArray[np.int64], evidence: Floats, weights:
     """Return the first metric of a question, (R, T). It is computed faster than by `statistics`."""
     if task.entity is None:
         return statistics(task, answers, evidence, weights)[task.metrics[0]]
-    odds = (evidence[:, :, 0] - evidence[:, :, 1]).round(9)
-    return np.stack([ranking(each, answers == 0, weights)[0] for each in odds.T], axis=1)
+    return areas_of(evidence[:, :, 0] - evidence[:, :, 1], answers == 0, weights)
 
 
 def facts(entrant: Entrant, followed: int) -> pd.DataFrame:
@@ -291,9 +290,13 @@ class HypothesisModel:
         rescoring = (0,) if fixed else None
         return choose(self.models, values, allocation=rule, gain="cmi", k=1, n_rounds=most, rescoring=rescoring).order
 
-    def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
-        """Return the log-evidence of the hypotheses after `rounds`, (P, T, C) nats, for given orders, (P, M)."""
-        return self._evidence(follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds)).elbo, rounds)
+    def along(self, values: Values, orders: Orders, rounds: Sequence[int], **options: Any) -> Floats:
+        """Return the log-evidence of the hypotheses after `rounds`, (P, T, C) nats, for given orders, (P, M).
+
+        `options` can have `solver` and `threads`.
+        """
+        found = follow(self.models, values, orders, ENTITIES, rounds=_from_start(rounds), **options)
+        return self._evidence(found.elbo, rounds)
 
     def _evidence(self, elbo: Floats, rounds: Sequence[int]) -> Floats:
         """Return the log-evidence, (P, T, C). At t = 0 it equals the prior (docs/decisions.md, S7 and F3)."""
@@ -325,10 +328,10 @@ class Discounted(HypothesisModel):
         orders = self.asked.orders(values, rule, fixed=fixed, most=max(t for t in (0, *rounds) if t < values.shape[1]))
         return self.along(values, completed(orders, values.shape[1]), rounds)
 
-    def along(self, values: Values, orders: Orders, rounds: Sequence[int]) -> Floats:
+    def along(self, values: Values, orders: Orders, rounds: Sequence[int], **options: Any) -> Floats:
         """Return the shrunk log-odds after `rounds`, (P, T, C), for given orders, (P, M)."""
         shown = _from_start(rounds)
-        evidence = super().along(values, orders, shown)
+        evidence = super().along(values, orders, shown, **options)
         odds, rows = evidence - evidence[:, :, -1:], np.arange(len(values))[:, None]
         for place, t in enumerate(shown):
             seen = np.zeros(values.shape, dtype=np.bool_)
@@ -360,7 +363,7 @@ log-odds. The last two use the same order of features.
 """
 
 
-def readings(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Mask, Values]]:
+def variants(entrant: Entrant, task: FieldTask) -> dict[str, tuple[HypothesisModel, Mask, Values]]:
     """Return for each variant, by name, three items: the model, a mask of patients (P,), and the values (P, M).
 
     The variant is evaluated for the patients in the mask. The values are those of all patients.
@@ -442,9 +445,9 @@ def which(bundle: Bundle, nobody: str | None = None) -> HypothesisModel:
     )
 
 
-def uncoupled(reading: HypothesisModel) -> HypothesisModel:
+def uncoupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the variant without couplings, which is naive Bayes (docs/decisions.md, F4)."""
-    return _with(reading, lambda model: (np.exp(model.terms), 0 * model.couplings))
+    return _with(variant, lambda model: (np.exp(model.terms), 0 * model.couplings))
 
 
 def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Discounted:
@@ -459,13 +462,13 @@ def discounted(bundle: Bundle, asked: HypothesisModel, entity: str | None) -> Di
     return Discounted(models, uncoupled(asked), repeats)
 
 
-def plainly_coupled(reading: HypothesisModel) -> HypothesisModel:
+def plainly_coupled(variant: HypothesisModel) -> HypothesisModel:
     """Return the variant with couplings about 0 instead of about the means (docs/decisions.md, F2a).
 
     The engine takes only couplings about means. Couplings about 0 are equivalent to couplings about the means mu of
     `_moved` if the probabilities have the log-weights f(s) + s psi mu.
     """
-    return _with(reading, lambda model: (_moved(model), model.couplings))
+    return _with(variant, lambda model: (_moved(model), model.couplings))
 
 
 def _moved(model: PairwiseMRF) -> Floats:
@@ -479,30 +482,11 @@ def _moved(model: PairwiseMRF) -> Floats:
             return moved
 
 
-def _with(reading: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
+def _with(variant: HypothesisModel, changed: Callable[[PairwiseMRF], tuple[Floats, sp.csr_array]]) -> HypothesisModel:
     """Return the variant in which `changed` replaces the probabilities and couplings of each model."""
-    if isinstance(reading.models, Bundle):
-        raise TypeError("a reading of directions")
+    if isinstance(variant.models, Bundle):
+        raise TypeError("a variant of directions")
     models = [
-        PairwiseMRF.of_probabilities(*changed(model), model.prior, model.features) for model in reading.models.models
+        PairwiseMRF.of_probabilities(*changed(model), model.prior, model.features) for model in variant.models.models
     ]
-    return HypothesisModel(replace(reading.models, models=tuple(models)))
-
-
-def trained(
-    method: Method, values: Values, answers: Answers, features: Sequence[str], seed: np.random.Generator
-) -> Trained:
-    """Return the classifiers trained on patients. Every hypothesis must have at least one patient.
-
-    A missing value is hidden in every copy of a patient.
-
-    Parameters
-    ----------
-    values : (n, M) int8
-    answers : (n,) int64, hypothesis of each patient
-
-    """
-    classes = int(answers.max()) + 1
-    asked = (0,) if classes == 2 else range(classes)
-    chances = np.stack([conditionals(values, answers == c)[1] for c in range(classes)])
-    return Trained(chances, features, [train(method, values, answers == c, seed) for c in asked])
+    return HypothesisModel(replace(variant.models, models=tuple(models)))

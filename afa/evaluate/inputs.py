@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort, load_cohort
 from afa.errors import BundleError, CohortError, ConfigError, Fault
-from afa.inference.exact import sample
 from afa.model.bundle import Bundle, load_bundle
-from afa.model.closure import COUPLINGS, Closure, half_potentials
-from afa.model.mrf import Floats, PairwiseMRF
+from afa.model.closure import COUPLINGS, Closure
+from afa.model.mrf import Floats
 from afa.model.orders import generator_of
 from afa.scores.preference import tie_of
 
@@ -74,15 +73,6 @@ def check_duels(bundle: Bundle, folder: Path) -> None:
         raise BundleError(Fault(str(folder), "one entity", "two or more, to have a duel", step))
 
 
-def check_encoding(bundle: Bundle, cohort: Cohort) -> None:
-    """Raise a `CohortError` if the bundle's probabilities belong to another encoding (docs/decisions.md, F10a)."""
-    asked = None if bundle.rates is None else bundle.rates.encoding
-    is_of = (cohort.provenance.get("encoding") or {}).get("reference")
-    if asked is not None and is_of is not None and asked != is_of:
-        found, expected = f"values encoded by {is_of}", f"by {asked}: the bundle's probabilities are of such values"
-        raise CohortError(Fault(f"cohort {cohort.name}", found, expected, "encode it so, or take another coupling"))
-
-
 def explicit_references(bundle: Bundle) -> list[Reference]:
     """Return the references for which the bundle's probabilities hold (docs/decisions.md, F10a).
 
@@ -107,22 +97,6 @@ def closures_beside(bundle: Bundle, cohort: Cohort, own: Closure) -> list[Closur
     return list(dict.fromkeys([own, *(COUPLINGS if bundle.ternary else ()), "explicit"]))
 
 
-def check_possible(bundle: Bundle, cohort: Cohort, measured: NDArray[np.bool_] | None = None) -> None:
-    """Raise a `CohortError` if a measured value is impossible for its feature (docs/decisions.md, F1).
-
-    The message names the first such value.
-    """
-    wrong = ~np.take_along_axis(bundle.possible[None], cohort.values[:, :, None].astype(np.intp) + 1, axis=2)[:, :, 0]
-    if measured is not None:
-        wrong &= measured
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        can_be = ", ".join(str(x - 1) for x in np.flatnonzero(bundle.possible[column]))
-        where = f"cohort {cohort.name}, patient {cohort.patients[row]}, feature {bundle.features[column]}"
-        step = "encode it by features.csv of the bundle"
-        raise CohortError(Fault(where, str(cohort.values[row, column]), f"{can_be} ({wrong.sum()} such cells)", step))
-
-
 def labels_of(bundle: Bundle, cohort: Cohort) -> Floats:
     """Return the labels in the order of the bundle, (P, N) float64. A label is 0 or 1, or NaN if missing."""
     labels = cohort.labels.reindex(index=list(cohort.patients), columns=list(bundle.entities))
@@ -138,25 +112,6 @@ def final_differences(bundle: Bundle, values: NDArray[np.int8]) -> Floats:
     difference: Floats = energy[:, first] - energy[:, second]
     difference[np.abs(difference) <= tie_of([bundle.mrf(entity) for entity in bundle.entities])] = 0.0
     return difference
-
-
-def drawn_patients(mrf: PairwiseMRF, labels: NDArray[np.int8], *names: object) -> NDArray[np.int8]:
-    """Return profiles sampled from p_1 or p_0 according to their labels, (n, M) int8 (eq:half-potential).
-
-    Raise an `InferenceError` for a model too dense for exact sampling.
-
-    Parameters
-    ----------
-    labels : (n,) int8, class of each profile
-    names : texts and numbers that determine the seed of the sample
-
-    """
-    values = np.empty((len(labels), mrf.n_features), dtype=np.int8)
-    for label, model in zip((1, 0), half_potentials(mrf), strict=True):
-        chosen = labels == label
-        generator = generator_of(*names, label)
-        values[chosen] = sample(model, None, int(chosen.sum()), generator=generator)
-    return values
 
 
 def each_in_threads(make: Callable[[Item], Made], items: Iterable[Item], threads: int | None) -> list[Made]:
@@ -205,16 +160,6 @@ def amounts(option: str, text: str) -> list[float]:
         expected, step = "distinct numbers of 0 or more with commas between", "pass e.g. 0.5,1"
         raise ConfigError(Fault(option, repr(text), expected, step))
     return found
-
-
-def words(option: str, text: str, known: Sequence[str]) -> list[str]:
-    """Return the words in a comma-separated text. Raise an error unless they are distinct and all in `known`."""
-    parts = [part.strip() for part in text.split(",")]
-    if not set(parts) <= set(known) or len(set(parts)) < len(parts):
-        raise ConfigError(
-            Fault(option, repr(text), f"a choice from {', '.join(known)}, each once", f"pass e.g. {known[0]}")
-        )
-    return parts
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Figures of a planner and of a simulation. They need matplotlib, which the extra `notebooks` installs."""
+"""Figures of a planner. They need matplotlib, which the extra `notebooks` installs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ except ModuleNotFoundError as error:
     )
     raise ModuleNotFoundError(str(missing), name="matplotlib") from error
 
-from afa.evaluate.figures import curves_figure, new_figure
-from afa.evaluate.simulation_page import Simulated
+from afa.evaluate.figures import new_figure
 from afa.planner import Planner
 from afa.planner.posterior import posterior_is_of
 
@@ -74,14 +73,3 @@ def order(planner: Planner, *, most: int = 6) -> Figure:
     axes.set(ylim=(-0.02, 1.02), ylabel=f"posterior probability, {posterior_is_of(planner)}")
     axes.legend(frameon=False)
     return figure
-
-
-def curves(simulated: Simulated) -> Figure:
-    """Return a figure of the curves of `afa.simulate`. Each metric has one panel, and each rule has one line.
-
-    Parameters
-    ----------
-    simulated : the result of `afa.simulate`
-
-    """
-    return curves_figure(simulated.curves, simulated.title)

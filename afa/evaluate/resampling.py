@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from afa.model.mrf import Floats
 from afa.model.orders import generator_of
@@ -111,20 +110,6 @@ def table_of_rounds(statistics: Floats, last_round: int, *, confidence: float) -
         high[known] = np.nanpercentile(drawn[:, known], 100 - tail, axis=0, method="higher")
     table = pd.DataFrame({"value": plain, "low": low, "high": high})
     return table.where(table <= last_round)
-
-
-def wilson(right: Floats, n: Floats, *, confidence: float) -> tuple[Floats, Floats]:
-    """Return the low and the high end of Wilson's interval of the shares right / n. Counts need not be whole numbers.
-
-    >>> low, high = wilson(np.array([10.0]), np.array([10.0]), confidence=0.95)
-    >>> low.round(4).tolist(), high.tolist()
-    ([0.7225], [1.0])
-    """
-    z = float(ndtri((1 + confidence) / 2))
-    share, scale = right / n, 1 + z * z / n
-    centre = (share + z * z / (2 * n)) / scale
-    half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
-    return np.where(right <= 0, 0.0, centre - half), np.where(right >= n, 1.0, centre + half)
 
 
 def first_where(holds: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -17,7 +17,6 @@ import yaml
 from numpy.typing import NDArray
 
 import afa
-from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.cohort.cohort import PATIENT, Cohort
 from afa.engine.run import MISSING
 from afa.errors import CohortError, Fault
@@ -31,7 +30,8 @@ from afa.evaluate.explorer import (
     words_of,
     write_explorer,
 )
-from afa.evaluate.simulate import COST, FEATURES, Simulation, usual_rules, ways_of
+from afa.evaluate.frames import codes_of_frame, labels_of_frame
+from afa.evaluate.simulate import COST, FEATURES, Simulation, compared_ways
 from afa.evaluate.simulate import simulate as followed
 from afa.evaluate.simulate.walks import SimulationSetting, Way, is_compiled, measured_first, planner_of
 from afa.io.files import atomic_folder, sha256_of, write_csv
@@ -40,7 +40,6 @@ from afa.io.spreadsheet import marked_table
 from afa.model.bundle import Bundle
 from afa.model.closure import Closure
 from afa.model.orders import random_orders
-from afa.model.rule_names import COMPARED, COMPARED_BINARY
 from afa.planner import TopKPlanner
 from afa.planner.options import BACKGROUND, EXPLICIT_SCORES, bundle_given, gauge_of
 
@@ -240,7 +239,7 @@ def simulate(
     coupling: Closure | None = None,
     holds: str | None = None,
     tau: float | str | None = None,
-    gain: str = "cmi",
+    gain: str | None = None,
     score: str | None = None,
     costs: str = "own",
     seeds: Sequence[int] = (0, 1, 2),
@@ -260,10 +259,12 @@ def simulate(
         listed in `left_out`. Missing values are never chosen.
     y : labels 1, 0 or missing. Rows are patients, and columns are entities. If given, answers are also compared with
         the labels.
-    rules : names of allocation rules, or `module:Class`. By default, four rules are compared.
+    rules : names of allocation rules, or `module:Class`. The default is the rule of a planner with default options,
+        and simpler rules and random orders to compare it with.
     k, entity : size of the top set. If `entity` is given, the question is instead whether this entity holds.
     coupling, holds, tau : as in the planners.
-    gain, score, costs : as in `afa simulate`.
+    gain, score : as in the planners. The default is that of a planner for this bundle and question.
+    costs : `own` or `equal`. With `own`, rules compare gain per unit of the bundle's costs.
     seeds : seeds of random orders.
     resamples, confidence : number of resamples and coverage of the intervals.
     threads : number of threads; the results do not depend on it.
@@ -286,32 +287,16 @@ def simulate(
 
     """
     model = bundle_given(bundle)
-    for name, table in {"X": X, "y": X if y is None else y}.items():
-        if not isinstance(table, pd.DataFrame):
-            step = "give pandas.DataFrame(values, columns=names)"
-            raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
-    check_alike(X.columns, model.features, model, "table X")
-    if y is not None:
-        check_alike(y.columns, model.entities, model, "table y")
-    measured = X.reindex(columns=[name for name in model.features if name in X.columns and X[name].notna().any()])
-    if measured.columns.empty:
-        step = "name the columns as the bundle's features"
-        raise CohortError(Fault("table X", "no column of a feature with a value", "one or more", step))
-    model = model.restrict(list(measured.columns))
-    known = measured.notna().any(axis=1)
-    rows, step = [f"patient {name}" for name in X.index[known]], "encode what was measured: afa.encode(X, features)"
-    cells = cells_of_frame(measured[known], "table X", rows=rows)
-    values = numbers_of(cells, model.features, "-1, 0 or 1", only=(-1.0, 0.0, 1.0), step=step)
-    CohortError.raise_for(cells.table.faults.listed())
-    names, there = tuple(cells.names), ~np.isnan(values)
+    codes = codes_of_frame(X, model).dropna(axis=1, how="all")
+    if codes.columns.empty:
+        raise CohortError(Fault("table X", "no value of any feature", "one or more", "fill in what was measured"))
+    model, known = model.restrict(list(codes.columns)), codes.notna().any(axis=1)
+    measured, names = codes[known].notna().to_numpy(), tuple(codes.index[known])
     labels = pd.DataFrame(index=pd.Index(names, name=PATIENT))
     if y is not None:
-        labelled = y.set_axis(y.index.map(str)).reindex(list(names))
-        labels = labelled.reindex(columns=[name for name in model.entities if name in y.columns]).astype("Int8")
-    cohort = Cohort("table X", model.features, names, np.nan_to_num(values).astype(np.int8), labels)
-    usual = "two_elbo" if entity or gauge_of(model, coupling) == "explicit" else "linearity"
-    rules = rules or usual_rules(COMPARED_BINARY if entity else COMPARED, [gain])
-    ways = ways_of(rules, [gain], [score or usual])
+        labels = labels_of_frame(y, model).reindex(list(names)).astype("Int8")
+    values = codes[known].fillna(0).to_numpy(dtype=np.int8)
+    cohort = Cohort("table X", model.features, names, values, labels)
     setting = SimulationSetting(
         k=k,
         entity=entity,
@@ -324,7 +309,8 @@ def simulate(
         confidence=confidence,
         threads=threads,
     )
-    made = followed(model, cohort, ways, setting, measured=there)
+    ways = compared_ways(model, setting, rules or (), [gain] if gain else (), [score] if score else ())
+    made = followed(model, cohort, ways, setting, measured=measured)
     asked = f"is it {entity}?" if entity else f"top {k}"
     title = f"bundle {model.name}, {asked}; {len(names)} patients, {len(model.features)} features"
-    return Simulated(*made, names, tuple(map(str, measured.index[~known])), float(1 - there.mean()), title)
+    return Simulated(*made, names, tuple(codes.index[~known]), float(1 - measured.mean()), title)

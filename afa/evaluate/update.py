@@ -42,8 +42,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import gammaln, softmax
 
-from afa.cohort.cells import cells_of_frame, check_alike, numbers_of
 from afa.errors import BundleError, CohortError, Fault
+from afa.evaluate.frames import codes_of_frame, labels_of_frame
 from afa.io.csvfile import few
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import Indices, ProbabilityRows, Rates, group_states, three_values
@@ -425,7 +425,7 @@ def report_of(bundle: Bundle, update: Update, labels: npt.ArrayLike) -> dict[str
     """
     y = np.asarray(labels, dtype=np.float64)
     table = moved_most(bundle, update).head(LISTED).round(DECIMALS)
-    rows = [{name: _plain(value) for name, value in row.items() if value != ""} for row in table.to_dict("records")]
+    rows = [{name: value for name, value in row.items() if value != ""} for row in table.to_dict("records")]
     labelled = {
         entity: {"with": int((y[:, v] == 1).sum()), "without": int((y[:, v] == 0).sum())}
         for v, entity in enumerate(bundle.entities)
@@ -448,10 +448,6 @@ def _common(weights: Floats) -> dict[str, float]:
     """Return strength -> probability for strengths whose rounded probability is above 0."""
     found = {f"{s:g}": round(float(w), DECIMALS) for s, w in zip(STRENGTHS, weights, strict=True)}
     return {strength: weight for strength, weight in found.items() if weight > 0}
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def update_text(said: Mapping[str, Any], shown: Callable[[str], str] = str) -> str:
@@ -525,27 +521,8 @@ def update(bundle: Bundle | str | Path, X: pd.DataFrame, y: pd.DataFrame, *, cou
     """
     model = bundle_given(bundle)
     check_probabilities(model)
-    for name, table, what in (("X", X, "features"), ("y", y, "entities")):
-        if not isinstance(table, pd.DataFrame):
-            step = f"give pandas.DataFrame(values, columns={what})"
-            raise CohortError(Fault(f"table {name}", type(table).__name__, "a DataFrame", step))
-    check_alike(X.columns, model.features, model, "table X")
-    check_alike(y.columns, model.entities, model, "table y")
-    values = _numbers(X, "table X", model.features, (-1.0, 0.0, 1.0), "encode the values: afa.encode(X, features)")
-    labels = _numbers(y, "table y", model.entities, (0.0, 1.0), "code the labels as 0 and 1, a column for each entity")
+    values, labels = codes_of_frame(X, model), labels_of_frame(y, model)
     return update_by(model, values, labels, couplings=couplings)
-
-
-def _numbers(table: pd.DataFrame, where: str, columns: Sequence[str], only: Sequence[float], step: str) -> pd.DataFrame:
-    """Return the numbers in the known columns of a table. An error names the wrong cells."""
-    cells = cells_of_frame(table, where, rows=[f"patient {name}" for name in table.index])
-    known = [name for name in columns if name in cells.columns]
-    if not known:
-        found = f"none of {few(list(columns))} among the columns {few(list(map(str, table.columns)))}"
-        raise CohortError(Fault(where, found, "at least one", "name the columns as `afa bundle show` does"))
-    values = numbers_of(cells, known, f"{', '.join(f'{x:g}' for x in only)} or nothing", only=only, step=step)
-    CohortError.raise_for(cells.table.faults.listed())
-    return pd.DataFrame(values, index=list(cells.names), columns=known)
 
 
 def update_by(bundle: Bundle, X: pd.DataFrame, y: pd.DataFrame, *, couplings: bool = True) -> Bundle:

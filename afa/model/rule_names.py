@@ -25,8 +25,8 @@ RULE_NAMES = (*IN_THE_GRID,)
 WITHOUT_GAIN = ("random", "largest_unary")
 """Rules that use no gain: `looks_at` of their class is `nothing`."""
 
-COMPARED = "priority_all,greedy,largest_unary,random"
-"""Rules that a simulation compares by default."""
+COMPARED = ("greedy", "largest_unary", "random")
+"""Rules with which a simulation compares the planner's own rule by default."""
 
-COMPARED_BINARY = "greedy,largest_unary,random_own,random"
+COMPARED_BINARY = ("greedy", "largest_unary", "random_own", "random")
 """Rules that a binary simulation compares by default; with one duel all rules with weights choose as `greedy`."""

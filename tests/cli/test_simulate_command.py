@@ -13,15 +13,18 @@ import yaml
 from bundles import bundle_of
 from commands import afa
 from four_patients import FEATURES, PATIENTS, as_csv, cohort, frame
+from rated import FEVERS, written
 from typer.testing import CliRunner
 
+from afa import simulate as simulate_table
 from afa.cli import app
 from afa.cohort.cohort import Cohort
 from afa.errors import AfaError, ConfigError, PlannerError
-from afa.evaluate.simulate import areas_of, simulate, some_patients, usual_rules, ways_of
+from afa.evaluate.accuracy import areas_of
+from afa.evaluate.simulate import compared_ways, simulate, some_patients, ways_of
 from afa.evaluate.simulate.walks import SimulationSetting, Way, budgets_of, rounds_until
 from afa.evaluate.simulation_page import write_simulation
-from afa.model.bundle import save_bundle
+from afa.model.bundle import load_bundle, save_bundle
 from afa.model.orders import random_orders
 from afa.model.rule_names import COMPARED_BINARY
 from afa.planner import BinaryPlanner, TopKPlanner
@@ -284,7 +287,7 @@ def test_one_entity_alone_has_no_top_k_and_can_be_asked_about(bundle_tiny):
     single = bundle_tiny.restrict_entities(["fistula"])
     with pytest.raises(AfaError, match="--entity"):
         simulate(single, cohort(single), [Way("greedy", "cmi", "linearity")], SimulationSetting())
-    ways = ways_of(COMPARED_BINARY.split(","), ["cmi"], ["two_elbo"])
+    ways = ways_of(COMPARED_BINARY, ["cmi"], ["two_elbo"])
     simulate(single, cohort(single), ways, SimulationSetting(entity="fistula", resamples=100))
 
 
@@ -510,11 +513,65 @@ def test_the_gain_information_is_followed_as_its_planner_goes(priced, entity, tm
     rows = made.features_needed.query("criterion == 'settled' and counted == 'features'")
     assert rows["median"].item() == quantile(calls, 0.5)
     assert rows["p90"].item() == quantile(calls, 0.9)
-    assert usual_rules("greedy,largest_unary,random", ["information"]) == ["information", "largest_unary", "random"]
     with pytest.raises(PlannerError, match="information"):
         simulate(
             bundle, patients, ways_of(["lucb"], ["information"], ["linearity"])[1:], SimulationSetting(resamples=20)
         )
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "first"),
+    [
+        ({}, {}, ("information", "information", "two_elbo")),
+        ({"holds": "several"}, {}, ("priority_all", "cmi", "two_elbo")),
+        ({}, {"gain": "cmi"}, ("priority_all", "cmi", "two_elbo")),
+        ({}, {"score": "wald"}, ("information", "information", "wald")),
+        ({"background": "elicited"}, {"score": "background"}, ("frontier", "", "background")),
+        ({"entity": "flu"}, {}, ("greedy", "cmi", "two_elbo")),
+        ({"entity": "flu"}, {"gain": "information"}, ("information", "information", "two_elbo")),
+    ],
+)
+def test_the_first_way_compared_is_that_of_a_planner_with_the_same_options(tmp_path, question, given, first):
+    bundle = load_bundle(written(tmp_path / "fevers", FEVERS))
+    of_planner = BinaryPlanner if "entity" in question else TopKPlanner
+    planner = of_planner(bundle, **question, **given)
+    if "background" in question:
+        question = {"background": lambda _: "elicited"}
+    named = {f"{option}s": [value] for option, value in given.items()}
+    ways = compared_ways(bundle, SimulationSetting(**question), **named)
+    assert ways[0] == first
+    assert (planner.settings["allocation"], planner.guide) == (first[0], first[2])
+    assert planner.gain == first[1] or not first[1]
+    assert {way.allocation for way in ways} >= {"largest_unary", "random"}
+
+
+@pytest.mark.parametrize(("bundle", "rule"), [("tiny", "priority_all"), ("many", "priority_clusters")])
+def test_the_first_way_of_a_bundle_of_directions_is_the_planners(bundle_tiny, bundle, rule):
+    if bundle == "many":
+        bundle_tiny = bundle_of(np.eye(201, 3), np.zeros((201, 3, 3)))
+    ways = compared_ways(bundle_tiny, SimulationSetting(k=2))
+    assert ways[0] == (rule, "cmi", "linearity")
+    assert TopKPlanner(bundle_tiny, k=2).settings["allocation"] == rule
+    assert [way.allocation for way in ways] == [rule, "greedy", "largest_unary", "random"]
+
+
+def test_the_command_and_the_function_compare_the_planners_own_way_first(tmp_path):
+    written(tmp_path / "fevers", FEVERS)
+    table = pd.DataFrame(
+        {"red": [1, 0], "blue": 0, "green": 0, "cough": [1, 0]}, index=pd.Index(["a", "b"], name="who")
+    )
+    table.to_csv(tmp_path / "t.csv")
+    done = run(tmp_path / "fevers", tmp_path / "t.csv", "--out", tmp_path / "o", "--resamples", 20, "--seeds", 1)
+    assert done.exit_code == 0, done.output
+    ways = yaml.safe_load((tmp_path / "o/simulate.yaml").read_text())["ways"]
+    assert [(way["allocation"], way["gain"]) for way in ways] == [
+        ("information", "information"),
+        ("greedy", "cmi"),
+        ("largest_unary", ""),
+        ("random", ""),
+    ]
+    needed = simulate_table(tmp_path / "fevers", table, resamples=20).features_needed
+    assert list(needed["allocation"].unique()) == ["information", "greedy", "largest_unary", "random"]
 
 
 def test_the_gain_information_alone_leaves_out_the_rules_that_weigh_duels(table, tmp_path):

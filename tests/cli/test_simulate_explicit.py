@@ -54,7 +54,7 @@ def test_without_couplings_what_is_followed_is_naive_bayes_at_every_round(seed):
     case = rated(rng, coupled=False, n=3, m=4)
     names, values = patients_of(case, rng)
     task = asked(case, names, values, "v1")
-    seen = task.look(slice(0, 3))
+    seen = task.block(slice(0, 3))
     ratios = np.log(np.where(case.one > 0, case.one, 1.0)) - np.log(np.where(case.zero > 0, case.zero, 1.0))
     for way in (GREEDY, RANDOM, OWN):
         scores, orders = task.walk(seen, way, 0, nobody).scores, task._planned(seen, way, 0, nobody)[0]
@@ -72,7 +72,7 @@ def test_what_the_engine_follows_is_what_a_planner_says_of_patients_with_gaps(se
     case = rated(rng, n=2, m=4)
     names, values = patients_of(case, rng)
     task = asked(case, names, values)
-    seen = task.look(slice(0, 3))
+    seen = task.block(slice(0, 3))
     for way in (RANDOM, OWN, GREEDY, BY_WALD):
         _, followed, certified = task._compiled(task.task, seen, way, 0)
         _, walked, sure = task._planned(seen, way, 0, nobody)
@@ -91,7 +91,7 @@ def test_the_top_k_is_that_of_planners_told_all_that_was_measured(seed, holds):
     names, values = patients_of(case, rng)
     labels = np.full((3, 3), np.nan)
     task = task_of(TopKTask, case.bundle, names, values, labels, k=1, coupling="explicit", holds=holds)
-    seen = task.look(slice(0, 3))
+    seen = task.block(slice(0, 3))
     for i, row in enumerate(values):
         planner = TopKPlanner(case.bundle, k=1, holds=holds, solver=TIGHT)
         known = {case.bundle.features[j]: int(x) for j, x in enumerate(row) if x != MISSING}
@@ -168,7 +168,7 @@ def test_features_of_one_measurement_are_asked_for_as_the_planner_does(coupling)
         values = rng.integers(-1, 2, (4, 6)).astype(np.int8)
         names, labels = tuple(f"p{i}" for i in range(4)), np.full(4, np.nan)
         task = task_of(BinaryTask, bundle, names, values, labels, entity="v0", coupling=coupling)
-        scores = task.walk(task.look(slice(0, 4)), GREEDY, 0, nobody).scores
+        scores = task.walk(task.block(slice(0, 4)), GREEDY, 0, nobody).scores
         for row, found in zip(values, scores, strict=True):
             planner = BinaryPlanner(bundle, entity="v0", coupling=coupling, solver=TIGHT)
             for t in range(7):
@@ -199,6 +199,6 @@ def test_probabilities_of_the_end_are_those_of_the_planner(tmp_path):
     values = np.array([[1, 0, MISSING, 1]], dtype=np.int8)
     nobody_knows = np.array([np.nan])
     task = task_of(BinaryTask, fevers, ("a",), values, nobody_knows, entity="flu", coupling="explicit")
-    scores = task.walk(task.look(slice(0, 1)), GREEDY, 0, nobody).scores
+    scores = task.walk(task.block(slice(0, 1)), GREEDY, 0, nobody).scores
     by_hand = np.log([0.6 / 0.2, 0.8 / 0.7, 0.9 / 0.3]).sum()
     assert expit(scores[0, -1]) == pytest.approx(expit(by_hand), abs=1e-9)

@@ -131,4 +131,4 @@ def test_figures_show_the_posterior_its_course_and_the_curves(bundle_tiny: Bundl
     assert [label.get_text() for label in axes.get_xticklabels()] == ["start", "Mucin 2 = -1"]
     assert "Visible bleeding" in [line.get_label() for line in axes.lines]
     made = afa.simulate(bundle_tiny, patients, rules=["greedy"], resamples=10)
-    assert len(made.plot().axes) == len(afa.plot.curves(made).axes) >= 4
+    assert len(made.plot().axes) >= 4

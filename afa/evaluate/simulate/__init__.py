@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from afa.cohort.cohort import Cohort
 from afa.engine.run import MISSING
 from afa.errors import BundleError, Fault
-from afa.evaluate.accuracy import ranking, share_of
-from afa.evaluate.cubes import UNIT
-from afa.evaluate.inputs import check_encoding, check_possible, labels_of
-from afa.evaluate.label_tasks import settled
-from afa.evaluate.resampling import patient_weights, with_interval
+from afa.evaluate.accuracy import UNIT, Resampled, areas_of, share_of
+from afa.evaluate.frames import check_encoding, check_possible
+from afa.evaluate.inputs import labels_of
+from afa.evaluate.resampling import with_interval
 from afa.evaluate.simulate.binary import BinaryTask
 from afa.evaluate.simulate.walks import (
     CHOOSES_WITHOUT_GAIN,
@@ -39,6 +38,8 @@ from afa.evaluate.simulate.walks import (
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.model.orders import random_order
+from afa.model.rule_names import COMPARED, COMPARED_BINARY
+from afa.planner import BinaryPlanner, Planner, TopKPlanner
 from afa.planner.options import INFORMATION, gauge_of
 
 
@@ -64,11 +65,48 @@ def ways_of(allocations: Sequence[str], gains: Sequence[str], scores: Sequence[s
     return [Way(rule, gain, score) for score, rule in product(scores, rules) for gain in gains_of[rule]]
 
 
-def usual_rules(rules: str, gains: Sequence[str]) -> list[str]:
-    """Return the rules in a comma-separated text that can be used with these gains."""
-    if list(gains) != [INFORMATION]:
-        return rules.split(",")
-    return [INFORMATION, *(rule for rule in rules.split(",") if rule in CHOOSES_WITHOUT_GAIN)]
+def usual_way(bundle: Bundle, setting: SimulationSetting, **given: str | None) -> Way:
+    """Return the way in which a planner of this bundle chooses features for this question.
+
+    Parameters
+    ----------
+    given : the planner's options `allocation`, `gain` and `score`; a planner decides those that are None or missing
+
+    """
+    options: dict[str, Any] = {"coupling": setting.coupling, "tau": setting.tau, **given}
+    planner: Planner
+    if setting.entity is not None:
+        chosen = {name: value for name, value in options.items() if value is not None}
+        planner = BinaryPlanner(bundle, entity=setting.entity, **chosen)
+    else:
+        if setting.background is not None and not given.get("allocation"):
+            options["background"] = setting.background("")
+        planner = TopKPlanner(bundle, k=setting.k, holds=setting.holds, **options)
+    rule = str(planner.settings["allocation"])
+    return Way(rule, "" if rule in CHOOSES_WITHOUT_GAIN else planner.gain, planner.guide)
+
+
+def compared_ways(
+    bundle: Bundle,
+    setting: SimulationSetting,
+    rules: Sequence[str] = (),
+    gains: Sequence[str] = (),
+    scores: Sequence[str] = (),
+) -> list[Way]:
+    """Return the ways to compare. The planner decides about rules, gains or scores if none are given.
+
+    If no rules are given, the first way is that of a planner with default options (`usual_way`), followed by simpler
+    rules and random orders.
+    """
+    first = rules[0] if rules and setting.entity is None and ":" not in rules[0] else None
+    gain = gains[0] if gains and not rules else None
+    usual = usual_way(bundle, setting, allocation=first, gain=gain, score=scores[0] if scores else None)
+    if not rules:
+        rules = [usual.allocation, *(COMPARED if setting.entity is None else COMPARED_BINARY)]
+        if set(gains) == {INFORMATION}:
+            rules = [rule for rule in rules if rule in (INFORMATION, *CHOOSES_WITHOUT_GAIN)]
+    duels = [usual.gain] if usual.gain else []
+    return ways_of(list(dict.fromkeys(rules)), gains or list(dict.fromkeys([*duels, "cmi"])), scores or [usual.score])
 
 
 def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:
@@ -119,8 +157,8 @@ def simulate(
         check_encoding(bundle, cohort)
     elif entity is None:
         bundle = bundle.contrasts()
-    check_possible(bundle, cohort, measured)
     values = cohort.values if measured is None else np.where(measured, cohort.values, np.int8(MISSING))
+    check_possible(bundle, cohort.patients, values, f"cohort {cohort.name}")
     n_patients, labels = len(cohort.patients), labels_of(bundle, cohort)
     asked = np.full(n_patients, np.nan) if entity is None else labels[:, bundle.index(entity)]
     if entity is None and len(bundle.entities) < 2:
@@ -130,16 +168,16 @@ def simulate(
     task = TopKTask(**given, labels=labels) if entity is None else BinaryTask(**given, labels=asked)
     for way in ways:
         task.check(way)
-    resampled = patient_weights(n_patients, resamples=setting.resamples, purpose="simulate")
-    weights = np.concatenate([np.ones((1, n_patients)), resampled])
+    bootstrap = {"resamples": setting.resamples, "confidence": setting.confidence}
+    weights = Resampled.of(cohort.patients, **bootstrap, purpose="simulate").every
     prices = prices_of(bundle, setting)
     budgets = None if prices is None else budgets_of(prices)
     sums = {way: Sums(budgets) for way in (*ways, CONSTANT)}
     for rows in task.blocks:
-        seen: Any = task.look(rows)
+        block: Any = task.block(rows)
         for way, seed in runs_of(ways, setting.seeds):
-            sums[way].add(task.walk(seen, way, seed, tick), weights[:, rows], seed)
-        sums[CONSTANT].add(task.constant(seen), weights[:, rows])
+            sums[way].add(task.walk(block, way, seed, tick), weights[:, rows], seed)
+        sums[CONSTANT].add(task.constant(block), weights[:, rows])
     axes: dict[str, NDArray[Any]] = {FEATURES: np.arange(len(bundle.features) + 1)}
     if budgets is not None:
         axes[COST] = budgets
@@ -253,12 +291,3 @@ def features_needed(sums: Mapping[Way, Sums]) -> pd.DataFrame:
             row |= {"never": float(np.isinf(known).mean()) if len(known) else np.nan, "n": len(known)}
             rows.append(row | {"left_out": len(rounds) - len(known)})
     return pd.DataFrame(rows, columns=list(NEEDED))
-
-
-def areas_of(scores: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
-    """Return the area under the ROC curve, (R, T), of scores (P, T) with weights (R, P).
-
-    Ties count one half. Scores that differ by rounding error are ties. The result is NaN if only one class has weight.
-    """
-    weights = np.asfortranarray(weights)
-    return np.stack([ranking(column, positive, weights)[0] for column in settled(scores).T], axis=1)

@@ -24,7 +24,7 @@ from afa.errors import ConfigError, Fault
 from afa.evaluate.accuracy import right_of
 from afa.evaluate.simulate.walks import (
     DRAWN,
-    Asked,
+    SimulationTask,
     Walk,
     Way,
     ends,
@@ -49,7 +49,7 @@ DECIDES = "two_elbo"
 CERTIFIED = TASK_BRACKETS.index("l1_tight")
 
 
-class PatientBlock(NamedTuple):
+class BinaryBlock(NamedTuple):
     """A block of B patients.
 
     `targets` has for each metric the right signs, (B, 1), or 0 if there is no right answer.
@@ -65,7 +65,7 @@ Paths = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BinaryTask(Asked):
+class BinaryTask(SimulationTask):
     """The task whether one entity of a bundle holds, for P patients with labels (P,)."""
 
     @property
@@ -96,10 +96,10 @@ class BinaryTask(Asked):
         label = np.nan_to_num(2 * self.labels - 1).astype(np.int8)
         return {"sign_accuracy": self._winners(), **({"label_accuracy": label} if self.has_labels else {})}
 
-    def look(self, rows: slice) -> PatientBlock:
+    def block(self, rows: slice) -> BinaryBlock:
         """Return a block of patients."""
         targets = {metric: target[rows, None] for metric, target in self.targets.items()}
-        return PatientBlock(self.patients[rows], self.values[rows], targets)
+        return BinaryBlock(self.patients[rows], self.values[rows], targets)
 
     def _winners(self) -> NDArray[np.int8]:
         """Return the signs after all measured values, (P,).
@@ -119,59 +119,59 @@ class BinaryTask(Asked):
             odds = elbo_differences(self.bundle, self.entity, values != MISSING, values, **options).calibrated
         return np.sign(np.where(np.abs(odds) <= 2 * self.task.tie, 0.0, odds)).astype(np.int8)
 
-    def constant(self, seen: PatientBlock) -> Walk:
+    def constant(self, block: BinaryBlock) -> Walk:
         """Return the accuracy of always giving the more frequent answer."""
         parts = {}
-        for metric, target in seen.targets.items():
+        for metric, target in block.targets.items():
             usual = np.int8(1 if self.targets[metric].sum(dtype=int) >= 0 else -1)
             parts[metric] = right_of(np.full((*target.shape, 1), usual), target, target != 0)
         return Walk(parts, {})
 
-    def walk(self, seen: PatientBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
+    def walk(self, block: BinaryBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end. Call `tick` with the number of newly finished patients."""
         if self.task is None or way.gain == INFORMATION or weighs_items(self.bundle, way, self.setting):
-            order, scores, certified = self._planned(seen, way, seed, tick)
+            order, scores, certified = self._planned(block, way, seed, tick)
         else:
-            order, scores, certified = self._compiled(self.task, seen, way, seed)
-            tick(len(seen.names))
-        signs, winner = np.sign(scores).astype(np.int8), seen.targets["sign_accuracy"]
+            order, scores, certified = self._compiled(self.task, block, way, seed)
+            tick(len(block.names))
+        signs, winner = np.sign(scores).astype(np.int8), block.targets["sign_accuracy"]
         ended, needed = ends(signs != signs[:, -1:], certified)
         parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}
         if self.has_labels:
-            label = seen.targets["label_accuracy"]
+            label = block.targets["label_accuracy"]
             parts["label_accuracy"] = right_of(signs[:, None], label, label != 0)
             parts["label_sensitivity"] = right_of(signs[:, None], label, label > 0)
             parts["label_specificity"] = right_of(signs[:, None], label, label < 0)
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), scores, spent)
 
-    def _compiled(self, task: ClassTask, seen: PatientBlock, way: Way, seed: int) -> Paths:
-        orders, drawn = self._orders(seen, way, seed), way.allocation in DRAWN
+    def _compiled(self, task: ClassTask, block: BinaryBlock, way: Way, seed: int) -> Paths:
+        orders, drawn = self._orders(block, way, seed), way.allocation in DRAWN
         gain, target = way.gain or "wald_magnitude", way.score if way.gain == "f_target" else None
         if not self.setting.explicit:
             given = orders if drawn else None
-            found = watch_task(task, seen.values, given, gain=gain, target=target, threads=self.setting.threads)
+            found = watch_task(task, block.values, given, gain=gain, target=target, threads=self.setting.threads)
             return orders, found.log_odds, found.certain
         if drawn:
-            paths = follow_orders(task, seen.values, orders[:, None], threads=self.setting.threads)
+            paths = follow_orders(task, block.values, orders[:, None], threads=self.setting.threads)
         else:
-            paths = follow_gain(task, seen.values, gain=gain, threads=self.setting.threads)
+            paths = follow_gain(task, block.values, gain=gain, threads=self.setting.threads)
         every = np.arange(len(self.bundle.features) + 1)
         step = (paths.t[:, 0, :, None] <= every).sum(axis=1) - 1  # the last relevant feature up to t
         called = paths.calls[:, 0, :, CERTIFIED] != 0
         scores = np.take_along_axis(getattr(paths, way.score)[:, 0], step, axis=1)
         return orders, scores, np.take_along_axis(called, step, axis=1)
 
-    def _planned(self, seen: PatientBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
-        orders = self._orders(seen, way, seed) if way.allocation in DRAWN else None
+    def _planned(self, block: BinaryBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
+        orders = self._orders(block, way, seed) if way.allocation in DRAWN else None
 
         def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
             if self.setting.explicit:
                 return planner.score(), planner.resolved()
             return planner.log_odds() if planner.decision() else 0.0, planner.resolved()
 
-        planners = (self._planner(way) for _ in seen.names)
-        order, scores, certified = planned(planners, seen.values, read, orders, tick)
+        planners = (self._planner(way) for _ in block.names)
+        order, scores, certified = planned(planners, block.values, read, orders, tick)
         return order[:, 1:], scores, certified
 
     def _planner(self, way: Way) -> BinaryPlanner:
@@ -190,8 +190,8 @@ class BinaryTask(Asked):
     def check(self, way: Way) -> None:
         """Raise a `ConfigError` or a `PlannerError` if the binary question does not support the way."""
         explicit = self.setting.explicit
-        if way.allocation not in (*COMPARED_BINARY.split(","), INFORMATION):
-            expected, step = f"with --entity one of {COMPARED_BINARY}", "greedy stands for the others"
+        if way.allocation not in (*COMPARED_BINARY, INFORMATION):
+            expected, step = f"with --entity one of {', '.join(COMPARED_BINARY)}", "greedy stands for the others"
             raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
         scores = METHODS if way.gain == "f_target" or explicit else (DECIDES,)
         if way.score not in scores:
@@ -205,14 +205,14 @@ class BinaryTask(Asked):
         if explicit or self.setting.tau is not None or INFORMATION in way:
             self._planner(way)
 
-    def _orders(self, seen: PatientBlock, way: Way, seed: int) -> NDArray[np.int64]:
+    def _orders(self, block: BinaryBlock, way: Way, seed: int) -> NDArray[np.int64]:
         """Return random orders, (B, M).
 
         With `random_own`, the entity's features come first, in the same random order.
         """
         features = self.bundle.features
-        orders = random_orders(features, seen.names, [seed])[:, 0]
+        orders = random_orders(features, block.names, [seed])[:, 0]
         if way.allocation == "random_own":
             own = np.isin(np.arange(len(features)), self.bundle.support(self.entity))
             orders = np.take_along_axis(orders, np.argsort(~own[orders], axis=1, kind="stable"), axis=1)
-        return measured_first(orders, seen.values)
+        return measured_first(orders, block.values)

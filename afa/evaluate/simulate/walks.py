@@ -21,8 +21,7 @@ from afa.engine.ranks import name_places, ranks_of
 from afa.engine.rounds import Outcomes, follow_rule, full_observation
 from afa.engine.rules import COMPILED, NONE
 from afa.engine.run import MISSING
-from afa.evaluate.accuracy import overlap, precisions_by_prevalence
-from afa.evaluate.cubes import UNIT
+from afa.evaluate.accuracy import UNIT, overlap, precisions_by_prevalence
 from afa.evaluate.resampling import first_where
 from afa.evaluate.topk import Targets, clinical_k
 from afa.inference.meanfield import Solver
@@ -120,7 +119,7 @@ of each entity by t (B, M + 1, N), and by t whether the top k is certified (B, M
 """
 
 
-class Seen(NamedTuple):
+class TopKBlock(NamedTuple):
     """A block of patients, their right answers at full observation, and their rows in the cohort."""
 
     names: Sequence[str]
@@ -131,7 +130,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Asked:
+class SimulationTask:
     """Base class of both tasks: a question about P patients, with values (P, M) and labels (P, ...) of 0, 1 or NaN."""
 
     bundle: Bundle
@@ -147,7 +146,7 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TopKTask(Asked):
+class TopKTask(SimulationTask):
     """The task to find the k most supported entities of P patients with labels (P, N).
 
     Constant answers are baselines.
@@ -162,15 +161,15 @@ class TopKTask(Asked):
     def usual(self) -> tuple[NDArray[np.int8], list[int]]:
         """Return the most frequent winner of each duel, (Q,), and the k entities most often among the k best."""
         counts = [
-            (seen.truth.winner.sum(axis=0, dtype=np.int64), (2 * seen.targets.sure + seen.targets.tied).sum(axis=0))
-            for seen in map(self.look, self.blocks)
+            (block.truth.winner.sum(axis=0, dtype=np.int64), (2 * block.targets.sure + block.targets.tied).sum(axis=0))
+            for block in map(self.block, self.blocks)
         ]
         wins, often = (np.sum(column, axis=0) for column in zip(*counts, strict=True))
         entities = self.bundle.entities
         top = sorted(range(len(entities)), key=lambda v: (-often[v], entities[v]))[: self.setting.k]
         return np.where(wins >= 0, 1, -1).astype(np.int8), top
 
-    def look(self, rows: slice) -> Seen:
+    def block(self, rows: slice) -> TopKBlock:
         """Return a block of patients.
 
         For a bundle without probabilities, the right answers count a missing value as 0.
@@ -181,31 +180,31 @@ class TopKTask(Asked):
         else:
             truth = full_observation(self.bundle, np.where(values == MISSING, 0, values), solver=self.setting.solver)
         targets = Targets.of(truth, self.labels[rows], self.setting.k, self.k_labels)
-        return Seen(self.patients[rows], values, rows, truth, targets)
+        return TopKBlock(self.patients[rows], values, rows, truth, targets)
 
-    def constant(self, seen: Seen) -> Walk:
+    def constant(self, block: TopKBlock) -> Walk:
         """Return the accuracy of three constant answers.
 
         These are the most frequent winners of the duels, the most frequent top k, and the order by prevalence.
         """
-        (majority, usual), known = self.usual, seen.truth.winner != 0
-        right = ((seen.truth.winner == majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
-        top = (2 * seen.targets.sure + seen.targets.tied).astype(np.int8)
+        (majority, usual), known = self.usual, block.truth.winner != 0
+        right = ((block.truth.winner == majority) & known).sum(axis=1, keepdims=True).astype(np.float64)
+        top = (2 * block.targets.sure + block.targets.tied).astype(np.int8)
         shares = {"p_at_k": overlap(top, usual, self.setting.k) / self.setting.k}
         of_labels = precisions_by_prevalence(self.labels, self.k_labels) if self.k_labels else {}
-        shares |= {f"label_{metric}": share[seen.rows] for metric, share in of_labels.items()}
+        shares |= {f"label_{metric}": share[block.rows] for metric, share in of_labels.items()}
         parts = {"sign_accuracy": (right, known.sum(axis=1, keepdims=True).astype(np.float64))}
         return Walk(parts | {metric: _share_part(share[:, None]) for metric, share in shares.items()}, {})
 
-    def walk(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
+    def walk(self, block: TopKBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end. Call `tick` with the number of newly finished patients."""
         compiled = is_compiled(self.bundle, way, self.setting)
-        paths = self._compiled(seen, way, seed) if compiled else self._planned(seen, way, seed, tick)
+        paths = self._compiled(block, way, seed) if compiled else self._planned(block, way, seed, tick)
         order, right, place, certified = paths
         if compiled:
-            tick(len(seen.names))
-        shares = seen.targets.precisions(place.astype(np.int16), self.setting.threads)
-        won = (seen.truth.winner != 0).sum(axis=1, keepdims=True).astype(np.float64)
+            tick(len(block.names))
+        shares = block.targets.precisions(place.astype(np.int16), self.setting.threads)
+        won = (block.truth.winner != 0).sum(axis=1, keepdims=True).astype(np.float64)
         rank = place * len(self.bundle.entities) + name_places(self.bundle.entities)
         inside = np.argsort(np.argsort(rank, axis=2), axis=2) < self.setting.k
         ended, needed = ends((inside != inside[:, -1:]).any(axis=2), certified)
@@ -219,14 +218,14 @@ class TopKTask(Asked):
         spent = spent_along(order, prices_of(self.bundle, self.setting))
         return Walk(parts, with_costs(needed, spent), spent=spent)
 
-    def _compiled(self, seen: Seen, way: Way, seed: int) -> Paths:
+    def _compiled(self, block: TopKBlock, way: Way, seed: int) -> Paths:
         bundle, orders = self.bundle, None
         if way.allocation == "random":
-            orders = measured_first(random_orders(bundle.features, seen.names, [seed])[:, 0], seen.values)
+            orders = measured_first(random_orders(bundle.features, block.names, [seed])[:, 0], block.values)
         paths = follow_rule(
             bundle,
-            seen.values,
-            seen.truth,
+            block.values,
+            block.truth,
             allocation=way.allocation,
             gain=way.gain or None,
             target="linearity" if way.gain == "f_target" else None,
@@ -238,16 +237,16 @@ class TopKTask(Asked):
         right = paths.right[:, :, 0, 0].astype(np.float64)
         return paths.order, right, paths.place[:, :, 0].astype(np.int64), paths.certified
 
-    def _planned(self, seen: Seen, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
+    def _planned(self, block: TopKBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Paths:
         pairs = all_pairs(len(self.bundle.entities))
 
         def read(planner: TopKPlanner, patient: int) -> tuple[Any, ...]:
-            (scores, place), winner = ranked(planner), seen.truth.winner[patient]
+            (scores, place), winner = ranked(planner), block.truth.winner[patient]
             calls = np.sign(scores[pairs[:, 0], pairs[:, 1]])
             return (0.5 * (1 + calls * winner))[winner != 0].sum(), place, planner.certified()
 
-        planners = (self._planner(way, name, seed) for name in seen.names)
-        order, right, place, certified = planned(planners, seen.values, read, tick=tick)
+        planners = (self._planner(way, name, seed) for name in block.names)
+        order, right, place, certified = planned(planners, block.values, read, tick=tick)
         return order[:, 1:], right, place, certified
 
     def _planner(self, way: Way, name: str = "", seed: int = 0) -> TopKPlanner:

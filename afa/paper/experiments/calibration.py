@@ -9,6 +9,7 @@ the run's closure. For a bundle with probabilities, it also uses all other closu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from afa.cohort.cohort import Cohort
 from afa.engine.elimination import ENTRY_LIMIT, log_partitions
 from afa.engine.tasks import elbo_differences, task_of
 from afa.errors import Fault, InferenceError
-from afa.evaluate.accuracy import ProbabilitySums, Resampled, Signs, bins_of
+from afa.evaluate.accuracy import BINS, Resampled, Signs, bins_of
 from afa.evaluate.inputs import closures_beside, rounds_up_to
 from afa.evaluate.long_tables import Cube, groups, rows_of
 from afa.evaluate.summary import summary_rows
@@ -165,6 +166,59 @@ def cases_of(odds: pd.DataFrame, targets: pd.DataFrame) -> Iterator[tuple[dict[s
                 table = pd.DataFrame({**cases, "bin": bins_of(p)})
                 cut = {"coupling": coupling, "inference": inference, "kind": kind, "target": target, "t": t}
                 yield cut, table
+
+
+def sums_by(unit: NDArray[np.int64], column: NDArray[np.int64], n_units: int, n_columns: int, values: Floats) -> Floats:
+    """Return the sums of `values` by unit and column, (n_units, n_columns) float64."""
+    sums = np.bincount(unit * n_columns + column, weights=values, minlength=n_units * n_columns)
+    return sums.reshape(n_units, n_columns).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class ProbabilitySums:
+    """Sums over the cases of each of P units.
+
+    The calibration error and the Brier score follow from these sums for any weights of the units.
+
+    Attributes
+    ----------
+    excess : (P, BINS) float64, sums of (probability - truth) by bin of the probability
+    squares : (P,) float64, sums of (probability - truth)^2
+    n : (P,) float64, numbers of cases
+
+    """
+
+    excess: Floats
+    squares: Floats
+    n: Floats
+
+    @classmethod
+    def of(cls, probability: Floats, truth: Floats, unit: NDArray[np.int64], n_units: int) -> ProbabilitySums:
+        """Return the sums of some cases.
+
+        Parameters
+        ----------
+        probability, truth : (n,) float64
+        unit : (n,) int64, index of each case's unit
+
+        """
+        squares, n = (
+            sums_by(unit, unit * 0, n_units, 1, values)[:, 0]
+            for values in ((probability - truth) ** 2, np.ones(len(probability)))
+        )
+        return cls(sums_by(unit, bins_of(probability), n_units, BINS, probability - truth), squares, n)
+
+    def calibration_error(self, weights: Floats) -> Floats:
+        """Return the expected calibration error, (R,).
+
+        This is the mean of |mean probability - share of class 1| over the bins, weighted by their numbers of cases.
+        """
+        error: Floats = np.abs(weights @ self.excess).sum(axis=1) / (weights @ self.n)
+        return error
+
+    def brier(self, weights: Floats) -> Floats:
+        """Return the mean of (probability - truth)^2, (R,)."""
+        return (weights @ self.squares) / (weights @ self.n)
 
 
 def summarise(tables: Mapping[str, pd.DataFrame], *, bootstrap: Bootstrap) -> pd.DataFrame:

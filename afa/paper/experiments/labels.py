@@ -18,13 +18,22 @@ from afa.cohort.cohort import Cohort, with_code
 from afa.errors import BundleError, Fault
 from afa.evaluate.accuracy import Resampled, accuracies, ranking
 from afa.evaluate.inputs import Reference, explicit_references, note
-from afa.evaluate.label_tasks import GREEDY, RANDOM, LabelTask, by_model, followed, label_null, settings_of, tasks_of
 from afa.evaluate.long_tables import groups, joined
 from afa.evaluate.resampling import interval, mean_and_each
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
 from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
+from afa.paper.experiments.label_tasks import (
+    GREEDY,
+    RANDOM,
+    LabelTask,
+    by_model,
+    followed,
+    label_null,
+    settings_of,
+    tasks_of,
+)
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, Inference, Labels

@@ -10,30 +10,42 @@ patients.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from afa.cohort.cohort import Cohort, with_code
 from afa.errors import CohortError, Fault
-from afa.evaluate.accuracy import RepeatedTests, Resampled
-from afa.evaluate.classifiers import COUPLINGS, METHODS, Mask, one_thread, predicted
+from afa.evaluate.accuracy import Resampled, share_of
+from afa.evaluate.classifiers import METHODS, Mask, one_thread, train, trained
 from afa.evaluate.inputs import note
-from afa.evaluate.label_tasks import GREEDY, RANDOM, LabelSetting, LabelTask, tasks_of
-from afa.evaluate.long_tables import groups, joined
+from afa.evaluate.long_tables import groups, joined, rows_of
 from afa.evaluate.resampling import interval, mean_and_each
 from afa.evaluate.summary import Labelled, labelled, summary_rows
 from afa.model.bundle import Bundle
 from afa.model.mrf import Floats
 from afa.model.orders import generator_of
+from afa.paper.experiments.label_tasks import GREEDY, RANDOM, LabelSetting, LabelTask, tasks_of
 
 if TYPE_CHECKING:
     from afa.paper.experiments.settings import Bootstrap, LabelsNeeded
 
+COUPLINGS = {"controls": "differential", "ranges": "differential", "cohort": "shared"}
+"""Reference of the encoding -> closure of the zero-shot model to compare with. The pair (`controls`, `differential`) is
+the paper's; the pair (`cohort`, `shared`) changes both.
+"""
+
+ODDS_DIGITS = 6
+"""Decimals of a classifier's log-odds; digits beyond are within the tolerance of the fit."""
+FURTHEST = 25
+"""Largest share of the support, in per cent, up to which classifiers choose their own features."""
 SPLITS = ["entity", "size", "repeat", "seed", "labelled", "labelled_positive", "tested", "tested_positive"]
 OF_ZERO_SHOT = ["reference", "coupling", "entity", "allocation", "seed", "patient", "t", "calibrated", "label"]
 
@@ -167,6 +179,107 @@ def drawn(task: LabelTask, size: int, repeat: int) -> Mask:
     labelled[order[task.positive[order]][:positive]] = True
     labelled[order[~task.positive[order]][: size - positive]] = True
     return labelled
+
+
+def predicted(
+    task: LabelTask, labelled: Mask, shuffled: bool, repeat: int, percents: Sequence[int], seed: int
+) -> Iterator[pd.DataFrame]:
+    """Yield the predictions of each classifier for unlabelled patients.
+
+    The features are observed in a random order, and in the greedy order of the classifier.
+    """
+    names = ("labels needed", task.entity, int(labelled.sum()), repeat, task.setting.reference)
+    answers = task.positive[labelled].astype(np.int64)
+    if shuffled:
+        answers = generator_of(*names, "shuffled").permutation(answers)
+    near = [t for t in percents if t <= FURTHEST]
+    patients = np.array(task.patients, dtype=object)[~labelled]
+    support, panel, others = task.values[:, task.support], task.values[labelled], task.values[~labelled]
+    seen = task.seen(percents, seed)[~labelled].reshape(-1, support.shape[1])
+    known_values = np.repeat(support[~labelled], len(percents), axis=0)
+    for method in METHODS:
+        # Train on the support alone, and predict from the same features as the zero-shot score does.
+        known = train(method, support[labelled], answers == 1, generator_of(*names, "support"))
+        along = known.log_odds(known_values, seen)
+        # Train on the whole panel without knowledge of the support. The classifier chooses equally many features.
+        own = trained(method, panel, 1 - answers, task.bundle.features, generator_of(*names, "panel"))
+        chosen = own.planned(others, task.counts(near))[..., 0]
+        for allocation, shown, log_odds in ((RANDOM, percents, along), (GREEDY, near, chosen)):
+            rows = rows_of(patient=patients, t=np.array(shown, dtype=np.int32)).assign(allocation=allocation)
+            answer = np.round(log_odds, ODDS_DIGITS).ravel() + 0.0
+            keys = {"reference": task.setting.reference, "entity": task.entity, "method": method}
+            yield rows.assign(**keys, permuted=shuffled, log_odds=answer)
+
+
+@dataclass(frozen=True)
+class RepeatedTests:
+    """K repeats of a test on P patients.
+
+    Attributes
+    ----------
+    tested : (K, P) bool, True if the repeat tests the patient
+    positive : (P,) bool
+    weights : (R + 1, P) float64, how often each resample contains each patient
+
+    """
+
+    tested: Mask
+    positive: Mask
+    weights: Floats
+
+    def auroc(self, scores: Floats) -> Floats:
+        """Return the share of correctly ordered pairs, (R + 1,), for scores (K, P). A tie counts one half.
+
+        Both patients of a pair belong to the same repeat. The result is NaN if there is no pair.
+        """
+        (together, pairs), one, other = self._pairs, scores[:, self.positive, None], scores[:, None, ~self.positive]
+        higher = np.where(together, (one > other) + 0.5 * (one == other), 0.0).sum(axis=0)
+        return share_of(self._weighted(higher), pairs)
+
+    def balanced_accuracy(self, scores: Floats) -> Floats:
+        """Return the balanced accuracy of the signs of scores (K, P), shape (R + 1,). A sign of 0 is half right.
+
+        The result is the mean over the repeats with patients of both classes. It is NaN if there is no such repeat.
+        """
+        right = 0.5 + 0.5 * np.sign(scores) * np.where(self.positive, 1.0, -1.0)
+        earned = np.where(self.tested, right, 0.0)
+        both = np.ones((len(self.weights), len(scores)), dtype=np.bool_)
+        shares = np.zeros(both.shape)
+        for chosen, weights, total in self._classes:
+            both &= total > 0
+            shares += (weights @ earned[:, chosen].T) / np.maximum(total, 1) / 2
+        return share_of((shares * both).sum(axis=1), both.sum(axis=1, dtype=np.float64))
+
+    @cached_property
+    def repeats(self) -> list[RepeatedTests]:
+        """Return each repeat as one object, with every patient counted once."""
+        plain = np.ones((1, len(self.positive)))
+        return [RepeatedTests(self.tested[[k]], self.positive, plain) for k in range(len(self.tested))]
+
+    @cached_property
+    def _classes(self) -> list[tuple[Mask, Floats, Floats]]:
+        """Return a mask, weights (R + 1, C), and tested weights (R + 1, K) for each class.
+
+        The mask selects the C patients of the class. Tested weights are the sums of the weights of those patients of
+        the class whom a repeat tests.
+        """
+        chosen = [(mask, self.weights[:, mask]) for mask in (self.positive, ~self.positive)]
+        return [(mask, weights, weights @ self.tested[:, mask].T.astype(np.float64)) for mask, weights in chosen]
+
+    @cached_property
+    def _pairs(self) -> tuple[Mask, Floats]:
+        """Return a mask of the tested pairs, and the number of tested pairs in each resample.
+
+        A pair has a positive and a negative patient. The mask has one row for each repeat.
+
+        """
+        together = self.tested[:, self.positive, None] & self.tested[:, None, ~self.positive]
+        return together, self._weighted(together.sum(axis=0))
+
+    def _weighted(self, pairs: Floats | NDArray[np.int64]) -> Floats:
+        (_, of_positive, _), (_, of_negative, _) = self._classes
+        summed: Floats = ((of_positive @ pairs) * of_negative).sum(axis=1)
+        return summed
 
 
 ZERO_SHOT = "posterior"

@@ -20,7 +20,7 @@ from pydantic import Field
 from scipy.special import log_softmax
 
 from afa.evaluate.accuracy import bins_of
-from afa.evaluate.classifiers import METHODS, one_thread
+from afa.evaluate.classifiers import METHODS, one_thread, trained
 from afa.evaluate.entrants import (
     HEADLINE,
     RULES,
@@ -32,10 +32,9 @@ from afa.evaluate.entrants import (
     facts,
     labels_for,
     main,
-    readings,
     statistics,
-    trained,
     uncoupled,
+    variants,
     whole,
 )
 from afa.evaluate.inputs import shuffled_alike
@@ -118,8 +117,8 @@ class _Question:
         return self.task.answers >= 0
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        own = readings(self.entrant, self.task)
-        followed = [self.followed(name, *reading) for name, reading in own.items()]
+        own = variants(self.entrant, self.task)
+        followed = [self.followed(name, *variant) for name, variant in own.items()]
         curves, leads, planned = zip(*followed, strict=True)
         found = {"curves": pd.concat(curves), "leads": pd.concat(leads)}
         if not self.task.main:
@@ -132,7 +131,7 @@ class _Question:
         return found
 
     def followed(
-        self, name: str, reading: HypothesisModel, among: NDArray[np.bool_], values: NDArray[np.int8]
+        self, name: str, variant: HypothesisModel, among: NDArray[np.bool_], values: NDArray[np.int8]
     ) -> tuple[pd.DataFrame, pd.DataFrame, Floats]:
         """Return curves and leads of a variant of the model, and its log-evidence along the planner's order, (P, T, C).
 
@@ -141,14 +140,14 @@ class _Question:
         values, answers, weights = values[among], self.task.answers[among], self.weights(among)
         names = list(compress(self.entrant.patients, among))
         orders = random_orders(self.entrant.features, names, self.settings.seeds).swapaxes(0, 1)
-        planned = reading.planned(values, self.rounds)
+        planned = variant.planned(values, self.rounds)
         several = {
             PLANNER: [planned],
-            FIXED: [reading.planned(values, self.rounds, fixed=True)],
-            RANDOM: [reading.along(values, measured_first(each, values), self.rounds) for each in orders],
+            FIXED: [variant.planned(values, self.rounds, fixed=True)],
+            RANDOM: [variant.along(values, measured_first(each, values), self.rounds) for each in orders],
         }
         if name == HEADLINE and self.task.entity is None:
-            several |= {rule: [reading.planned(values, self.rounds, rule=rule)] for rule in RULES[1:]}
+            several |= {rule: [variant.planned(values, self.rounds, rule=rule)] for rule in RULES[1:]}
         found = {}
         for allocation, each in several.items():
             runs = [statistics(self.task, answers, evidence, weights) for evidence in each]
@@ -182,7 +181,7 @@ class _Question:
         ]
         return pd.concat(tables).assign(task=self.task.name, n=n, **keys)[CURVES]
 
-    def null(self, reading: HypothesisModel) -> pd.DataFrame:
+    def null(self, variant: HypothesisModel) -> pd.DataFrame:
         """Return the curves of the null.
 
         All knowledge, with couplings, is assigned to other features with the same values.
@@ -194,7 +193,7 @@ class _Question:
         for shuffle in range(self.settings.shuffles):
             generator = generator_of("league", "shuffled knowledge", shuffle)
             places = shuffled_alike(self.entrant.bundle.kinds, generator)
-            evidence = reading.planned(np.ascontiguousarray(values[:, places]), self.rounds)
+            evidence = variant.planned(np.ascontiguousarray(values[:, places]), self.rounds)
             found.append(statistics(self.task, answers, evidence, np.ones((1, len(values)))))
         every = {metric: np.concatenate([each[metric] for each in found]) for metric in self.task.metrics}
         lines = {metric: np.vstack([[each.mean() for each in drawn.T], drawn]) for metric, drawn in every.items()}
@@ -263,10 +262,10 @@ class _Question:
             (SHUFFLED, bundle, generator.permutation(answers)),
         ):
             made = updated_bundle(prior, update_of(prior, values, labels_for(prior, self.task, known)))
-            reading = whole(made, self.task)
-            found[name] = reading.planned(asked, rounds)
+            variant = whole(made, self.task)
+            found[name] = variant.planned(asked, rounds)
             if name != LABELS:
-                found[name + APART] = uncoupled(reading).planned(asked, rounds)
+                found[name + APART] = uncoupled(variant).planned(asked, rounds)
         return found
 
     def steps(self, size: int, rounds: list[int], drawn: list[dict[str, Floats]]) -> list[pd.DataFrame]:

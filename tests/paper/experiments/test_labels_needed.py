@@ -12,12 +12,12 @@ from threadpoolctl import threadpool_limits
 from afa.cohort.cohort import Cohort
 from afa.engine.run import MISSING
 from afa.errors import CohortError, ConfigError
-from afa.evaluate.accuracy import RepeatedTests, accuracies, ranking
+from afa.evaluate.accuracy import accuracies, ranking
 from afa.evaluate.classifiers import METHODS, SCREENED, Trained, conditionals, information, shown_shares, train
-from afa.evaluate.label_tasks import LabelSetting, LabelTask
 from afa.model.orders import generator_of, random_order
 from afa.paper.experiments.base import chosen
-from afa.paper.experiments.labels_needed import _first_ahead, drawn, run, summarise
+from afa.paper.experiments.label_tasks import LabelSetting, LabelTask
+from afa.paper.experiments.labels_needed import RepeatedTests, _first_ahead, drawn, run, summarise
 from afa.paper.experiments.settings import Bootstrap, Labels, LabelsNeeded, StageSettings
 
 OPTIONS = {"sizes": (6, 10), "repeats": 2, "permuted": 1, "labels": 5, "tested": 4, "of_each_class": 2}

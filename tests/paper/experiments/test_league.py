@@ -13,6 +13,7 @@ from afa.cohort.table_cohort import field_cohort, nobody_is_complete
 from afa.engine.follow import choose
 from afa.engine.layout import Models
 from afa.engine.run import CERTAIN, MISSING
+from afa.evaluate.classifiers import trained
 from afa.evaluate.entrants import (
     NOBODY,
     Entrant,
@@ -23,7 +24,6 @@ from afa.evaluate.entrants import (
     measured_first,
     plainly_coupled,
     read_entrant,
-    trained,
     uncoupled,
     which,
     with_and_without,

@@ -15,10 +15,17 @@ from afa.cohort.cohort import Cohort
 from afa.errors import CohortError, ConfigError
 from afa.evaluate.accuracy import accuracies, ranking
 from afa.evaluate.inputs import amounts, shuffled_genes
-from afa.evaluate.label_tasks import LabelSetting, as_greedy_chooses, by_model, in_random_order, settings_of, tasks_of
 from afa.inference.class_odds import two_elbo
 from afa.model.closure import contrast
 from afa.model.orders import random_order
+from afa.paper.experiments.label_tasks import (
+    LabelSetting,
+    as_greedy_chooses,
+    by_model,
+    in_random_order,
+    settings_of,
+    tasks_of,
+)
 from afa.paper.experiments.labels import summarise
 from afa.paper.experiments.settings import Bootstrap, Labels
 from afa.planner import BinaryPlanner

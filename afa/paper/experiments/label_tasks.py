@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from afa.cohort.cohort import Cohort
 from afa.engine.compile import in_threads
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
-from afa.evaluate.accuracy import auroc
+from afa.evaluate.accuracy import auroc, settled
 from afa.evaluate.inputs import Reference, shuffled_genes
 from afa.evaluate.long_tables import rows_of
 from afa.inference.meanfield import Solver
@@ -33,10 +33,6 @@ GREEDY = "greedy"
 RANDOM = "random"
 HIDDEN = 2
 """Code of a value that has not been observed."""
-DIGITS = 9
-"""Scores in nats count as equal if they agree to this number of decimals. Smaller differences come from the order of
-sums.
-"""
 
 
 @dataclass(frozen=True)
@@ -285,11 +281,6 @@ def followed(
             )
             tables[i].append(table)
     return [pd.concat(parts, ignore_index=True) for parts in tables]
-
-
-def settled(scores: Floats) -> Floats:
-    """Return rounded scores. Two sums of the same numbers in different orders are equal after rounding."""
-    return np.round(scores, DIGITS) + 0.0
 
 
 def _shuffled(task: LabelTask, permutation: int) -> NDArray[np.int64]:
