@@ -299,8 +299,8 @@ def test_a_mistake_on_the_page_is_answered_and_changes_nothing(
         ),
         (
             lambda planner: afa.simulate("plants", pd.DataFrame({"soil": [1]})),
-            "no column of a feature",
-            "name the columns as the bundle's features",
+            "found none of brown_edges, growth, leaf_colour, leaf_firmness, soil_moisture among the columns soil",
+            "name the columns as `afa bundle show` does",
         ),
         (
             lambda planner: afa.simulate("plants", pd.DataFrame({"growth": [0.5]}, index=["fern"])),
