@@ -168,8 +168,8 @@ def simulate(
     task = TopKTask(**given, labels=labels) if entity is None else BinaryTask(**given, labels=asked)
     for way in ways:
         task.check(way)
-    bootstrap = {"resamples": setting.resamples, "confidence": setting.confidence}
-    weights = Resampled.of(cohort.patients, **bootstrap, purpose="simulate").every
+    resamples, confidence = setting.resamples, setting.confidence
+    weights = Resampled.of(cohort.patients, resamples=resamples, confidence=confidence, purpose="simulate").every
     prices = prices_of(bundle, setting)
     budgets = None if prices is None else budgets_of(prices)
     sums = {way: Sums(budgets) for way in (*ways, CONSTANT)}
@@ -181,7 +181,7 @@ def simulate(
     axes: dict[str, NDArray[Any]] = {FEATURES: np.arange(len(bundle.features) + 1)}
     if budgets is not None:
         axes[COST] = budgets
-    return Simulation(curves(sums, weights, asked, axes, setting.confidence), features_needed(sums))
+    return Simulation(curves(sums, weights, asked, axes, confidence), features_needed(sums))
 
 
 FEATURES, COST = "features", "cost"
