@@ -378,32 +378,30 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
 
     """
     if path.is_dir():
-        cohort = load_cohort(path)
-        gaps, doubt = np.zeros(cohort.values.shape, dtype=np.bool_), ""
+        held = load_cohort(path)
+        name, labels, provenance, doubt = held.name, held.labels, held.provenance, ""
+        codes = pd.DataFrame(held.values, list(held.patients), list(held.features), dtype=np.float64)
         known = set(bundle.features)
-        unknown = [name for name in cohort.features if name not in known]
-        declared = set(cohort.provenance.get("dropped_features") or ())
-        files = [path / name for name in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
+        unknown = [feature for feature in held.features if feature not in known]
+        declared = set(held.provenance.get("dropped_features") or ())
+        files = [path / file for file in (FEATURES_FILE, LABELS_FILE, CARD_FILE)]
     else:
         cells = read_cells(path, "feature", bundle.features)
         expected = "-1, 0, 1 or nothing"
         values = numbers_of(cells, list(cells.columns), expected, only=(-1.0, 0.0, 1.0), step=ENCODE)
         CohortError.raise_for(cells.table.faults.listed())
-        names = tuple(cells.names)
-        nothing = pd.DataFrame(index=pd.Index(names, name=PATIENT))
-        gaps = np.isnan(values)
-        if cells.columns and gaps.all():
+        codes = pd.DataFrame(values, list(cells.names), list(cells.columns))
+        if cells.columns and codes.isna().all(axis=None):
             step = "fill in what was measured: -1, 0 or 1"
             raise CohortError(Fault(str(path), "no value of any feature", "one or more", step))
-        cohort = Cohort(path.stem, tuple(cells.columns), names, np.where(gaps, 0, values).astype(np.int8), nothing)
-        unknown, declared, files, doubt = list(cells.unknown), set[str](), [path], cells.doubt
-    have = set(cohort.features)
-    missing = [name for name in bundle.features if name not in have]
-    unsaid = [name for name in missing if name not in declared]
+        name, labels, provenance, doubt = path.stem, pd.DataFrame(index=codes.index), {}, cells.doubt
+        unknown, declared, files = list(cells.unknown), set(), [path]
+    missing = [feature for feature in bundle.features if feature not in codes]
+    unsaid = [feature for feature in missing if feature not in declared]
     if len(missing) == len(bundle.features) or (unsaid and not drop_missing):
-        alias_of = {alias: name for name in missing for alias in bundle.aliases.get(name, ())}
+        alias_of = {alias: feature for feature in missing for alias in bundle.aliases.get(feature, ())}
         renamed = next(
-            (f"rename the column {visible(name)} to {alias_of[name]}" for name in unknown if name in alias_of), ""
+            (f"rename the column {visible(other)} to {alias_of[other]}" for other in unknown if other in alias_of), ""
         )
         step = renamed or nearest_column(missing[0], unknown) or "add them"
         if len(missing) < len(bundle.features) and not drop_missing:
@@ -411,13 +409,13 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         found = f"no column for {len(missing)} of {len(bundle.features)} features: {few(missing)}"
         raise CohortError(Fault(str(path), found, "every feature of the bundle", step))
     if not path.is_dir():
-        check_alike([*cohort.features, *unknown], bundle.features, bundle, path)
-    model = bundle.restrict([name for name in bundle.features if name in have])
+        check_alike([*codes.columns, *unknown], bundle.features, bundle, path)
+    model = bundle.restrict([feature for feature in bundle.features if feature in codes])
+    codes = codes.loc[sorted(codes.index), list(model.features)]
+    patients, values = tuple(codes.index), codes.fillna(0).to_numpy()
+    cohort = Cohort(name, model.features, patients, values, labels.loc[list(patients)], provenance)
     digests = {file.name: sha256_of(file) for file in files}
-    by_name = np.argsort(np.array(cohort.patients, dtype=object))
-    columns = [cohort.features.index(name) for name in model.features]
-    measured = ~gaps[by_name][:, columns]
-    return GivenTable(model, _ordered(cohort, model.features), measured, digests, unknown, missing, doubt=doubt)
+    return GivenTable(model, cohort, codes.notna().to_numpy(), digests, unknown, missing, doubt=doubt)
 
 
 def read_labels(path: Path, given: GivenTable) -> GivenTable:
@@ -446,12 +444,3 @@ def read_labels(path: Path, given: GivenTable) -> GivenTable:
         ignored=[*given.ignored, *cells.unknown],
         left_out=left_out,
     )
-
-
-def _ordered(cohort: Cohort, features: Sequence[str]) -> Cohort:
-    """Return the cohort with patients sorted by name, and with these features in the given order."""
-    patients = tuple(sorted(cohort.patients))
-    values = pd.DataFrame(cohort.values, index=list(cohort.patients), columns=list(cohort.features))
-    ordered = values.loc[list(patients), list(features)].to_numpy(dtype=np.int8)
-    labels = cohort.labels.loc[list(patients)]
-    return Cohort(cohort.name, tuple(features), patients, ordered, labels, cohort.provenance)
