@@ -134,11 +134,12 @@ def read_gene_matrix(
     columns = [layout.names[place] for place in in_file_order]
     genes, scale = _Genes(wanted, row_ids, transcripts or {}), _Scale(unit)
     ids: list[str] = []
+    row_of: dict[str, str] = {}
     chosen: list[Floats] = []
     total = np.zeros(len(position))
     n_rows = 0
     for block_ids, block in _blocks(where, opened, layout, gene, in_file_order):
-        names = genes.read(where, block_ids)
+        names = genes.read(where, block_ids, row_of)
         scale.read(where, names, columns, block)
         for name, row in zip(names, block, strict=True):
             if name is None:
@@ -367,15 +368,19 @@ class _Genes:
     def __init__(self, wanted: Collection[str], row_ids: RowIds, transcripts: Mapping[str, str]) -> None:
         self.wanted, self.row_ids, self.transcripts = frozenset(wanted), row_ids, transcripts
         self.of_transcripts = False
-        self.unknown = 0
+        self.unknown: set[str] = set()
         self.first: list[str] = []
         self.left_out: dict[str, None] = {}
-        self._row_of: dict[str, str] = {}
 
-    def read(self, where: str, row_ids: Sequence[str]) -> list[str | None]:
+    def read(self, where: str, row_ids: Sequence[str], row_of: dict[str, str]) -> list[str | None]:
         """Return the gene of each row, or None for a row that is not a gene.
 
         Two versions of a wanted gene raise a `CohortError`.
+
+        Parameters
+        ----------
+        row_of : row id of each wanted gene in the earlier rows of the file; the genes of these rows are added
+
         """
         names: list[str | None] = []
         for row_id in map(str.strip, row_ids):
@@ -386,12 +391,13 @@ class _Genes:
             if len(self.first) < 3:
                 self.first.append(row_id)
             of_transcript = gene_of(row_id, self.row_ids, self.transcripts)
-            self.unknown += bool(self.transcripts) and of_transcript is None
+            if self.transcripts and of_transcript is None:
+                self.unknown.add(row_id)
             self.of_transcripts |= of_transcript is not None
             name = of_transcript or without_version(row_id)
             names.append(name)
             if name in self.wanted and of_transcript is None:
-                before = self._row_of.setdefault(name, row_id)
+                before = row_of.setdefault(name, row_id)
                 if before != row_id:
                     step = f"keep one of the two, or add them up, {_COPY}"
                     raise CohortError(Fault(where, f"the rows {before} and {row_id}", "one version of a gene", step))
@@ -409,7 +415,7 @@ class _Genes:
         if self.of_transcripts:
             notes.append("the rows of a gene's transcripts are added up")
         if self.unknown:
-            notes.append(f"rows that the table of transcripts lacks count for the library alone ({self.unknown})")
+            notes.append(f"rows that the table of transcripts lacks count for the library alone ({len(self.unknown)})")
         return notes
 
 
@@ -665,14 +671,10 @@ def _members(
 
 
 class _Rows(NamedTuple):
-    """The row ids of a sample's file, the gene of each row, and whether the rows are transcripts.
-
-    The rows are equal in most files of a series.
-    """
+    """The row ids of a sample's file, and the gene of each row. They are equal in most files of a series."""
 
     row_ids: list[str]
     names: list[str | None]
-    of_transcripts: bool
 
 
 class _Member(NamedTuple):
@@ -720,14 +722,11 @@ def _read_member(
     row_ids = [row_id for block_ids, _ in blocks for row_id in block_ids]
     columns = np.concatenate([block for _, block in blocks])
     if before is None or before.row_ids != row_ids:
-        added = counter is not None and counter.of_transcripts and how.gene_column in {None, counter.gene}
-        fresh = _Genes(genes.wanted, genes.row_ids, genes.transcripts)
-        names = fresh.read(where, row_ids)
-        genes.left_out |= fresh.left_out
-        genes.first = genes.first or fresh.first
-        genes.unknown = max(genes.unknown, fresh.unknown)
-        genes.of_transcripts |= fresh.of_transcripts or added
-        before = _Rows(row_ids, names, fresh.of_transcripts or added)
+        names = genes.read(where, row_ids, {})
+        genes.of_transcripts |= (
+            counter is not None and counter.of_transcripts and how.gene_column in {None, counter.gene}
+        )
+        before = _Rows(row_ids, names)
     rows = np.fromiter((name is not None for name in before.names), dtype=bool, count=len(row_ids))
     if not rows.any():
         found, step = f"no row of a gene, but {few(row_ids)}", "check that the file has the values of genes"
@@ -736,7 +735,7 @@ def _read_member(
     if columns.shape[1] > 1:
         _check_strands(where, columns[:, 1:].sum(axis=0))
     ids, values = pd.Index([name for name in before.names if name is not None], dtype=str), columns[:, 0]
-    if before.of_transcripts:
+    if genes.of_transcripts:
         codes, ids = pd.factorize(ids)
         values = np.bincount(codes, weights=values)
     return _Member(ids, values, notes, before)
