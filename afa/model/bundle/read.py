@@ -239,7 +239,8 @@ def assembled(
     items = feature_index | {name: len(features) + i for i, (name, _) in enumerate(groups[0])}
     item = name_column(rows["costs.csv"], "feature", items, features_from)
     costs = cost_rows(rows["costs.csv"], item, len(features), groups[0])
-    aliases, display_names = _other_names(rows, columns("aliases.csv", "feature")[0], entities, features)
+    aliases = alias_rows(rows["aliases.csv"], columns("aliases.csv", "feature")[0], features)
+    display_names = display_rows(rows["display.csv"], entities, features, aliases)
     table, table_faults = None, list[Fault]()
     if "features.csv" in tables:
         columns("features.csv", "feature")
@@ -273,7 +274,6 @@ def assembled(
     if faults:
         return BundleReading(faults=first_of(faults, place, "check again"))
     rates = replace(rates, probability_rows=probability_rows)
-    beside = table is not None, len(probability_rows), *groups
     potentials = np.zeros((len(entities), len(features)))
     potentials[unary.entity, unary.features[:, 0]] = unary.value
     bare = ~probability_rows.directed
@@ -292,24 +292,13 @@ def assembled(
         display_names=display_names,
         provenance=header.provenance,
         licence=header.licence,
-        rates=rates if {"encoding", "probability_floor", "holds"} & header.model_fields_set or any(beside) else None,
+        rates=rates
+        if {"encoding", "probability_floor", "holds"} & header.model_fields_set
+        or any((table is not None, len(probability_rows), *groups))
+        else None,
     )
     notes = _notes(place, header, bundle, unary, pairwise, len(rows["priors.csv"])) if isinstance(place, Path) else ()
     return BundleReading(bundle, notes=[*notes])
-
-
-def _other_names(
-    rows: Mapping[str, CsvTable], feature: NDArray[np.int64], entities: Sequence[str], features: Sequence[str]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Return two mappings: feature -> aliases, and name -> display name.
-
-    Parameters
-    ----------
-    feature : (n_aliases,) int64, index of the feature of each alias
-
-    """
-    aliases = alias_rows(rows["aliases.csv"], feature, features)
-    return aliases, display_rows(rows["display.csv"], entities, features, aliases)
 
 
 def _no_rows(file: str) -> CsvTable:
