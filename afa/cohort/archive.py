@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
-import io
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
+from typing import BinaryIO, NamedTuple, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from afa.errors import CohortError, Fault
-from afa.io.files import GZIP_ERRORS, LARGEST_UNPACKED, largest_unpacked
+from afa.io.files import GZIP_ERRORS, unpacked
 from afa.io.yamlfile import first_error
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _HTML_STARTS = (b"<!doctype html", b"<html", b"<head", b"<body", b"<!doctype>", b"<?xml", b"<!--")
@@ -48,58 +45,14 @@ class Damage(NamedTuple):
     truncated: bool = False
 
 
-class _Unpacked(io.RawIOBase):
-    """A reader of the unpacked bytes of a gzip stream.
-
-    More bytes than `share` of `largest_unpacked` raise a `CohortError`.
-    """
-
-    def __init__(self, where: object, packed: gzip.GzipFile, share: float) -> None:
-        super().__init__()
-        self._where, self._stream = where, packed
-        self._gigabytes = largest_unpacked() * share
-        self._left = int(self._gigabytes * 1e9)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        target = memoryview(buffer).cast("B")
-        data = self._stream.read1(len(target))
-        self._left -= len(data)
-        if self._left < 0:
-            expected = f"at most that, or what the environment variable {LARGEST_UNPACKED} says"
-            step = "set it higher if the file is the right one"
-            raise CohortError(Fault(str(self._where), f"more than {self._gigabytes:g} GB unpacked", expected, step))
-        target[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
-def unpacked(where: object, packed: gzip.GzipFile, share: float = 1.0) -> io.BufferedReader:
-    """Return a reader of the unpacked content of a gzip stream.
-
-    Reading more than `share` of `largest_unpacked` raises a `CohortError`.
-
-    Parameters
-    ----------
-    where : name of the stream in faults
-
-    """
-    return io.BufferedReader(_Unpacked(where, packed, share), _BLOCK)
-
-
 def open_binary(path: Path) -> BinaryIO:
     """Return a reader of the file's bytes, decompressed if the file begins like gzip.
 
-    Reading may raise the `GZIP_ERRORS`, or a `CohortError` if the file unpacks to more than `largest_unpacked`.
+    Reading may raise the `GZIP_ERRORS`, or an `OSError` if the file unpacks to more than `largest_unpacked`.
     """
     with path.open("rb") as stream:
         compressed = stream.read(2) == _GZIP_MAGIC
-    return cast(BinaryIO, unpacked(path, gzip.GzipFile(path))) if compressed else path.open("rb")
+    return cast(BinaryIO, unpacked(gzip.GzipFile(path))) if compressed else path.open("rb")
 
 
 @contextmanager
@@ -118,8 +71,10 @@ def reading(where: object, again: str = "fetch the file again") -> Iterator[None
         found = f"a truncated or damaged gzip file ({error})"
         raise CohortError(Fault(str(where), found, "one that reads to its end", again)) from None
     except OSError as error:
-        found = error.strerror or str(error)
-        raise CohortError(Fault(str(where), found, "a readable file", "check the path")) from None
+        found, expected, step = error.strerror or str(error), "a readable file", "check the path"
+        if error.errno == errno.EFBIG:
+            expected, step = "a smaller file", "allow more if it is the right one"
+        raise CohortError(Fault(str(where), found, expected, step)) from None
 
 
 def read_listed(kind: type[Listed], path: str | Path, expected: str, step: str) -> Listed:
@@ -172,12 +127,14 @@ def _gzip_damage(path: Path, start: bytes) -> Damage | None:
                 return Damage("a compressed HTML page", "the file itself")
             while stream.read(_BLOCK):
                 pass
-    except CohortError as error:
-        return Damage(error.faults[0].found, error.faults[0].expected)
     except EOFError:
         return Damage("a truncated gzip file", "a gzip file that reads to its end", truncated=True)
     except GZIP_ERRORS as error:
         return Damage(f"a damaged gzip file ({error})", "a gzip file that reads to its end")
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        return Damage(str(error.strerror), "a smaller file, or a larger limit")
     return None
 
 

@@ -31,7 +31,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from afa.cohort.archive import damage_of, open_binary, reading, tar_damage, unpacked
+from afa.cohort.archive import damage_of, open_binary, reading, tar_damage
 from afa.cohort.config import ExpressionSource
 from afa.cohort.counters import (
     COUNTERS,
@@ -50,7 +50,7 @@ from afa.cohort.counters import (
 from afa.errors import CohortError, Fault
 from afa.io.csvfile import few, numbers_with_commas, quoted
 from afa.io.csvfile import number as number_of
-from afa.io.files import largest_unpacked
+from afa.io.files import largest_unpacked, unpacked
 
 Opened = Callable[[], BinaryIO]
 Floats = npt.NDArray[np.float64]
@@ -665,7 +665,7 @@ def _members(
                     raise CohortError(Fault(where, found, expected, "check that it is a table of one sample"))
                 yield match[1], where, stream.read()
                 continue
-            with reading(where, _TAR_AGAIN), unpacked(where, gzip.GzipFile(fileobj=stream), _MEMBERS_SHARE) as text:
+            with reading(where, _TAR_AGAIN), unpacked(gzip.GzipFile(fileobj=stream), _MEMBERS_SHARE) as text:
                 content = text.read()
             yield match[1], where, content
 

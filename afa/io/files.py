@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from afa.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
     from pandas import DataFrame
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -312,6 +313,43 @@ def read_whole(path: Path, largest: float = math.inf) -> bytes:
     return path.read_bytes()
 
 
+class _Unpacked(io.RawIOBase):
+    """A reader of the unpacked bytes of a gzip stream.
+
+    More bytes than `share` of `largest_unpacked` raise an `OSError` with the number `EFBIG`.
+    """
+
+    def __init__(self, packed: gzip.GzipFile, share: float) -> None:
+        super().__init__()
+        self._stream, self._gigabytes = packed, largest_unpacked() * share
+        self._left = int(self._gigabytes * 1e9)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        target = memoryview(buffer).cast("B")
+        data = self._stream.read1(len(target))
+        self._left -= len(data)
+        if self._left < 0:
+            found = f"more than {self._gigabytes:g} GB unpacked, the most that {LARGEST_UNPACKED} allows"
+            raise OSError(errno.EFBIG, found)
+        target[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def unpacked(packed: gzip.GzipFile, share: float = 1.0) -> io.BufferedReader:
+    """Return a reader of the unpacked content of a gzip stream.
+
+    Reading more than `share` of `largest_unpacked` raises an `OSError` with the number `EFBIG`.
+    """
+    return io.BufferedReader(_Unpacked(packed, share), _BLOCK)
+
+
 def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
     """Return the bytes of a regular file, unpacked if its name ends in `.gz`.
 
@@ -328,13 +366,8 @@ def read_unpacked(path: Path, largest: float = math.inf) -> bytes:
     data = read_whole(path, largest)
     if path.suffix != ".gz":
         return data
-    most, found = largest_unpacked(), bytearray()
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-        while block := packed.read1(_BLOCK):
-            found += block
-            if len(found) > most * 1e9:
-                raise OSError(errno.EFBIG, f"more than {most:g} GB unpacked, the most that {LARGEST_UNPACKED} allows")
-    return bytes(found)
+    with unpacked(gzip.GzipFile(fileobj=io.BytesIO(data))) as stream:
+        return stream.read()
 
 
 def largest_unpacked() -> float:

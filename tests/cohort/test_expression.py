@@ -20,10 +20,10 @@ from cohort.geo_layout import (
 )
 
 from afa.cohort import expression
-from afa.cohort.archive import LARGEST_UNPACKED
 from afa.cohort.expression import read_sample_files
 from afa.cohort.geo import Source, read_expression, read_samples
 from afa.errors import CohortError
+from afa.io.files import LARGEST_UNPACKED
 
 GSM = ["GSM11", "GSM12", "GSM13"]
 TITLES = ["P_1_Biopsy_1, UC participants,Rectum I tissue", "P_1_Biopsy_2, UC", "P_2_Biopsy_3"]
