@@ -412,8 +412,8 @@ def read_patients(path: Path, bundle: Bundle, *, drop_missing: bool = False) -> 
         check_alike([*codes.columns, *unknown], bundle.features, bundle, path)
     model = bundle.restrict([feature for feature in bundle.features if feature in codes])
     codes = codes.loc[sorted(codes.index), list(model.features)]
-    patients, values = tuple(codes.index), codes.fillna(0).to_numpy()
-    cohort = Cohort(name, model.features, patients, values, labels.loc[list(patients)], provenance)
+    patients, ternary = tuple(codes.index), codes.fillna(0).to_numpy(dtype=np.int8)
+    cohort = Cohort(name, model.features, patients, ternary, labels.loc[list(patients)], provenance)
     digests = {file.name: sha256_of(file) for file in files}
     return GivenTable(model, cohort, codes.notna().to_numpy(), digests, unknown, missing, doubt=doubt)
 
