@@ -82,8 +82,8 @@ class Allocation(Section):
 
     rules: RuleNames = IN_THE_GRID
     """allocation rules to compare: names, or your own classes as `module:Class`, with the module beside the Snakefile
-    or installed. `afa.planner.rules.check_policy` tests such a class. It takes about a hundred times longer than a
-    built-in rule, because it is not compiled
+    or installed. `afa.planner.rules.check_policy` tests such a class. Your own rule takes about a hundred times longer
+    than a built-in one, because only built-in rules are compiled
     """
     gains: tuple[Literal["wald_magnitude", "cmi", "f_target"], ...] = Field(
         ("wald_magnitude", "cmi", "f_target"), min_length=1
