@@ -34,33 +34,35 @@ class ExpressionSource(Strict):
     """The file of a series' expression values, and its layout and unit."""
 
     layout: Literal["sample_files", "count_matrix"] = Field(
-        description="`sample_files`: a tar of one two-column file per sample; `count_matrix`: one genes x samples table"
+        description="`sample_files`: a tar with one file for each sample; `count_matrix`: one table of genes x samples"
     )
-    file: FileName = Field(description="name under the series' `suppl/` folder, as GEO has it")
+    file: FileName = Field(description="name of the file in the series' folder `suppl/`")
     joined_file: FileName | None = Field(
-        None, description="name under `suppl/` of a genes x samples table of the same values, looked for in a mirror"
+        None, description="name of a genes x samples table of the same values in `suppl/` of a mirror"
     )
     unit: Unit = Field(description="TPM and counts are log-transformed, log2 values are not")
     row_ids: RowIds = "symbol"
-    gene_column: str | None = Field(None, description="name of the column of row ids, where it is not the first")
+    gene_column: str | None = Field(None, description="name of the column of row ids, if it is not the first")
     transcripts: FileName | None = Field(
-        None, description="name under `suppl/` of a CSV `transcript,gene`, by which rows of transcripts are added up"
+        None, description="name of a CSV `transcript,gene` in `suppl/`; rows of a gene's transcripts are summed"
     )
     count_column: str | None = Field(
         None,
-        description="of `sample_files`: name of the column of values, where a file has several; of STAR's files "
+        description="for `sample_files`: name of the column of values, if a file has several; for STAR's files "
         "`unstranded`, `forward` or `reverse`",
     )
     members: str | None = Field(
         None,
-        description="of `sample_files`: which files of the tar are read, as a pattern such as `*.genes.results.gz`",
+        description="for `sample_files`: pattern of the files of the tar that are read, such as `*.genes.results.gz`",
     )
     sample_column: Literal["accession", "title_before_comma"] = Field(
-        "accession", description="how a column of a matrix names its sample"
+        "accession", description="how a column of a matrix is named after its sample"
     )
-    sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$", description="of `file`, where it is known")
+    sha256: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of `file`; another file is refused"
+    )
     joined_sha256: str | None = Field(
-        None, pattern=r"^[0-9a-f]{64}$", description="of `joined_file`, where it is known"
+        None, pattern=r"^[0-9a-f]{64}$", description="SHA-256 of `joined_file`; another file is refused"
     )
 
     @model_validator(mode="after")
@@ -98,16 +100,20 @@ class OnePer(Strict):
     """
 
     key: str
-    prefer: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values, best first")
-    then: str | None = Field(None, description="numeric characteristic, least first")
+    prefer: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values, the best first")
+    then: str | None = Field(None, description="numeric characteristic, whose smallest value is taken")
 
 
 class Selection(Strict):
     """The samples of the series that are used. Patients and controls pass through the same steps, in this order."""
 
     derive: dict[str, Derived] = Field(default_factory=dict)
-    keep: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values kept")
-    drop: dict[str, Values] = Field(default_factory=dict, description="characteristic -> values dropped")
+    keep: dict[str, Values] = Field(
+        default_factory=dict, description="characteristic -> values of the samples that are kept"
+    )
+    drop: dict[str, Values] = Field(
+        default_factory=dict, description="characteristic -> values of the samples that are excluded"
+    )
     one_per: OnePer | None = None
 
 
@@ -130,7 +136,9 @@ class LabelRule(Strict):
     positive: Values | None = None
     negative: Values | None = None
     reason: str
-    off: str | None = Field(None, description="why the rule is not applied; its key's quantiles are shown instead")
+    off: str | None = Field(
+        None, description="why the rule is not applied; the quantiles of its characteristic are recorded instead"
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> LabelRule:
@@ -148,7 +156,9 @@ class EncodingOverrides(Strict):
     test: Literal["empirical", "normal", "t"] | None = None
     level: float | None = Field(None, gt=0, lt=1)
     reference: Literal["controls", "cohort"] | None = None
-    threshold: float | None = Field(None, ge=0, description="of the reference cohort, in robust standard deviations")
+    threshold: float | None = Field(
+        None, ge=0, description="cut point of the reference `cohort`, in robust standard deviations from the median"
+    )
 
 
 class CohortConfig(Strict):
@@ -157,14 +167,14 @@ class CohortConfig(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
     series: str = Field(pattern=r"^GSE[0-9]+$")
-    citation: str | None = Field(None, description="of the paper that the series belongs to")
+    citation: str | None = Field(None, description="citation of the series' paper")
     origin: Literal["geo", "simulated"] = "geo"
     expression: ExpressionSource
     metadata_file: FileName = Field(
-        description="family SOFT file under the series' `soft/` folder, or series matrix under `matrix/`"
+        description="file that describes the samples: family SOFT file in `soft/`, or series matrix in `matrix/`"
     )
     mirror_metadata_file: FileName | None = Field(
-        None, description="name under `metadata/` of a mirror: the same, as a table"
+        None, description="name of a table of the same content in `metadata/` of a mirror"
     )
     select: Selection = Selection()
     controls: Group
@@ -173,7 +183,7 @@ class CohortConfig(Strict):
     encoding: EncodingOverrides = EncodingOverrides()
     allow_missing_genes: bool | dict[str, str] = Field(
         False,
-        description="drop features that the platform lacks from cohort and bundle, instead of stopping; all of them, "
+        description="remove features that the platform lacks from cohort and bundle, instead of stopping: all, "
         "or those named, each with the reason",
     )
     simulation: dict[str, Any] | None = Field(None, description="parameters of a simulated cohort")
@@ -200,35 +210,51 @@ class SimulationConfig(Strict):
     n_background_genes: int = Field(5000, ge=0)
 
     prevalences: dict[str, Prevalence] = Field(description="phenotype -> share of patients who have it")
-    default_prevalence: Prevalence | None = Field(None, description="of bundle entities that `prevalences` lacks")
+    default_prevalence: Prevalence | None = Field(
+        None, description="prevalence of entities of the bundle that `prevalences` does not list"
+    )
     factors: dict[str, Loadings] = Field(
         default_factory=dict, description="factor -> phenotype -> loading; `inflammation` also moves expression"
     )
-    default_loading: Share = Field(0.4, description="on inflammation, of phenotypes without a prevalence of their own")
+    default_loading: Share = Field(
+        0.4, description="loading on inflammation of phenotypes that `prevalences` does not list"
+    )
 
-    flipped_share: Share = Field(0.25, description="of the bundle's non-zero potentials: the truth has the other sign")
-    null_share: Share = Field(0.15, description="of the bundle's non-zero potentials: the truth has no effect")
-    effect_median: Positive = Field(0.5, description="|log2 fold change| of one gene in one phenotype, at strength 1")
+    flipped_share: Share = Field(
+        0.25, description="share of the bundle's non-zero potentials whose true sign is the opposite"
+    )
+    null_share: Share = Field(0.15, description="share of the bundle's non-zero potentials without a true effect")
+    effect_median: Positive = Field(
+        0.5, description="median absolute log2 fold change of a gene by a phenotype of strength 1"
+    )
     effect_spread: Spread = 0.5
     effect_strengths: dict[str, Positive] = Field(
-        default_factory=dict, description="phenotype -> factor on its effects"
+        default_factory=dict, description="phenotype -> factor by which its effects are multiplied"
     )
-    extent_spread: Spread = Field(0.4, description="between patients, of how far a phenotype moves all its genes")
+    extent_spread: Spread = Field(
+        0.4, description="spread, between patients, of the effect of a phenotype on all its genes"
+    )
 
-    severity_mean: Spread = Field(1.0, description="inflammation score of patients; controls have 0")
+    severity_mean: Spread = Field(1.0, description="mean inflammation score of patients; controls have 0")
     severity_sd: Spread = 0.5
-    inflamed_share_background: Share = Field(0.4, description="of background genes that follow inflammation")
-    inflamed_sd_background: Spread = Field(0.6, description="of their log2 change per unit of severity")
+    inflamed_share_background: Share = Field(
+        0.4, description="share of the background genes that change with inflammation"
+    )
+    inflamed_sd_background: Spread = Field(
+        0.6, description="standard deviation, over these genes, of the log2 change per unit of inflammation"
+    )
     inflamed_share_bundle: Share = 0.8
     inflamed_sd_bundle: Spread = 1.0
-    composition_sd: Spread = Field(0.2, description="log2 change per unit of biopsy composition, over genes")
+    composition_sd: Spread = Field(
+        0.2, description="standard deviation, over genes, of the log2 change per unit of biopsy composition"
+    )
 
-    baseline_sd: Spread = Field(2.0, description="of log2 abundance over genes")
+    baseline_sd: Spread = Field(2.0, description="standard deviation of the log2 abundance over genes")
     library_size_median: Positive = 4e6
     library_size_spread: Spread = 0.35
     dispersion_floor: Positive = Field(0.06, description="negative-binomial dispersion of a gene with many counts")
     dispersion_slope: Spread = Field(1.5, description="dispersion is floor + slope / mean count")
-    dispersion_spread: Spread = Field(0.7, description="of genes about that trend")
+    dispersion_spread: Spread = Field(0.7, description="spread of the dispersions of genes around this trend")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

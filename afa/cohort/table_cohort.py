@@ -47,14 +47,18 @@ class TableCohort(Strict):
     name: str = Field(pattern=NAME)
     title: str
     origin: Literal["table"]
-    table: Path = Field(description="patients, then a column for each feature: .csv, .tsv, packed or not, or .parquet")
-    features: Path = Field(description="features.csv: kind, unit and cut points of each feature")
-    labels: Path | None = Field(None, description="patients, then a column for each entity: 0, 1 or nothing")
+    table: Path = Field(
+        description="table with names of patients, then a column for each feature: .csv, .tsv (also .gz) or .parquet"
+    )
+    features: Path = Field(description="features.csv, with kind, unit and cut points of each feature")
+    labels: Path | None = Field(
+        None, description="table with names of patients, then a column for each entity: 0, 1 or empty"
+    )
     controls: Controls | None = None
-    encoding: Coding = Field(Coding(), description="how features without a range are cut")
-    address: str | None = Field(None, description="where a table that is not carried comes from")
-    sha256: str | None = Field(None, pattern=SHA256, description="of the table")
-    labels_sha256: str | None = Field(None, pattern=SHA256, description="of the labels")
+    encoding: Coding = Field(Coding(), description="encoding of features without cut points")
+    address: str | None = Field(None, description="address of a table that the project does not contain")
+    sha256: str | None = Field(None, pattern=SHA256, description="SHA-256 of the table")
+    labels_sha256: str | None = Field(None, pattern=SHA256, description="SHA-256 of the labels")
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

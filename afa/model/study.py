@@ -197,31 +197,31 @@ class Words(Strict):
     expression: str = Field("expression", description="quantity of a feature that shifts")
     specific: str = Field("a function has been shown, not a genetic association alone", description="good evidence")
     named: str = Field("its symbol is the official one of HGNC", description="rule for names of features")
-    unspecific: str = Field("general markers of inflammation or immune activation", description="unspecific")
+    unspecific: str = Field("general markers of inflammation or immune activation", description="what is no evidence")
     counts: str = Field(
         "Any tissue, cell type or model that takes part in the organ's function or disease counts",
         description="sources of evidence on a pair that count; the `scope` of the study follows",
     )
-    excluded: str = Field("Other organs do not", description="that do not count; the `exclusions` follow")
+    excluded: str = Field("Other organs do not", description="sources that do not count; the `exclusions` follow")
 
 
 class TableSource(Strict):
     """Location and licence of the values and labels of a field."""
 
-    file: str = Field(description="name in the field's folder, or in a folder of the field's name elsewhere")
+    file: str = Field(description="name of the file, in the field's folder or in `<tables>/<field>`")
     sha256: str = Field(pattern=SHA256)
-    labels_sha256: str | None = Field(None, pattern=SHA256, description="of labels.csv, if it is not in the folder")
+    labels_sha256: str | None = Field(None, pattern=SHA256, description="digest of labels.csv, if the folder lacks it")
     carried: bool = Field(description="true if the field's folder contains table and labels")
     licence: str = "not stated"
     citation: str = ""
-    address: str | None = Field(None, description="of the original, if the folder lacks them")
+    address: str | None = Field(None, description="address of the original, if the folder lacks it")
 
 
 class Voter(Strict):
     """Model and endpoint of a voter; empty fields are taken from the environment."""
 
-    model: str = Field("", description="name of the model; AFA_LLM_MODEL where empty")
-    address: str = Field("", description="of the endpoint; AFA_LLM_BASE_URL where empty")
+    model: str = Field("", description="name of the model; empty: AFA_LLM_MODEL")
+    address: str = Field("", description="address of the endpoint; empty: AFA_LLM_BASE_URL")
     key: str = Field(KEY, description="name of the environment variable that holds the key")
 
     @model_validator(mode="before")
@@ -236,25 +236,25 @@ class StudySettings(Strict):
     name: str = Field(min_length=1, description="first part of the bundle's name")
     title: str = ""
     holds: Holds = Field("several", description="how many entities a patient can have, by the question")
-    table: TableSource | None = Field(None, description="of a field: its values and labels")
+    table: TableSource | None = Field(None, description="values and labels of a field")
     confounded: tuple[str, ...] = Field((), description="features that reveal how patients were recruited")
-    disease: str = Field("", description="its name in every question")
+    disease: str = Field("", description="name of the disease in every question")
     tissue: str = Field("", description="where features are measured; may be empty")
     words: Words = Field(Words(), description="terms of the domain in prompts")
-    most_genes: int = Field(25, ge=1, description="genes asked for per phenotype")
-    bibliography: int = Field(0, ge=0, description="references asked for per phenotype; 0 asks for none")
-    exactly: bool = Field(False, description="ask for exactly this many, as the paper does, or at most this many")
-    snippet_length: int = Field(300, ge=0, description="characters of a snippet")
+    most_genes: int = Field(25, ge=1, description="number of genes for each phenotype")
+    bibliography: int = Field(0, ge=0, description="number of references for each phenotype")
+    exactly: bool = Field(False, description="true: ask for exactly these numbers; false: at most")
+    snippet_length: int = Field(300, ge=0, description="length of a snippet, in characters")
     scope: tuple[str, ...] = Field((), description="tissues, cells and models that count for a pair")
     exclusions: tuple[str, ...] = Field((), description="tissues, cells and models that do not count for a pair")
-    voters: tuple[str, ...] = Field(("r1", "r2", "r3"), min_length=1, description="independent runs, by name")
-    models: Mapping[str, Voter] = Field({}, description="voter -> its model, or model, address and key variable")
+    voters: tuple[str, ...] = Field(("r1", "r2", "r3"), min_length=1, description="names of the independent runs")
+    models: Mapping[str, Voter] = Field({}, description="voter -> model, or model, address and key variable")
     same_model: bool = Field(False, description="allow voters of one model; the bundle records this")
     manner: Manner = Field(Manner(), description="settings of requests")
     pairs: PairMode = Field("each", description="a question for each pair or anchor gene, or probabilities")
-    abstracts: int = Field(0, ge=0, description="retrieved for each question; 0 asks without retrieval")
-    references: bool = Field(False, description="keep only genes with a supported reference")
-    sources: tuple[Kind, ...] = Field(("article", "preprint"), min_length=1, description="kinds that support a gene")
+    abstracts: int = Field(0, ge=0, description="number of abstracts retrieved for each question")
+    references: bool = Field(False, description="keep only genes that a cited abstract names")
+    sources: tuple[Kind, ...] = Field(("article", "preprint"), min_length=1, description="sources that support a gene")
     provenance: Mapping[str, Any] = Field({}, description="origin of a record that was made elsewhere")
 
     @field_validator("voters")

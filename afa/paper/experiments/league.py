@@ -70,18 +70,26 @@ CURVES = ["task", "model", "allocation", "t", "metric", "value", "low", "high", 
 class LeagueSettings(Section):
     """The settings of the league. Nothing is tuned on labels."""
 
-    rounds: tuple[int, ...] = Field((0, 1, 2, 3, 5, 8, 12, 20), description="features observed, beside all of them")
-    patients: int = Field(20_000, ge=20, description="at most so many patients of a field are followed, drawn by name")
-    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="random orders of each patient")
-    shuffles: int = Field(20, ge=1, description="bundles whose knowledge is shuffled among features")
-    shuffled: int = Field(300, ge=20, description="at most so many patients that these are asked about")
-    sizes: tuple[int, ...] = Field((10, 20, 50, 100, 200), description="labelled patients that models are given")
-    repeats: int = Field(10, ge=1, description="draws of the labelled patients")
-    labelled_rounds: tuple[int, ...] = Field(
-        (3, 5, 8), description="of `rounds`, at which these models are asked, beside all"
+    rounds: tuple[int, ...] = Field(
+        (0, 1, 2, 3, 5, 8, 12, 20), description="numbers of observed features, in addition to all"
     )
-    tested: int = Field(1000, ge=20, description="at most so many patients that these models are asked about")
-    ladder_resamples: int = Field(200, ge=20, description="of draws and patients, for the intervals of the ladder")
+    patients: int = Field(
+        20_000, ge=20, description="largest number of patients of a field; their names decide who is followed"
+    )
+    seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="seeds of the random orders of each patient")
+    shuffles: int = Field(20, ge=1, description="number of bundles whose knowledge is shuffled among features")
+    shuffled: int = Field(300, ge=20, description="largest number of patients for the shuffled bundles")
+    sizes: tuple[int, ...] = Field((10, 20, 50, 100, 200), description="numbers of labelled patients for training")
+    repeats: int = Field(10, ge=1, description="number of times that labelled patients are drawn")
+    labelled_rounds: tuple[int, ...] = Field(
+        (3, 5, 8), description="members of `rounds` at which trained models are evaluated, in addition to all features"
+    )
+    tested: int = Field(1000, ge=20, description="largest number of patients for the evaluation of trained models")
+    ladder_resamples: int = Field(
+        200,
+        ge=20,
+        description="number of resamples of draws and patients, for the intervals by number of labelled patients",
+    )
     resamples: int = Field(500, ge=100)
     confidence: float = Field(0.95, gt=0, lt=1)
 

@@ -332,18 +332,20 @@ class ClaimAnswer(Strict):
     """
 
     answer: Kind
-    cell: str | None = Field(None, description="`table | row | column` of a printed cell: answered by the same line")
-    line: str | None = Field(None, description="a reading")
-    fact: str | None = Field(None, description="a number of the cohort itself, such as `patients`")
-    holds: tuple[str, ...] = Field((), description="relations that the claim comes to, all of them")
-    less: tuple[str, str] | None = Field(None, description="two printed cells: the first less the second")
-    also: Mapping[str, str] = Field({}, description="other readings of the text, by what they are")
-    complement: bool = Field(False, description="1 less the reading")
+    cell: str | None = Field(
+        None, description="`table | row | column` of a printed cell, whose line of the summary answers this claim"
+    )
+    line: str | None = Field(None, description="line of the summary with our number")
+    fact: str | None = Field(None, description="name of a number of the cohort, such as `patients`")
+    holds: tuple[str, ...] = Field((), description="relations between numbers that must all hold")
+    less: tuple[str, str] | None = Field(None, description="two printed cells, whose difference is the claim")
+    also: Mapping[str, str] = Field({}, description="other readings of the text: name -> line of the summary")
+    complement: bool = Field(False, description="true: our number is 1 minus the line")
     bound: Literal["at most", "at least"] | None = None
-    patients: int | None = Field(None, description="behind the paper's share; for a cell, that of its table")
-    definition: bool = Field(False, description="true by definition, so that reproducing it says nothing")
+    patients: int | None = Field(None, description="number of patients behind the paper's number")
+    definition: bool = Field(False, description="true if the claim is true by definition")
     see: tuple[str, ...] = Field((), description="ids of docs/errata.md and docs/decisions.md")
-    why: str | None = Field(None, description="a name of `reasons`, or the reason itself")
+    why: str | None = Field(None, description="name of one of the `reasons`, or a reason")
 
 
 class CellRule(Strict):
