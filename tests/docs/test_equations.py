@@ -57,7 +57,7 @@ def test_the_index_of_this_project_knows_where_its_first_equations_are_computed(
     assert places["eq:cmi"][0] == "afa.scores.gain.cmi"
     assert places["eq:wald_mag"][-1].startswith("afa.engine.")
     assert "afa.scores.preference.two_elbo" in places["eq:two-elbo-def"]
-    assert "tests/test_gain.py" in project.tested("afa.scores.gain.cmi")[0]
+    assert "tests/scores/test_gain.py" in project.tested("afa.scores.gain.cmi")[0]
 
 
 def test_without_a_gap_there_is_no_fault_and_the_page_has_a_row_for_each_place():
