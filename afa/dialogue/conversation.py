@@ -1,7 +1,7 @@
-"""A conversation with a planner by JSON requests and answers. The page and other programs use it.
+"""A conversation with a planner by requests and answers. The terminal, the page and other programs use it.
 
-A request that fails is answered with `ok: false` and changes nothing. If a step cannot be done, saved or answered, it
-is undone.
+Other programs send requests as JSON. A request that fails is answered with `ok: false` and changes nothing. If a step
+cannot be done, saved or answered, it is undone.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from afa.dialogue.words import (
     ending_of,
     entity_named,
     feature_named,
+    open_features,
     order_of,
     outcomes_of,
     question_of,
@@ -157,12 +158,18 @@ class Conversation:
             if request.do == "quit":
                 self.ended = True
                 return {}
-            with kept_or_taken_back(self.planner, self.keeper):
-                more = self._carry_out(request)
-                answer = {"ok": True, **self._present(), **more}
+            return self._answered(request)
         except AfaError as error:
             return refused(error.faults[0])
-        return answer
+
+    def do(self, **request: Any) -> dict[str, Any]:
+        """Carry out one request, given as in JSON, and return the answer. If the request fails, raise an `AfaError`."""
+        return self._answered(check_model(request, _Line, "request").root)
+
+    def _answered(self, request: Any) -> dict[str, Any]:
+        with kept_or_taken_back(self.planner, self.keeper):
+            more = self._carry_out(request)
+            return {"ok": True, **self._present(), **more}
 
     def _carry_out(self, request: Any) -> dict[str, Any]:
         """Carry out a request, and return the part of the answer that is specific to this request."""
@@ -268,7 +275,6 @@ class Conversation:
     def _view(self) -> dict[str, Any]:
         """Return what a page shows: posteriors, values, skipped and available features, history, and outcomes."""
         planner = self.planner
-        closed = planner.observed.keys() | planner.skipped
         item = planner.suggest()
         return {
             "posterior": planner.probabilities(),
@@ -279,7 +285,7 @@ class Conversation:
             "numbers": planner.numbers,
             "said": {feature: value_words(planner, feature) for feature in planner.observed},
             "skipped": sorted(planner.skipped),
-            "open": [name for name in planner.bundle.features if name not in closed],
+            "open": open_features(planner),
             "history": history_of(planner.actions),
             "outcomes": {
                 feature: [row | {"word": word_of(planner.asked_of, feature, row["value"])} for row in rows]

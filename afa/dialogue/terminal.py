@@ -11,39 +11,36 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from afa.dialogue.sessions import Keeper, kept_or_taken_back
+from afa.dialogue.conversation import Conversation
+from afa.dialogue.sessions import Keeper
 from afa.dialogue.words import (
     answer_of,
     assumption_of,
     ending_of,
-    entity_named,
     feature_named,
+    open_features,
     order_of,
     outcomes_of,
     question_of,
-    standings,
     start_of,
     value_words,
 )
 from afa.errors import AfaError, Fault, PlannerError
 from afa.planner import Planner, Suggestion, TopKPlanner
-from afa.planner.menu import history_of
 from afa.planner.values import (
     CODES_WITHOUT_A_RANGE,
     FINDING,
     TYPED_CODES,
     WORDS,
-    ReadValue,
-    echo,
     grades_of,
     meanings_of,
-    read_typed,
     same_unit,
     scale_of,
     usual_range,
@@ -51,7 +48,6 @@ from afa.planner.values import (
     word_of,
     words_of,
 )
-from afa.planner.why import shares
 
 BARS, WIDTH = 5, 20
 """Number of entities with a bar, and the length of a full bar in characters."""
@@ -95,6 +91,7 @@ class Terminal:
         patient: Mapping[str, int] | None = None,
     ) -> None:
         self.planner, self.console, self.read, self.keeper = planner, console, read, keeper
+        self.talk = Conversation(planner, keeper)
         self.patient = patient or {}
         looks = {"why": self._why, "ranking": self._ranking, "history": self._history, "features": self._features}
         looks |= {"w": self._why, "r": self._ranking} | dict.fromkeys(
@@ -119,8 +116,7 @@ class Terminal:
             if line in ("quit", "q", "exit"):
                 return
             try:
-                with kept_or_taken_back(self.planner, self.keeper):
-                    self._hear(line, item)
+                self._hear(line, item)
             except AfaError as error:
                 for fault in error.faults:
                     self._say(f"[red]{escape(str(fault))}[/red]")
@@ -208,23 +204,23 @@ class Terminal:
             case [look] if look in self._looks:
                 self._looks[look]()
             case ["save", file]:
-                self.keeper.save_copy(self.planner, file)
+                self.talk.do(do="save", file=file)
                 self._say(f"saved as {escape(file)}")
             case ["undo" | "u"]:
-                undone = self.planner.undo()
-                done = {"observe": "", "skip": "the skip of ", "correct": "the correction of "}[undone.kind]
-                names = map(self.planner.asked_of.shown, undone.features)
+                undone = self.talk.do(do="undo")["undone"]
+                done = {"observe": "", "skip": "the skip of ", "correct": "the correction of "}[undone["kind"]]
+                names = map(self.planner.asked_of.shown, undone["features"])
                 self._say(f"undone: {done}{escape(', '.join(names))}")
             case ["skip" | "s"]:
-                self.planner.skip(_asked(item).name)
+                self.talk.do(do="skip", feature=_asked(item).name)
             case ["skip" | "s", *name]:
-                self._skip(feature_named(self.planner, " ".join(name)))
+                self.talk.do(do="skip", feature=" ".join(name))
             case ["why" | "w", *name]:
                 self._why_entity(" ".join(name))
             case ["fix", _, _, *_]:
                 self._fix(words[1:])
             case _ if pairs := self._pairs(words):
-                self.planner.take_in(self._named_values(pairs))
+                self._take_named(pairs)
             case _:
                 self._take_values(words, item)
 
@@ -232,37 +228,24 @@ class Terminal:
         """Enter the example patient's values of the suggested features."""
         known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
         if known:
-            for name, value in known.items():
-                self._say(f"  {escape(echo(self.planner.asked_of, name, ReadValue(value)))}")
-            self.planner.take_in({name: ReadValue(value) for name, value in known.items()})
+            for reading in self.talk.do(do="observe", values=known)["read"]:
+                self._say(f"  {escape(reading['words'])}")
 
-    def _skip(self, name: str) -> None:
-        if name in self.planner.observed:
-            step, said = f"write fix {name} and the right one, or undo", value_words(self.planner, name)
-            raise PlannerError(Fault(f"feature {name}", f"the value {said}", "what is still open", step))
-        self.planner.skip(name)
+    def _taken(self, **request: Any) -> None:
+        """Carry out a request with typed values, and print how each number was read."""
+        for reading in self.talk.do(**request)["read"]:
+            if reading["number"] is not None:
+                self._say(f"  [dim]{escape(reading['words'])}[/dim]")
 
     def _fix(self, words: list[str]) -> None:
         """Correct a feature by `NAME VALUE`. The value may be a number with its unit."""
         values = [place for place, word in enumerate(words) if place and _is_value(word)]
         at = values[-1] if values else len(words) - 1
         name, value = feature_named(self.planner, " ".join(words[:at])), " ".join(words[at:])
-        if name not in self.planner.observed:
-            step = f"write {name}={value}"
-            raise PlannerError(Fault(f"feature {name}", "no earlier value", "one to correct", step))
-        self.planner.correct_to(name, self._reading(name, value))
-
-    def _reading(self, feature: str, typed: str) -> ReadValue:
-        """Return the reading of a typed value, and print how a number was read."""
-        reading = read_typed(self.planner.asked_of, feature, typed)
-        if reading.number is not None:
-            self._say(f"  [dim]{escape(echo(self.planner.asked_of, feature, reading))}[/dim]")
-        return reading
+        self._taken(do="correct", feature=name, typed=value)
 
     def _features(self) -> None:
-        closed = self.planner.observed.keys() | self.planner.skipped
-        open_ = [name for name in self.planner.bundle.features if name not in closed]
-        self._say(escape(", ".join(map(self._beside, open_))))
+        self._say(escape(", ".join(map(self._beside, open_features(self.planner)))))
 
     def _take_values(self, words: list[str], item: Suggestion | None) -> None:
         """Enter values without names. The values belong to the suggested features, in the order shown."""
@@ -288,8 +271,7 @@ class Terminal:
         if len(values) > len(asked.features):
             expected = f"{len(asked.features)}, for {', '.join(asked.features)}"
             raise PlannerError(Fault("answer", f"{len(values)} values", expected, "name the others as NAME=VALUE"))
-        pairs = zip(asked.features, values, strict=False)
-        self.planner.take_in({name: self._reading(name, value) for name, value in pairs})
+        self._taken(do="observe", typed=dict(zip(asked.features, values, strict=False)))
 
     def _is_unit(self, text: str, feature: str) -> bool:
         return same_unit(text, scale_of(self.planner.asked_of, feature).unit)
@@ -316,18 +298,18 @@ class Terminal:
             pairs[-1] = pairs[-1][0], " ".join([pairs[-1][1], *open_words])
         return pairs
 
-    def _named_values(self, pairs: list[tuple[str, str]]) -> dict[str, ReadValue]:
-        values = dict[str, ReadValue]()
+    def _take_named(self, pairs: list[tuple[str, str]]) -> None:
+        typed = dict[str, str]()
         for name, value in pairs:
             feature = feature_named(self.planner, name)
-            if feature in values:
+            if feature in typed:
                 raise PlannerError(Fault(f"feature {feature}", "two values", "one value", "leave one out"))
             if feature in self.planner.observed:
                 step = f"write fix {feature} and the new value to replace it, or undo"
                 found = f"the earlier value {value_words(self.planner, feature)}"
                 raise PlannerError(Fault(f"feature {feature}", found, "a feature without a value", step))
-            values[feature] = self._reading(feature, value)
-        return values
+            typed[feature] = value
+        self._taken(do="observe", typed=typed)
 
     def _why(self) -> None:
         table = self.planner.explain()
@@ -343,11 +325,11 @@ class Terminal:
 
     def _why_entity(self, typed: str) -> None:
         """Print the contribution of each observation for and against an entity. The largest comes first."""
-        entity = entity_named(self.planner, typed)
-        found, shown = shares(self.planner, entity), self.planner.asked_of.shown
-        of = "log-odds" if self.planner.ordered_by == "probability" else "score"
+        answer = self.talk.do(do="why", entity=typed)
+        found, shown = answer["findings"], self.planner.asked_of.shown
+        of = "log-odds" if answer["ordered_by"] == "probability" else "score"
         what = f"how much lower its {of} would be without each, in nats"
-        self._say(f"[bold]{escape(shown(entity))}[/bold]: {len(found)} measured; {what}")
+        self._say(f"[bold]{escape(shown(answer['entity']))}[/bold]: {len(found)} measured; {what}")
         most = max((abs(row["share"]) for row in found), default=0.0) or 1.0
         rows = [
             (
@@ -374,7 +356,7 @@ class Terminal:
                 f"{row['wins']:g}",
                 str(row["certain"]),
             )
-            for place, row in enumerate(standings(self.planner), start=1)
+            for place, row in enumerate(self.talk.do(do="ranking")["ranking"], start=1)
         ]
         number = "score" if by_score else "probability"
         self._table(("", "entity", number, "duels won", "cannot change"), rows)
@@ -391,7 +373,7 @@ class Terminal:
                 f"{row['spent']:g}",
                 row["reason"],
             )
-            for row in history_of(self.planner.actions)
+            for row in self.talk.do(do="history")["history"]
         ]
         self._table(("step", "kind", "feature", "value", "spent", "reason"), rows)
 

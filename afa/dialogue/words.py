@@ -75,6 +75,12 @@ def value_words(planner: Planner, feature: str) -> str:
     return with_number(planner.asked_of, feature, planner.observed[feature], planner.numbers.get(feature))
 
 
+def open_features(planner: Planner) -> list[str]:
+    """Return the features that are neither observed nor skipped."""
+    closed = planner.observed.keys() | planner.skipped
+    return [name for name in planner.bundle.features if name not in closed]
+
+
 def question_of(planner: Planner) -> str:
     """Return the question in words: `which of 10?`, `which 2 of 10?` or `is it fever?`."""
     if isinstance(planner, BinaryPlanner):

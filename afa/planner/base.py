@@ -374,7 +374,7 @@ class Planner(ABC):
         else:
             raise unknown(self._index, name)
         if not features or any(feature in self._log.observed for feature in features):
-            step = "use correct() or undo() where the value is wrong"
+            step = "correct the value, or undo"
             raise PlannerError(Fault(f"{name!r}", "already observed", "what is still open", step))
         self._take(Action("skip", tuple(features), (None,) * len(features), 0.0, "cannot be measured"))
 

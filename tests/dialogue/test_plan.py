@@ -191,7 +191,7 @@ def spo2_of(folder: Path) -> Path:
         ("MUCC2=1", "did you mean MUC2"),
         ("nosuch=1", "feature 'nosuch': found an unknown name"),
         ("MUC2=1 muc2=0", "feature MUC2: found two values"),
-        ("fix MUC2 1", "feature MUC2: found no earlier value; expected one to correct. Next step: write MUC2=1"),
+        ("fix MUC2 1", "feature MUC2: found no observation; expected an earlier one to correct. Next step: observe it"),
         ("fix MUC2", "answer: found 'fix MUC2'"),
         ("undo", "undo: found no step to take back"),
         ("1 1", "answer: found 2 values; expected 1"),
