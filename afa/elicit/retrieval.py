@@ -1,7 +1,7 @@
 """Retrieval for a question (paragraph "Retrieval-grounded prompting").
 
-All sources are searched, the results are cached, and the abstracts are ranked. Cached searches are read from disk
-without a network. Abstracts are ranked by BM25, a standard weighting of sparse word vectors.
+Articles and preprints are searched, the results are cached, and the abstracts are ranked. Cached searches are read from
+disk without a network. Abstracts are ranked by BM25, a standard weighting of sparse word vectors.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 import bm25s
 import pandas as pd
 
-from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, quoted, words
+from afa.elicit.abstracts import LONGEST_TEXT, Abstract, AbstractCache, Search, SourceName, quoted, words
 from afa.elicit.prompts import prompt_digest, request
 from afa.elicit.record import ASKED, RETRIEVED, Entry, Question
-from afa.elicit.search import EuropePmc, Keywords, PubMed, Query, Source, query_on, read_keywords
+from afa.elicit.search import SOURCES, EuropePmc, Keywords, Query, query_on, read_keywords
 from afa.errors import ElicitationError, Fault
 from afa.model.study import KEYWORDS_FILE, Study
 
@@ -69,7 +69,7 @@ class Literature:
 
     """
 
-    sources: Sequence[Source]
+    service: EuropePmc
     cache: AbstractCache
     keywords: Keywords
     disease: str
@@ -85,7 +85,7 @@ class Literature:
 
         Raises
         ------
-        ElicitationError : a source fails, or the cache lacks a search and `online` is off.
+        ElicitationError : the service fails, or the cache lacks a search and `online` is off.
 
         """
         name = tuple(sorted(question.values.items()))
@@ -137,28 +137,28 @@ class Literature:
         names = [(gene, *self.aliases.get(gene, ())) for gene in genes]
         disease = self.keywords.phrases(self.disease)
         query = query_on(names, self.keywords.phrases(question.values["phenotype"]), disease)
-        searches = [self._search(source, query) for source in self.sources]
+        searches = [self._search(source, query) for source in SOURCES]
         candidates = distinct(abstract for search in searches for abstract in search.abstracts)
         if genes and len(candidates) < self.most:
             wider = query_on(names, (), disease)
-            searches += [self._search(source, wider) for source in self.sources]
+            searches += [self._search(source, wider) for source in SOURCES]
             candidates = distinct(abstract for search in searches for abstract in search.abstracts)
         return Retrieved(question, ranked(candidates, query.phrases, self.most), tuple(searches))
 
-    def _search(self, source: Source, query: Query) -> Search:
-        text = source.written(query)
-        if (cached := self.cache.latest(source.name, text, self.candidates)) is not None:
+    def _search(self, source: SourceName, query: Query) -> Search:
+        text = query.written(source)
+        if (cached := self.cache.latest(source, text, self.candidates)) is not None:
             return cached
         if not self.online:
             lacking, step = (
-                f"no search of {source.name} for {text}",
+                f"no search of {source} for {text}",
                 "run once with retrieval, or copy a cache that has it",
             )
             raise ElicitationError(Fault(str(self.cache.folder), lacking, "one", step))
-        found = source.search(query, self.candidates)
-        search = Search(source.name, text, self.candidates, self.today.isoformat(), *found)
+        found = self.service.search(source, query, self.candidates)
+        search = Search(source, text, self.candidates, self.today.isoformat(), *found)
         self.cache.keep(search)
-        log.info("%s: %d of %d for %s", source.name, len(found.abstracts), found.total, text)
+        log.info("%s: %d of %d for %s", source, len(found.abstracts), found.total, text)
         return search
 
 
@@ -181,13 +181,12 @@ def literature(study: Study, folder: Path, record: Path, *, online: bool) -> Lit
 
     Parameters
     ----------
-    online : search PubMed and, for preprints, Europe PMC if the cache lacks a search
+    online : search Europe PMC if the cache lacks a search
 
     """
     path = folder / KEYWORDS_FILE
     return Literature(
-        # NCBI requires an e-mail address; offline it is not sent.
-        (PubMed.from_environment() if online else PubMed(""), EuropePmc()),
+        EuropePmc(),
         AbstractCache(record / RETRIEVED),
         read_keywords(path) if path.exists() else Keywords({}),
         study.settings.disease,

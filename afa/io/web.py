@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from itertools import count
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import requests
 import urllib3
@@ -238,14 +238,11 @@ def tried(
 class Web:
     """A client for one service. All threads share the rate limit.
 
-    Data that identify the user belong in the body of a request, never in its address, because errors and logs show
-    addresses.
+    Data that identify the user do not belong in a request, because errors and logs show addresses.
     """
 
-    def __init__(
-        self, per_second: float, bounds: Bounds = USUAL, *, transient: frozenset[int] = TRANSIENT, clock: Clock = time
-    ) -> None:
-        self._apart, self._bounds, self._transient, self._clock = SLACK / per_second, bounds, transient, clock
+    def __init__(self, per_second: float, bounds: Bounds = USUAL, *, clock: Clock = time) -> None:
+        self._apart, self._bounds, self._clock = SLACK / per_second, bounds, clock
         self._lock, self._next = threading.Lock(), -math.inf
 
     def wait(self) -> None:
@@ -257,30 +254,25 @@ class Web:
         if start > now:
             self._clock.sleep(start - now)
 
-    def asked(
-        self, method: Literal["GET", "POST"], url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]
-    ) -> Parsed:
-        """Return `parse(body)` of the reply to a request.
+    def asked(self, url: str, fields: Mapping[str, str], parse: Callable[[bytes], Parsed]) -> Parsed:
+        """Return `parse(body)` of the reply to a GET request with `fields` in the address.
 
-        A GET has `fields` in the address, and a POST has them in the body. `parse` may raise a `ReplyError`. Attempts
-        are repeated within the bounds.
+        `parse` may raise a `ReplyError`. Attempts are repeated within the bounds.
 
         Raises
         ------
-        ElicitationError : the last attempt failed; the message has the address, without the fields of a POST.
+        ElicitationError : the last attempt failed; the message has the address without the fields.
 
         """
         bounds = self._bounds
 
         def once(_: float) -> Parsed:
             self.wait()
-            sent = {"params" if method == "GET" else "data": fields}
-            reply = called(method, url, bounds, headers={"User-Agent": "afa"}, **sent)
+            reply = called("GET", url, bounds, headers={"User-Agent": "afa"}, params=fields)
             if reply.status == requests.codes.ok:
                 return parse(reply.body)
-            # The body of a refusal is not shown, because PubMed repeats the key or the caller's address in it.
             wait = seconds_asked_for(reply.headers, self._clock.time())
-            raise ReplyError(f"HTTP status {reply.status}", again=reply.status in self._transient, wait=wait)
+            raise ReplyError(f"HTTP status {reply.status}", again=reply.status in TRANSIENT, wait=wait)
 
         try:
             return tried(

@@ -22,6 +22,6 @@ def stream(request) -> bool:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """PubMed and Europe PMC with four records."""
-    with serve([STRUCTURED, PLAIN, WITHOUT], [PREPRINT]) as served:
+    """Europe PMC with four records."""
+    with serve(STRUCTURED, PLAIN, WITHOUT, PREPRINT) as served:
         yield served

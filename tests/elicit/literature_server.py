@@ -1,6 +1,6 @@
-"""A local server that answers as E-utilities and Europe PMC document it, over publications made up here, or misbehaves.
+"""A local server that answers as Europe PMC documents it, over publications made up here, or misbehaves.
 
-Questions are read strictly in the syntax of each service, and answered by the publications that they fit. `replies`
+Questions are read strictly in the syntax of the service, and answered by the publications that they fit. `replies`
 holds, per path, what is sent in place of the next answers.
 """
 
@@ -10,7 +10,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from html import escape
@@ -18,12 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-ESEARCH, EFETCH = "/entrez/eutils/esearch.fcgi", "/entrez/eutils/efetch.fcgi"
 EUROPEPMC = "/europepmc/webservices/rest/search"
-DOCTYPE = (
-    '<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD PubMedArticle, 1st January 2025//EN" '
-    '"https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd">'
-)
 _GROUP = re.compile(r"\(([^()]*)\)")
 
 
@@ -42,66 +37,23 @@ class Reply:
     pause: float = 0.0
 
 
-@dataclass(frozen=True)
-class Article:
-    """A publication of PubMed; `sections` are pairs of label and inner XML, `title` is inner XML."""
-
-    number: str
-    title: str
-    sections: Sequence[tuple[str, str]] = ()
-    date: str = "<Year>2019</Year><Month>Jun</Month>"
-    journal: str = "Gut"
-    doi: str = ""
-    kinds: Sequence[str] = ("Journal Article",)
-
-    def xml(self) -> str:
-        """The record as `efetch` gives it, with numbers and years of other things around its own."""
-        parts = "".join(
-            f'<AbstractText Label="{label}" NlmCategory="{label}">{text}</AbstractText>'
-            if label
-            else f"<AbstractText>{text}</AbstractText>"
-            for label, text in self.sections
-        )
-        abstract = f"<Abstract>{parts}<CopyrightInformation>(c) 2019 Nobody.</CopyrightInformation></Abstract>"
-        kinds = "".join(f'<PublicationType UI="D0">{kind}</PublicationType>' for kind in self.kinds)
-        doi = f'<ArticleId IdType="doi">{self.doi}</ArticleId>' if self.doi else ""
-        return f"""<PubmedArticle>
-  <MedlineCitation Status="MEDLINE" Owner="NLM" IndexingMethod="Automated">
-    <PMID Version="1">{self.number}</PMID>
-    <DateRevised><Year>2023</Year><Month>11</Month><Day>14</Day></DateRevised>
-    <Article PubModel="Print-Electronic">
-      <Journal>
-        <ISSN IssnType="Electronic">1468-3288</ISSN>
-        <JournalIssue CitedMedium="Internet"><Volume>68</Volume><PubDate>{self.date}</PubDate></JournalIssue>
-        <Title>{self.journal} (long form)</Title><ISOAbbreviation>{self.journal}</ISOAbbreviation>
-      </Journal>
-      <ArticleTitle>{self.title}</ArticleTitle>
-      {abstract if self.sections else ""}
-      <AuthorList CompleteYN="Y"><Author ValidYN="Y"><LastName>Nobody</LastName></Author></AuthorList>
-      <Language>eng</Language>
-      <PublicationTypeList>{kinds}</PublicationTypeList>
-    </Article>
-    <CommentsCorrectionsList>
-      <CommentsCorrections RefType="CommentIn"><PMID Version="1">98000009</PMID></CommentsCorrections>
-    </CommentsCorrectionsList>
-  </MedlineCitation>
-  <PubmedData>
-    <PublicationStatus>ppublish</PublicationStatus>
-    <ArticleIdList><ArticleId IdType="pubmed">{self.number}</ArticleId>{doi}</ArticleIdList>
-    <ReferenceList><Reference><Citation>Lancet. 1994</Citation><ArticleIdList>
-      <ArticleId IdType="pubmed">98000010</ArticleId><ArticleId IdType="doi">10.5555/other</ArticleId>
-    </ArticleIdList></Reference></ReferenceList>
-  </PubmedData>
-</PubmedArticle>"""
-
-
-BOOK = '<PubmedBookArticle><BookDocument><PMID Version="1">{}</PMID></BookDocument></PubmedBookArticle>'
-
-
-def article_set(records: Sequence[str], doctype: str = DOCTYPE) -> bytes:
-    """The whole of a reply of `efetch`."""
-    body = "\n".join(records)
-    return f'<?xml version="1.0" ?>\n{doctype}\n<PubmedArticleSet>\n{body}\n</PubmedArticleSet>\n'.encode()
+def article(
+    number: str, title: str, abstract: str | None = None, doi: str = "", kind: str = "Journal Article", **others: Any
+) -> dict[str, Any]:
+    """A record of PubMed as the search of Europe PMC gives it with `resultType=core`."""
+    record: dict[str, Any] = {
+        "id": number,
+        "source": "MED",
+        "pmid": number,
+        "doi": doi,
+        "title": title,
+        "journalInfo": {"volume": "68", "journal": {"title": "Gut (long form)", "isoabbreviation": "Gut"}},
+        "pubYear": "2019",
+        "abstractText": abstract,
+        "pubTypeList": {"pubType": [kind]},
+        **others,
+    }
+    return {key: value for key, value in record.items() if value not in (None, "")}
 
 
 def preprint(
@@ -129,66 +81,29 @@ def preprint(
 
 @dataclass
 class Site:
-    """What the server holds and was asked: `requests` are path and fields, `methods` and `times` beside them."""
+    """What the server holds, what it sends in place of its next answers, and the fields of each request."""
 
-    articles: list[Article]
-    preprints: list[dict[str, Any]]
-    replies: dict[str, list[Reply]]
+    records: list[dict[str, Any]]
+    replies: list[Reply] = field(default_factory=list)
     page: int = 100
-    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    addresses: list[str] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def pubmed(self) -> str:
-        """The address of E-utilities here."""
-        return self.url + "/entrez/eutils"
-
-    @property
-    def europepmc(self) -> str:
-        """The address of Europe PMC here."""
-        return self.url + "/europepmc/webservices/rest"
-
-    def asked(self, path: str) -> list[dict[str, str]]:
-        """The fields of every request to a path."""
-        return [fields for asked, fields in self.requests if asked == path]
-
-    def answer(self, path: str, fields: dict[str, str], address: str) -> Reply:
+    def answer(self, path: str, fields: dict[str, str]) -> Reply:
         with self.lock:
-            self.requests.append((path, fields))
-            self.addresses.append(address)
-            self.times.append(time.monotonic())
-            if self.replies.get(path):
-                return self.replies[path].pop(0)
-        answers = {ESEARCH: self._esearch, EFETCH: self._efetch, EUROPEPMC: self._europepmc}
-        return answers[path](fields) if path in answers else Reply(b"not here", 404)
+            self.requests.append(fields)
+            if self.replies:
+                return self.replies.pop(0)
+        return self._found(fields) if path == EUROPEPMC else Reply(b"not here", 404)
 
-    def _esearch(self, fields: dict[str, str]) -> Reply:
-        assert fields["db"] == "pubmed"
-        assert (fields["retmode"], fields["sort"]) == ("json", "relevance")
-        groups = _groups(fields["term"], r'"([^"]+)"\[tiab\]')
-        found = [each.number for each in self.articles if _fits(each.xml(), groups)]
-        listed = found[: int(fields["retmax"])]
-        result: dict[str, Any] = {"count": str(len(found)), "retmax": str(len(listed)), "retstart": "0"}
-        result |= {"idlist": listed, "translationset": [], "querytranslation": fields["term"]}
-        if not found:
-            result["warninglist"] = {"phrasesignored": [], "outputmessages": ["No items found."]}
-        return _json({"header": {"type": "esearch", "version": "0.3"}, "esearchresult": result})
-
-    def _efetch(self, fields: dict[str, str]) -> Reply:
-        assert (fields["db"], fields["retmode"]) == ("pubmed", "xml")
-        wanted = fields["id"].split(",")
-        records = [each.xml() for each in self.articles if each.number in wanted]
-        return Reply(article_set(records), headers={"Content-Type": "text/xml; charset=UTF-8"})
-
-    def _europepmc(self, fields: dict[str, str]) -> Reply:
+    def _found(self, fields: dict[str, str]) -> Reply:
         assert (fields["format"], fields["resultType"]) == ("json", "core")
         query, _, restricted = fields["query"].rpartition(" AND ")
-        assert restricted == "(SRC:PPR)"
+        own = [each for each in self.records if f"(SRC:{each['source']})" == restricted]
+        assert restricted in ("(SRC:MED)", "(SRC:PPR)")
         groups = _groups(query, r'TITLE_ABS:"([^"]+)"')
-        found = [each for each in self.preprints if _fits(json.dumps(each, ensure_ascii=False), groups)]
+        found = [each for each in own if _fits(json.dumps(each, ensure_ascii=False), groups)]
         start = 0 if fields["cursorMark"] == "*" else int(fields["cursorMark"].removeprefix("Ao"))
         size = min(self.page, int(fields["pageSize"]))
         document: dict[str, Any] = {
@@ -199,7 +114,7 @@ class Site:
         }
         if start + size < len(found):
             document["nextCursorMark"] = f"Ao{start + size}"
-        return _json(document)
+        return Reply(json.dumps(document).encode(), headers={"Content-Type": "application/json"})
 
 
 def _groups(query: str, phrase: str) -> list[list[str]]:
@@ -213,29 +128,15 @@ def _fits(record: str, groups: list[list[str]]) -> bool:
     return all(any(escape(p, quote=False).casefold() in text for p in group) for group in groups)
 
 
-def _json(document: Any) -> Reply:
-    return Reply(json.dumps(document).encode(), headers={"Content-Type": "application/json"})
-
-
 @contextmanager
-def serve(
-    articles: Sequence[Article] = (),
-    preprints: Sequence[dict[str, Any]] = (),
-    replies: dict[str, list[Reply]] | None = None,
-) -> Iterator[Site]:
+def serve(*records: dict[str, Any]) -> Iterator[Site]:
     """Serve publications on a free port of this machine until the block ends."""
-    site = Site(list(articles), list(preprints), replies or {})
+    site = Site(list(records))
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
-            self._send(site.answer(parts.path, dict(parse_qsl(parts.query)), self.path))
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self._send(site.answer(urlsplit(self.path).path, dict(parse_qsl(body)), self.path))
-
-        def _send(self, reply: Reply) -> None:
+            reply = site.answer(parts.path, dict(parse_qsl(parts.query)))
             time.sleep(reply.wait)
             self.send_response(reply.status)
             for name, value in {"Content-Type": "text/plain", **reply.headers}.items():
@@ -263,7 +164,7 @@ def serve(
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        site.url = f"http://127.0.0.1:{server.server_address[1]}"
+        site.url = f"http://127.0.0.1:{server.server_address[1]}/europepmc/webservices/rest"
         yield site
     finally:
         server.shutdown()

@@ -41,7 +41,7 @@ class Workshop:
         """Ask live where there is an endpoint, else replay."""
         command = [*self.command(out, **asked), *options, *(["--live", "--no-caps"] if endpoint else [])]
         # Never written to: every search lies in the cache, and the address leads nowhere.
-        services = {"NCBI_EMAIL": "nobody@example.org", "AFA_PUBMED_URL": "http://127.0.0.1:9"}
+        services = {"AFA_EUROPEPMC_URL": "http://127.0.0.1:9"}
         environment = {**endpoint.environment, **services} if endpoint else {}
         result = CliRunner().invoke(app, command, env=environment)
         self.root.joinpath(f"{out}.log").write_text(f"{result.output}\n{result.exception!r}")

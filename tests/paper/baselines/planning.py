@@ -14,7 +14,7 @@ from elicit.llm_server import Document, Reply, Script
 
 from afa.cohort.cohort import Cohort
 from afa.elicit.abstracts import Abstract, AbstractCache, Search
-from afa.elicit.search import EuropePmc, PubMed, query_on
+from afa.elicit.search import query_on
 
 PATIENTS = 2
 """So many of the cohort are asked about: each costs a call for every model, task and round."""
@@ -46,8 +46,8 @@ def keep_abstracts(record: Path, entities) -> None:
     for number, entity in enumerate(entities, start=1):
         query = query_on((), (entity,), (DISEASE,))
         abstract = Abstract("pubmed", str(number), f"On {entity}", 2020, "Gut", f"Genes of {entity} rise.")
-        cache.keep(Search("pubmed", PubMed("").written(query), 50, "2026-01-01", 1, (abstract,)))
-        cache.keep(Search("preprint", EuropePmc().written(query), 50, "2026-01-01", 0, ()))
+        cache.keep(Search("pubmed", query.written("pubmed"), 50, "2026-01-01", 1, (abstract,)))
+        cache.keep(Search("preprint", query.written("preprint"), 50, "2026-01-01", 0, ()))
 
 
 def sensible(document: Document) -> str:

@@ -61,7 +61,7 @@ def test_the_baselines_run_live_or_by_their_record_and_a_scripted_model_reaches_
     (study / "study.yaml").write_text((study / "study.yaml").read_text().replace(disease, "colitis"))
     live = f"baselines={{record: answers, study: study, live: true, calls: 99, {ASKED}}}"
     with serve(sensible) as endpoint:
-        services = {"NCBI_EMAIL": "nobody@example.org", "AFA_PUBMED_URL": "http://127.0.0.1:9"}
+        services = {"AFA_EUROPEPMC_URL": "http://127.0.0.1:9"}
         code, text = snakemake(checkout, RESULT, live, **endpoint.environment, **services)
     assert code != 0
     assert "answers of scripted-test-model" in text
