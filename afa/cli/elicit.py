@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +13,6 @@ from afa.errors import ElicitationError, Fault
 from afa.io.files import write_csv
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from afa.elicit.retrieval import Literature
     from afa.elicit.stages import Source
     from afa.model.study import Study
@@ -45,7 +42,7 @@ def elicit_import(
 def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
     """Ask each voter for the genes of each phenotype.
 
-    The command writes the tables asked, named, dropped and citations.
+    The command writes the tables asked, named, dropped and references.
     """
     from afa.elicit.stages import unary_stage
     from afa.elicit.tables import write_stage
@@ -53,7 +50,10 @@ def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, recor
     tables = unary_stage(*_opened(study, record, asks))
     write_stage(out, tables)
     counts = f"{len(tables['named']):,} genes named, {len(tables['dropped']):,} of no use"
-    typer.echo(f"{len(tables['asked']):,} questions, {counts}{_cited(tables)}")
+    cited = tables["references"].query("number != ''")
+    if len(cited):
+        counts += f"; {(cited['id'] == '').sum():,} of {len(cited):,} citations were not retrieved"
+    typer.echo(f"{len(tables['asked']):,} questions, {counts}")
 
 
 @app.command("rates")
@@ -115,7 +115,7 @@ def elicit_pairwise(
 ) -> None:
     """Ask for every pair of a phenotype's kept genes.
 
-    The command writes the tables asked, pairs, dropped and citations.
+    The command writes the tables asked, pairs and dropped.
     """
     from afa.elicit.stages import pairwise_stage
     from afa.elicit.tables import read_stage, write_stage
@@ -123,7 +123,7 @@ def elicit_pairwise(
     kept = read_stage(evidence, "kept")["kept"]
     tables = pairwise_stage(*_opened(study, record, asks), kept)
     write_stage(out, tables)
-    typer.echo(f"{len(tables['asked']):,} questions, {len(tables['dropped']):,} pairs unclear{_cited(tables)}")
+    typer.echo(f"{len(tables['asked']):,} questions, {len(tables['dropped']):,} pairs unclear")
 
 
 @app.command("bundle")
@@ -238,11 +238,3 @@ def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> 
     from afa.elicit.retrieval import literature
 
     return literature(settings, study, record, online=online)
-
-
-def _cited(tables: Mapping[str, DataFrame]) -> str:
-    """Return a text that counts the citations that were not retrieved. Without citations, the text is empty."""
-    counts = tables.get("citation_counts")
-    if counts is None or not counts["cited"].sum():
-        return ""
-    return f"; {int(counts['not_retrieved'].sum()):,} of {int(counts['cited'].sum()):,} citations were not retrieved"

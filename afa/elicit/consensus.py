@@ -148,7 +148,7 @@ def evidence_filter(
     Parameters
     ----------
     kept, named : tables of `consensus` and of `afa.elicit.tables.genes_named`
-    references : table of `afa.elicit.citations.reference_table`
+    references : table of `afa.elicit.tables.reference_table`
     kinds : kinds of publication that count
 
     Returns

@@ -18,7 +18,6 @@ import pandas as pd
 
 from afa.elicit.abstracts import Abstract
 from afa.elicit.answers import cut_questions, known_features, pair_questions, rate_questions, unary_questions
-from afa.elicit.citations import checked, citation_counts, citation_table, reference_table, retrieved_references
 from afa.elicit.consensus import (
     SAME_MODEL,
     agreement,
@@ -41,6 +40,8 @@ from afa.elicit.tables import (
     genes_named,
     outcomes,
     pairs_judged,
+    reference_table,
+    retrieved_references,
     usable_genes,
 )
 from afa.errors import ElicitationError, Fault
@@ -75,8 +76,7 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
     Returns
     -------
     tables : `asked` (one row for each question), `named` (genes that count, one row for each voter and gene),
-        `dropped`, `references` (the citations of each gene), and `citations`, `citation_counts`, `abstracts` and
-        `searches` if answers have citations
+        `dropped`, `references` (the citations of each gene), and `abstracts` and `searches` of a study that retrieves
 
     Raises
     ------
@@ -86,13 +86,13 @@ def unary_stage(study: Study, source: Source, literature: Literature | None) -> 
     questions = unary_questions(study)
     entries, asked = _asked(source, questions)
     check_voters({entry.question.run: f"{entry.model} at {entry.endpoint}" for entry in entries}, study)
-    abstracts, cited = _cited(literature, questions, entries, study)
+    abstracts, retrieved = _retrieved(literature, questions, entries, study)
     named, dropped = usable_genes(genes_named(entries, source.place), **study.usable)
     shown = {question.values["phenotype"]: len(own) for question, own in zip(questions, abstracts, strict=True)}
     numbers = named["phenotype"].map(shown)
     named["references"] = list(map(retrieved_references, named["references"], numbers))
     references = reference_table(entries, abstracts, study)
-    return {"asked": asked, "named": named, "dropped": dropped, "references": references, **cited}
+    return {"asked": asked, "named": named, "dropped": dropped, "references": references, **retrieved}
 
 
 def rates_stage(study: Study, source: Source, out: str | Path) -> pd.DataFrame:
@@ -172,8 +172,8 @@ def pairwise_stage(study: Study, source: Source, literature: Literature | None, 
 
     Returns
     -------
-    tables : `asked`, `pairs` (one row for each pair), `dropped` (pairs without a coupling), and the tables of citations
-        of `unary_stage`
+    tables : `asked`, `pairs` (one row for each pair), `dropped` (pairs without a coupling), and `abstracts` and
+        `searches` of a study that retrieves
 
     Raises
     ------
@@ -182,10 +182,10 @@ def pairwise_stage(study: Study, source: Source, literature: Literature | None, 
     """
     questions = pair_questions(study, kept)
     entries, asked = _asked(source, questions)
-    _, cited = _cited(literature, questions, entries, study)
+    _, retrieved = _retrieved(literature, questions, entries, study)
     pairs = pairs_judged(entries, source.place)
     dropped = pairs.loc[pairs["sign"] == 0, ["phenotype", "gene_a", "gene_b"]].assign(reason=UNCLEAR)
-    return {"asked": asked, "pairs": pairs, "dropped": dropped, **cited}
+    return {"asked": asked, "pairs": pairs, "dropped": dropped, **retrieved}
 
 
 def bundle_stage(
@@ -319,29 +319,18 @@ def _asked(source: Source, questions: Sequence[Question]) -> tuple[list[Entry], 
     return [entry for entry in entries if entry is not None], asked
 
 
-def _cited(
+def _retrieved(
     literature: Literature | None, questions: Sequence[Question], entries: Sequence[Entry], study: Study
 ) -> tuple[list[Sequence[Abstract]], Tables]:
-    """Return the abstracts of each question, and tables of the citations in answers.
+    """Return the abstracts in the prompt of each question, and the tables `abstracts` and `searches`.
 
-    Without literature there are no abstracts. An imported record has no citations by number. Therefore it gives no
-    tables.
+    Without literature there are no abstracts and no tables.
     """
-    retrieved, abstracts = [], list[Sequence[Abstract]]([()] * len(questions))
-    if literature is not None:
-        literature.check(questions, entries, study)
-        retrieved = [literature.retrieved(question) for question in questions]
-        abstracts = [each.abstracts for each in retrieved]
-    judged = [
-        part
-        for entry, own in zip(entries, abstracts, strict=True)
-        if entry.prompt_digest != UNKNOWN
-        for part in checked(entry.question, answer_of(entry), own)
-    ]
-    if not judged:
-        return abstracts, {}
-    tables = {"citations": citation_table(judged), "citation_counts": citation_counts(judged)}
-    return abstracts, tables if literature is None else {**tables, **literature.tables(retrieved)}
+    if literature is None:
+        return [()] * len(questions), {}
+    literature.check(questions, entries, study)
+    retrieved = [literature.retrieved(question) for question in questions]
+    return [each.abstracts for each in retrieved], literature.tables(retrieved)
 
 
 def _mechanisms(named: pd.DataFrame, kept: pd.DataFrame, voters: int) -> list[str]:

@@ -20,12 +20,22 @@ from typing import Any
 
 import pandas as pd
 
-from afa.elicit.answers import ANSWERS, RECORDED, AnchorAnswer, ConditionalAnswer, RecordedUnary, read_answer
+from afa.elicit.abstracts import Abstract, names_gene
+from afa.elicit.answers import (
+    ANSWERS,
+    RECORDED,
+    AnchorAnswer,
+    ConditionalAnswer,
+    RecordedUnary,
+    UnaryAnswer,
+    read_answer,
+)
 from afa.elicit.record import UNKNOWN, Entry, Question
 from afa.errors import ElicitationError, Fault
 from afa.io.csvfile import number_column, read_table
 from afa.io.files import atomic_folder
 from afa.model.features import Features
+from afa.model.study import Study
 
 SIGN = {"Upregulated": 1, "Downregulated": -1}
 PAIR_SIGN = {"same": 1, "opposite": -1, "unclear": 0}
@@ -48,7 +58,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "references": REFERENCE_COLUMNS,
 }
 """Columns of the tables that a later stage reads."""
-FOR_READERS = ("agreement", "citations", "citation_counts", "abstracts", "searches")
+FOR_READERS = ("agreement", "abstracts", "searches")
 STAGE_FILES = [f"{name}.csv" for name in (*COLUMNS, *FOR_READERS)]
 NUMBERS = {
     "attempt": (0.0, 1e9, int),
@@ -119,6 +129,40 @@ def genes_named(entries: Sequence[Entry | None], place: str = RECORD) -> pd.Data
             details = plain(gene.mechanism_of_action), plain(gene.evidence_source), _references(gene)
             rows.append((*named, gene.direction_in_disease, float(gene.lit_prob), *details))
     return pd.DataFrame(rows, columns=GENE_COLUMNS)
+
+
+def reference_table(
+    entries: Iterable[Entry | None], abstracts: Iterable[Sequence[Abstract]], study: Study
+) -> pd.DataFrame:
+    """Return the citations of the genes of unary answers.
+
+    Each gene has one row for each abstract that it cites by number. The columns are `REFERENCE_COLUMNS`. A gene without
+    citations has a single row, in which `number` is empty. If no abstract with this number was retrieved, `kind` and
+    `id` are empty. `names_gene` is yes if the abstract contains the gene's symbol or an alias of the study.
+    """
+    rows = []
+    for entry, own in zip(entries, abstracts, strict=True):
+        answer = None if entry is None or entry.prompt_digest == UNKNOWN else answer_of(entry)
+        if entry is None or not isinstance(answer, UnaryAnswer):
+            continue
+        for gene in answer.genes:
+            symbol = gene.gene_symbol.strip()
+            named = (entry.question.run, entry.question.values["phenotype"], plain(symbol), gene.evidence_source)
+            for number in dict.fromkeys(gene.reference_indices) or [0]:
+                about = ("", "", "")
+                if 1 <= number <= len(own):
+                    abstract = own[number - 1]
+                    speaks = names_gene(abstract, study.names_of(symbol))
+                    about = abstract.kind, abstract.id, "yes" if speaks else "no"
+                rows.append((*named, str(number or ""), *about))
+    return pd.DataFrame(rows, columns=REFERENCE_COLUMNS)
+
+
+def retrieved_references(references: str, shown: int) -> str:
+    """Return those numbers in a text that belong to one of the `shown` abstracts. `UNKNOWN` is returned unchanged."""
+    if references == UNKNOWN:
+        return references
+    return " ".join(number for number in references.split() if 1 <= int(number) <= shown)
 
 
 def pairs_judged(entries: Sequence[Entry | None], place: str = RECORD) -> pd.DataFrame:

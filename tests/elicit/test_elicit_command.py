@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from elicit import llm_faults, llm_server
 from elicit.elicit_lab import Lab
-from elicit.literature_server import Article
+from elicit.literature_server import article
 from elicit.literature_server import serve as literature
 from elicit.llm_script import scripted
 from elicit.llm_server import KEY, Document, Endpoint, Plan, Script
@@ -294,20 +294,15 @@ def test_with_the_evidence_filter_a_gene_needs_a_reference_that_was_retrieved(
     one, other = [gene["gene_symbol"] for gene in json.loads(scripted_text("fever"))["genes"]][:2]
     (lab.study / "aliases.csv").write_text(f"feature,alias\n{other},mucus maker\n")
     told = f"{one} and a mucus-maker, the mucus maker, in fever of IBD"
-    articles = [Article(f"9900000{n}", f"Fever in IBD, {n}", [("", f"{told}, {n}.")]) for n in (1, 2, 3)]
-    with literature(articles) as site:
-        monkeypatch.setenv("NCBI_EMAIL", "a@example.org")
-        monkeypatch.setenv("NCBI_API_KEY", "ncbi-test-key-1234")
-        monkeypatch.setenv("AFA_PUBMED_URL", site.pubmed)
-        monkeypatch.setenv("AFA_EUROPEPMC_URL", site.europepmc)
+    articles = [article(f"9900000{n}", f"Fever in IBD, {n}", f"{told}, {n}.") for n in (1, 2, 3)]
+    with literature(*articles) as site:
+        monkeypatch.setenv("AFA_EUROPEPMC_URL", site.url)
         serve(edited(cite))
         said = lab.elicit(*LIVE)
     live = lab.bundle()
     named = pd.read_csv(lab.run / "unary" / "named.csv", dtype=str, keep_default_na=False)
     assert named["references"].tolist()[:4] == ["1", "2", "", ""]
     assert "6 of 12 citations were not retrieved" in said["unary"]
-    counts = pd.read_csv(lab.run / "unary" / "citation_counts.csv")
-    assert counts.groupby("item", sort=False)["flagged"].all().tolist() == [False, True, True, False, False, False]
     reasons = [line.rsplit(",", 1)[1] for line in live["dropped"].splitlines()[1:]]
     assert sorted(reasons) == [
         "no supported reference (3 x not retrieved)",

@@ -9,11 +9,9 @@ import pandas as pd
 import pytest
 
 from afa.elicit.abstracts import Abstract, names_gene
-from afa.elicit.answers import UnaryAnswer, read_answer
-from afa.elicit.citations import checked, reference_table
 from afa.elicit.consensus import evidence_filter
-from afa.elicit.record import Entry, Question
-from afa.elicit.tables import genes_named
+from afa.elicit.record import UNKNOWN, Entry, Question
+from afa.elicit.tables import genes_named, reference_table, retrieved_references
 from afa.model.study import Study, StudySettings
 
 PARKING = Abstract(
@@ -41,8 +39,8 @@ def a_study(**aliases: str) -> Study:
     return Study(settings, phenotypes, {gene: (alias,) for gene, alias in aliases.items()})
 
 
-def an_entry(*genes: dict, references: list | None = None) -> Entry:
-    raw = json.dumps({"phenotype": "fever", "genes": list(genes), "references": references or []})
+def an_entry(*genes: dict) -> Entry:
+    raw = json.dumps({"phenotype": "fever", "genes": list(genes)})
     question = Question("unary", {"phenotype": "fever"}, "r1")
     return Entry(question, "m", {}, "p", "w", "answered", raw, "", 1, "2026-01-01T00:00:00+00:00", (1, 1))
 
@@ -109,27 +107,11 @@ def test_a_name_is_a_whole_word_in_capitals_where_it_is_all_letters(name: str, i
     assert names_gene(MUC2, [name]) is is_named
 
 
-@pytest.mark.parametrize(
-    ("reference", "verdict"),
-    [
-        ({"title": "Mucus in colitis", "pmid": "2", "doi": None}, "retrieved"),
-        ({"title": "Mucus in Colitis.", "pmid": "2", "doi": "10.1/M"}, "retrieved"),
-        ({"title": "Mucus in colitis", "pmid": None, "doi": None}, "retrieved"),
-        ({"title": "Mucus in colitis", "pmid": "99999999", "doi": None}, "not retrieved"),
-        ({"title": "Mucus in colitis", "pmid": "2", "doi": "10.1/p"}, "not retrieved"),
-        ({"title": "Mucus in all colitis", "pmid": "2", "doi": None}, "not retrieved"),
-        ({"title": "A paper that nobody wrote", "pmid": None, "doi": None}, "not retrieved"),
-    ],
-)
-def test_a_reference_counts_only_with_the_title_and_the_numbers_of_one_retrieved_abstract(
-    reference: dict, verdict: str
-) -> None:
-    answer = read_answer(UnaryAnswer, an_entry(GENE, references=[reference]).raw)
-    whole = [
-        each for each in checked(Question("unary", {"phenotype": "fever"}, "r1"), answer, ABSTRACTS) if not each.item
-    ]
-    assert [was_retrieved for _, _, was_retrieved in whole[0].citations] == [verdict == "retrieved"]
-    assert whole[0].flagged is (verdict != "retrieved")
+def test_references_are_cut_to_those_of_the_prompt() -> None:
+    assert retrieved_references("1 4 2", 2) == "1 2"
+    assert retrieved_references("", 2) == ""
+    assert retrieved_references("1", 0) == ""
+    assert retrieved_references(UNKNOWN, 2) == UNKNOWN
 
 
 def test_a_gene_with_a_formula_for_a_name_reaches_no_table_as_one() -> None:
