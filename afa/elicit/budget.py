@@ -1,28 +1,25 @@
 """The cost of asking. Caps on calls, tokens and money apply to a record as a whole, over all processes and runs.
 
 Each call is a line in a `.tries` file of the record. The line is written before the call and states its largest
-possible use. A second line is written after the reply. The second line has the tokens that the endpoint counted. A
-process holds the record's lock while it reads these lines and writes the next one. A call without a second line counts
-with its largest possible use. An example is a call of a process that was killed.
+possible use. A second line is written after the reply. The second line has the tokens that the endpoint counted. A call
+without a second line counts with its largest possible use. An example is a call of a process that was killed. Only one
+process at a time makes calls for a record (`Budget.alone`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
+import logging
 import threading
 import time
 import uuid
-import weakref
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pandas as pd
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from afa.elicit.record import RESTORE, TRIES, JsonLines, Record
 from afa.errors import ElicitationError, Fault
@@ -36,6 +33,7 @@ ACCOUNT_COLUMNS = [
     *("prompt", "run", "model", "outcome"),
     *("attempts", "prompt_tokens", "answer_tokens", "uncounted", "money"),
 ]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -92,12 +90,11 @@ class _Call:
     key: str
     time: str
     tokens: tuple[int, int]
-    file: Path
-    is_open: bool = True
+    is_open: bool = False
 
 
 class Budget:
-    """Caps and prices of a record, and its use so far. Several threads and processes may use it.
+    """Caps and prices of a record, and its use so far. Several threads may use it.
 
     No token is shorter than a byte. Therefore the caps hold for any endpoint that counts tokens correctly.
     """
@@ -107,7 +104,6 @@ class Budget:
         self._lines = JsonLines(record.folder, TRIES)
         self._calls: dict[str, _Call] = {}
         self._mutex = threading.RLock()
-        self._claimed: Path | None = None
         self._before: Used | None = None
 
     @property
@@ -125,46 +121,43 @@ class Budget:
         tokens = len(prompt.encode(errors="surrogatepass")) + OVERHEAD
         return Used(1, tokens, most_answer_tokens, self.prices.of(tokens, most_answer_tokens))
 
-    def begin(self, key: str, expected: Used, attempts: int = 0) -> str | None:
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the record's lock. Another process that makes calls for this record ends before the block begins."""
+        self.record.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.record.folder / LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            log.warning("%s: waiting for another process that asks with this record", self.record.folder)
+            lock.acquire()
+        try:
+            self.record.refresh()
+            yield
+        finally:
+            lock.release()
+
+    def begin(self, key: str, expected: Used) -> str:
         """Record a call before it is made, and return the call's name. `end` takes this name.
 
-        If open calls may still use less than their largest use, the function waits for room under the caps. The result
-        is None if another process has added an attempt at this request. The result is also None if another process has
-        an open call for this request.
-
-        Parameters
-        ----------
-        attempts : number of attempts at the request known to the caller
+        If open calls may still use less than their largest use, the function waits for room under the caps.
 
         Raises
         ------
         CapError : the call would exceed a cap.
 
         """
-        self.record.folder.mkdir(parents=True, exist_ok=True)
         while True:
-            with self._mutex, FileLock(self.record.folder / LOCK, poll_interval=POLL / 2):
-                self._read()
-                # Read attempts after calls. An attempt is recorded before its call ends, so none is missed.
-                self.record.refresh()
-                others = [each for each in self._calls.values() if each.key == key and self._is_going_on(each)]
-                if others or len(self.record.attempts(key)) != attempts:
-                    return None
-                used = self._sum(each.tokens for each in self._calls.values()) + self._used_before_calls()
+            with self._mutex:
+                used, calls = self.used, list(self._calls.values())
                 fault = self._passed(used + expected)
                 if not fault:
                     return self._write(key, expected)
                 # Open calls may turn out to use no tokens, but their number remains.
-                least = ((0, 0) if self._is_going_on(each) else each.tokens for each in self._calls.values())
-                if self._passed(self._sum(least) + self._used_before_calls() + expected):
+                least = self._sum((0, 0) if each.is_open else each.tokens for each in calls)
+                if self._passed(least + self._used_before_calls() + expected):
                     raise CapError(fault)
             time.sleep(POLL)
-
-    def is_busy(self, key: str) -> bool:
-        """Return True if another process has a call for this request open."""
-        with self._mutex:
-            self._read()
-            return any(each.key == key and self._is_going_on(each) for each in self._calls.values())
 
     def end(self, name: str, tokens: tuple[int, int] | None) -> None:
         """Record the tokens of a call. If the endpoint did not count, `tokens` is None and the largest use remains."""
@@ -177,30 +170,21 @@ class Budget:
     def _write(self, key: str, expected: Used) -> str:
         name, now = uuid.uuid4().hex, datetime.now(UTC).isoformat(timespec="microseconds")
         tokens = expected.prompt_tokens, expected.answer_tokens
-        path = self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
-        if path != self._claimed:
-            # The lock on this process's file is released when the process ends. Until then, open calls of the process
-            # count as running.
-            descriptor = os.open(path, os.O_RDONLY)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            weakref.finalize(self, os.close, descriptor)
-            self._claimed = path
-        self._calls[name] = _Call(key, now, tokens, path)
+        self._lines.append({"try": name, "key": key, "time": now, "expected": tokens})
+        self._calls[name] = _Call(key, now, tokens, is_open=True)
         return name
 
     def _read(self) -> None:
         faults: list[Fault] = []
-        for path, where, line in self._lines.new(faults):
+        for where, line in self._lines.new(faults):
             document = json.loads(line)
             try:
                 if "used" in document:
                     given = self._calls[document["try"]]
-                    given.is_open = False
                     given.tokens = tuple(document["used"] or given.tokens)
                 elif document["try"] not in self._calls:
                     prompt, answer = map(int, document["expected"])
-                    given = _Call(str(document["key"]), str(document["time"]), (prompt, answer), path)
-                    self._calls[document["try"]] = given
+                    self._calls[document["try"]] = _Call(str(document["key"]), str(document["time"]), (prompt, answer))
             except (KeyError, TypeError, ValueError):
                 faults.append(Fault(where, "no line of a try", "one, or what one has used", RESTORE))
         if faults:
@@ -240,20 +224,6 @@ class Budget:
                 step = "raise the cap; what was answered is kept, and a rerun goes on from there"
                 return Fault(f"the cap on {name}", found, f"at most {cap:,.10g}", step)
         return None
-
-    def _is_going_on(self, given: _Call) -> bool:
-        """Return True if a call is open and its process is alive. Calls of dead processes stay open in the record."""
-        if not given.is_open or given.file == self._claimed:
-            return given.is_open
-        with suppress(FileNotFoundError):
-            descriptor = os.open(given.file, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return True
-            finally:
-                os.close(descriptor)
-        return False
 
 
 def account_table(record: Record, prices: Prices) -> pd.DataFrame:

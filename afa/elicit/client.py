@@ -43,8 +43,6 @@ EXHAUSTED = "insufficient_quota"
 """Code of a 429 that does not pass with time."""
 LONGEST_DETAIL = 500
 """Longest reason, in characters."""
-BUSY = 0.1
-"""Seconds between two looks at a question that another process is asking."""
 
 
 class Client:
@@ -99,28 +97,18 @@ class Client:
         """
         stop, last = stop or threading.Event(), None
         self.record.keep(request.messages)
-        while True:
-            # Attempts are counted first, because `Budget.begin` notices attempts that another process adds later.
-            attempts = len(self.record.attempts(self.key(request)))
-            if (known := self.recorded(request)) is not None:
-                return known
-            made = self._attempt(request, attempts, stop)
-            if made is None:
-                self._pause(BUSY, stop)
-            last = made or last
-            if stop.is_set() or (made is not None and made.outcome == "failed"):
-                return last
+        while (known := self.recorded(request)) is None:
+            made = self._attempt(request, stop)
+            if made is None or made.outcome == "failed" or stop.is_set():
+                return made or last
+            last = made
+        return known
 
-    def _attempt(self, request: Request, attempts: int, stop: threading.Event) -> Entry | None:
-        """Make and record one more attempt.
+    def _attempt(self, request: Request, stop: threading.Event) -> Entry | None:
+        """Make and record one more attempt. After `stop` is set and without a call, the result is None.
 
-        The prompt of the attempt quotes the last fault. If another process is making an attempt, the result is None.
-        Calls are made until one has a reply. At most `Manner.calls` calls are made.
-
-        Parameters
-        ----------
-        attempts : number of attempts at the request so far
-
+        The prompt of the attempt quotes the last fault. Calls are made until one has a reply. At most `Manner.calls`
+        calls are made.
         """
         chat, key, prompt = self._chat, self.key(request), request.question.prompt
         earlier = self.record.replies(key)
@@ -131,14 +119,14 @@ class Client:
         failure, expected = None, self.expected(Request(request.question, messages))
         for turn in range(self.manner.calls):
             self._wait_for_endpoint(stop)
+            if stop.is_set():
+                break
             try:
-                name = None if stop.is_set() else self.budget.begin(key, expected, attempts)
+                name = self.budget.begin(key, expected)
             except CapError:
                 if failure is not None:
                     self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)
                 raise
-            if name is None:
-                break
             try:
                 reply = self._reply(chat, prompt, messages)
             except ReplyError as error:
@@ -148,17 +136,13 @@ class Client:
                 if error.wait is None and turn + 1 < self.manner.calls and not stop.is_set():
                     self._pause(_back_off(turn), stop)
                 continue
-            try:
-                self._failures = 0
-                # The text is judged in its recorded form, so that every recorded answer can be parsed again.
-                reply = replace(reply, text=self._writable(reply.text))
-                outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
-                said = reply.text or reply.refusal or ""
-                return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
-            finally:
-                # The call ends after the entry is recorded. If the call ended earlier, another process would repeat the
-                # call.
-                self.budget.end(name, reply.tokens)
+            self.budget.end(name, reply.tokens)
+            self._failures = 0
+            # The text is judged in its recorded form, so that every recorded answer can be parsed again.
+            reply = replace(reply, text=self._writable(reply.text))
+            outcome, detail = judged(reply, ANSWERS[prompt], request.question.values)
+            said = reply.text or reply.refusal or ""
+            return self._recorded(request, len(earlier) + 1, outcome, detail, said, reply)
         if failure is None:
             return None
         return self._recorded(request, len(earlier) + 1, "failed", failure.found, failure.body)

@@ -112,7 +112,7 @@ class Live:
         return str(self.budget.record.folder)
 
     def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
-        """Ask all questions, voter by voter, and return their entries. Answers of other processes are included."""
+        """Ask all questions, voter by voter, and return their entries."""
         for run in dict.fromkeys(question.run for question in questions):
             client, requests = self.clients[run], self._requests(questions, run)
             at_most = shown(estimate(requests, client), self.budget.prices)
@@ -123,7 +123,6 @@ class Live:
                 self.say(f"{self.place} has used {shown(self.budget.used, self.budget.prices)}")
                 for reason in reasons(self.budget.record.attempts(client.key(each)) for each in requests):
                     self.say(reason)
-        self.budget.record.refresh()
         keys = [self.clients[each.question.run].key(each) for each in self._requests(questions)]
         return [first_answer(self.budget.record.attempts(key)) for key in keys]
 
@@ -193,7 +192,8 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     """Return the result of every request, in their order. A result is the answer, or else the last attempt.
 
     Requests that the record answers are not asked again. Equal requests are asked once. Whenever the function ends, all
-    answers so far are recorded. A rerun asks only the rest.
+    answers so far are recorded. A rerun asks only the rest. If another process asks with the same record, the function
+    waits until that process ends.
 
     Parameters
     ----------
@@ -210,16 +210,17 @@ def ask_all(requests: Sequence[Request], client: Client, *, concurrency: int = 4
     if concurrency < 1:
         raise ElicitationError(Fault("concurrency", str(concurrency), "at least 1", "raise it"))
     keys = [client.key(request) for request in requests]
-    entries, waiting = _split(zip(keys, requests, strict=True), client)
     shown_as = {"desc": client.endpoint.model, "unit": "question", "disable": None if progress else True}
-    with closing(_asked(waiting, client, concurrency)) as asked, tqdm(total=len(waiting), **shown_as) as bar:
-        for key, entry in asked:
-            entries[key] = entry
-            if not bar.disable:
-                used = client.budget.used
-                spent = f"{used.money:.2f} {client.budget.prices.currency}"
-                bar.set_postfix_str(f"{used.calls} calls, {spent}", refresh=False)
-            bar.update()
+    with client.budget.alone():
+        entries, waiting = _split(zip(keys, requests, strict=True), client)
+        with closing(_asked(waiting, client, concurrency)) as asked, tqdm(total=len(waiting), **shown_as) as bar:
+            for key, entry in asked:
+                entries[key] = entry
+                if not bar.disable:
+                    used = client.budget.used
+                    spent = f"{used.money:.2f} {client.budget.prices.currency}"
+                    bar.set_postfix_str(f"{used.calls} calls, {spent}", refresh=False)
+                bar.update()
     return [entries[key] for key in keys]
 
 
@@ -277,11 +278,7 @@ def _asked(waiting: dict[str, Request], client: Client, concurrency: int) -> Gen
         with suppress(queue.Empty):
             while not stop.is_set():
                 key, each = work.get_nowait()
-                if client.budget.is_busy(key) and not work.empty():
-                    # Another process has sent this request. Send the other requests first.
-                    work.put((key, each))
-                    stop.wait(0.05)
-                elif (entry := client.ask(each, stop=stop)) is not None:
+                if (entry := client.ask(each, stop=stop)) is not None:
                     done.put((key, entry))
 
     def ask_or_stop() -> None:

@@ -36,19 +36,15 @@ class JsonLines:
     def __init__(self, folder: Path, suffix: str) -> None:
         self.folder, self.suffix = folder, suffix
         self._lock = threading.Lock()
-        self._mine: tuple[int, Path] | None = None
+        self._mine: Path | None = None
         self._read: dict[Path, tuple[int, int]] = {}
 
-    def append(self, document: Mapping[str, Any], *, durable: bool = True) -> Path:
-        """Append one line and return its file.
-
-        If `durable` is True, the line is then on disk. Several threads may call this.
-        """
+    def append(self, document: Mapping[str, Any], *, durable: bool = True) -> None:
+        """Append one line. If `durable` is True, the line is then on disk. Several threads may call this."""
         line = json.dumps(document, sort_keys=True).encode() + b"\n"
         with self._lock:
-            process, path = self._mine or (os.getpid(), self._new())
-            if process != os.getpid():
-                path = self._new()
+            path = self._mine or self.folder / f"{uuid.uuid4().hex}{self.suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
             # A failure may leave half a line, which must remain the last of its file. Therefore the next line goes to a
             # new file.
             self._mine = None
@@ -57,11 +53,10 @@ class JsonLines:
                 stream.flush()
                 if durable:
                     os.fsync(stream.fileno())
-            self._mine = os.getpid(), path
-        return path
+            self._mine = path
 
-    def new(self, faults: list[Fault]) -> Iterator[tuple[Path, str, bytes]]:
-        """Yield every new JSON line since the last call, with its file and place. Other lines are added to `faults`."""
+    def new(self, faults: list[Fault]) -> Iterator[tuple[str, bytes]]:
+        """Yield every new JSON line since the last call, with its place. Other lines are added to `faults`."""
         if self.folder.exists() and not self.folder.is_dir():
             faults.append(Fault(str(self.folder), "a file", "a folder of the record", "name another folder"))
         for path in sorted(self.folder.glob(f"*{self.suffix}")):
@@ -77,19 +72,15 @@ class JsonLines:
                 if trouble := _trouble(line):
                     faults.append(Fault(where, f"no JSON ({trouble})", "a line of the record", RESTORE))
                 elif line.strip():
-                    yield path, where, line
+                    yield where, line
             self._read[path] = start + len(data) - len(tail), number
             if tail.strip() and not _trouble(tail):
                 self._read[path] = start + len(data), number
-                yield path, f"{path}, line {number + 1}", tail
+                yield f"{path}, line {number + 1}", tail
 
     def forget(self) -> None:
         """Make the next call of `new` read everything again."""
         self._read.clear()
-
-    def _new(self) -> Path:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder / f"{uuid.uuid4().hex}{self.suffix}"
 
 
 def _bytes_from(path: Path, start: int) -> bytes:
@@ -314,7 +305,7 @@ class Record:
         lines = [(parts["system"], {"text": messages.system}), (parts["user"], {"text": messages.user})]
         with self._lock:
             if self._kept is None:
-                found = (json.loads(line) for _, _, line in self._wordings.new([]))
+                found = (json.loads(line) for _, line in self._wordings.new([]))
                 self._kept = {str(each.get("sha256")) for each in found if isinstance(each, dict)}
             for digest, document in [*lines, (messages.digest, parts)]:
                 if digest not in self._kept:
@@ -324,7 +315,7 @@ class Record:
     def _known(self, *, again: bool = False) -> dict[str, list[Entry]]:
         if self._by_key is None or again:
             found, faults = [], list[Fault]()
-            for _, where, line in self._entries.new(faults):
+            for where, line in self._entries.new(faults):
                 try:
                     found.append(_ENTRY.validate_json(line))
                 except ValidationError as error:

@@ -242,7 +242,7 @@ def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt
         count = write_record(chosen, made, MERGED)
         for suffix in (WORDINGS, TRIES):
             faults: list[Fault] = []
-            lines = sorted({line for record in records for _, _, line in JsonLines(record, suffix).new(faults)})
+            lines = sorted({line for record in records for _, line in JsonLines(record, suffix).new(faults)})
             ElicitationError.raise_for(faults)
             if lines:
                 _write_lines(made / f"{MERGED}{suffix}", lines)

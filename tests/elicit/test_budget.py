@@ -31,7 +31,7 @@ def used(calls: int, prompt: int, answer: int) -> Used:
 
 
 def begun(budget: Budget, count: int, expected: Used = TEN) -> list[str]:
-    return [str(budget.begin(f"question {number}", expected)) for number in range(count)]
+    return [budget.begin(f"question {number}", expected) for number in range(count)]
 
 
 def test_prices_are_of_a_million_tokens():
@@ -72,7 +72,7 @@ def test_what_a_call_used_takes_the_place_of_what_was_expected(tmp_path):
     budget = a_budget(tmp_path, Caps(tokens=20))
     budget.end(begun(budget, 1)[0], (3, 1))
     assert budget.used == used(1, 3, 1)
-    budget.end(str(budget.begin("another", TEN)), None)
+    budget.end(budget.begin("another", TEN), None)
     with pytest.raises(CapError):
         budget.begin("third", TEN)
 
@@ -96,30 +96,6 @@ def test_a_rerun_begins_at_what_earlier_runs_have_used(tmp_path, counted):
         again.begin("another", TEN)
 
 
-@pytest.mark.parametrize("when", ["before the tries are read", "before the record is read", "after both"])
-def test_a_question_that_another_process_answers_meanwhile_is_not_asked_again(tmp_path, monkeypatch, when):
-    theirs, ours = a_budget(tmp_path), a_budget(tmp_path)
-    tokens = {"tokens": (3, 1), "served_model": "m"}
-    asked = {"model": "m", "parameters": {}, "prompt_digest": "p", "messages": "w", "time": "2026-01-01T00:00:00+00:00"}
-    question = Question("unary", {"phenotype": "fever"}, "r1")
-    entry = Entry(question=question, outcome="answered", raw="{}", detail="", attempt=1, **asked, **tokens)
-    name = str(theirs.begin(entry.key, TEN))
-
-    def answered(then):
-        def first():
-            theirs.record.append(entry)
-            theirs.end(name, (3, 1))
-            return then()
-
-        return first
-
-    if when == "before the tries are read":
-        monkeypatch.setattr(ours, "_read", answered(ours._read))
-    elif when == "before the record is read":
-        monkeypatch.setattr(ours.record, "refresh", answered(ours.record.refresh))
-    assert ours.begin(entry.key, TEN) is None
-
-
 def test_a_try_is_on_the_disk_before_it_is_sent(tmp_path):
     a_budget(tmp_path).begin("question", TEN)
     (path,) = tmp_path.glob("*.tries")
@@ -127,64 +103,48 @@ def test_a_try_is_on_the_disk_before_it_is_sent(tmp_path):
 
 
 CHILD = """
-import os, sys
+import sys
 from pathlib import Path
-from afa.elicit.budget import Budget
 from elicit.test_budget import TEN, a_budget
 budget = a_budget(Path(sys.argv[1]))
-budget.begin("question 0", TEN)
-print("begun", flush=True)
-sys.stdin.read()
+with budget.alone():
+    budget.begin("question 0", TEN)
+    print("begun", flush=True)
+    sys.stdin.read()
 """
 
 
-def a_child(folder: Path) -> subprocess.Popen[str]:
-    """Another process that has a try of question 0 open until it is killed."""
+def test_a_record_is_asked_with_by_one_process_at_a_time_and_a_killed_one_makes_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(folder)], env=environment, **pipes)
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], env=environment, **pipes)
     assert child.stdout is not None
     assert child.stdout.readline() == "begun\n"
-    return child
-
-
-def test_a_question_that_another_process_asks_is_left_to_it_and_taken_up_once_that_is_killed(tmp_path):
-    child, budget = a_child(tmp_path), a_budget(tmp_path)
-    try:
-        assert budget.is_busy("question 0")
-        assert budget.begin("question 0", TEN) is None
-        assert budget.begin("question 1", TEN) is not None
-    finally:
-        child.kill()
-        child.communicate()
-    assert not budget.is_busy("question 0")
-    assert budget.begin("question 0", TEN) is not None
-    # The killed one's call may have been made, and counts as the most that it can have used.
-    assert budget.used == used(3, 30, 15)
-
-
-def test_a_question_that_another_process_has_answered_is_not_asked_again(tmp_path):
     budget = a_budget(tmp_path)
-    question = Question("unary", {"phenotype": "F"}, "r1")
-    entry = Entry(question, "m", {}, "p", "w", "answered", "{}", "", 1, "2026-01-01T00:00:00+00:00", (1, 1))
-    list(budget.record.entries())
-    Record(tmp_path).append(entry)
-    assert budget.begin(entry.key, TEN, attempts=0) is None
-    assert budget.begin(entry.key, TEN, attempts=1) is not None
+    threading.Timer(0.3, child.kill).start()
+    with budget.alone():
+        assert child.poll() is not None
+        assert "waiting for another process that asks with this record" in caplog.text
+        budget.begin("question 1", TEN)
+    child.communicate()
+    # The killed one's call may have been made, and counts as the most that it can have used.
+    assert budget.used == used(2, 20, 10)
 
 
 @pytest.mark.parametrize("caps", [Caps(calls=37), Caps(tokens=37 * 15 + 14), Caps(money=37.5 * TEN.money)])
-def test_many_threads_of_several_budgets_pass_no_cap_and_use_it_up(tmp_path, caps):
-    budgets, made, start = [a_budget(tmp_path, caps) for _ in range(2)], [], threading.Barrier(8)
+def test_many_threads_pass_no_cap_and_use_it_up(tmp_path, caps):
+    budget, made, start = a_budget(tmp_path, caps), [], threading.Barrier(8)
 
     def call(number: int) -> None:
         start.wait(30)
         for turn in range(10):
             try:
-                name = budgets[number % 2].begin(f"{number}, {turn}", TEN)
+                name = budget.begin(f"{number}, {turn}", TEN)
             except CapError:
                 return
-            budgets[number % 2].end(str(name), None)
+            budget.end(name, None)
             made.append(1)
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
@@ -192,7 +152,7 @@ def test_many_threads_of_several_budgets_pass_no_cap_and_use_it_up(tmp_path, cap
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(made) == budgets[0].used.calls == budgets[1].used.calls == a_budget(tmp_path).used.calls == 37
+    assert len(made) == budget.used.calls == a_budget(tmp_path).used.calls == 37
 
 
 def test_calls_wait_for_open_ones_and_use_the_room_they_leave(tmp_path):
@@ -206,7 +166,7 @@ def test_calls_wait_for_open_ones_and_use_the_room_they_leave(tmp_path):
                 refused.append(1)
                 return
             time.sleep(0.001)
-            budget.end(str(name), (5, 3))
+            budget.end(name, (5, 3))
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -262,7 +222,7 @@ def test_what_two_records_have_used_adds_up_when_they_are_merged(tmp_path):
         question = Question("unary", {"phenotype": name}, "r1")
         time_ = "9026-01-01T00:00:00+00:00"
         budget.record.append(Entry(question, "m", {}, "p", "w", "answered", "{}", "", 1, time_, (1, 1)))
-        budget.begin(budget.record.attempts(next(budget.record.entries()).key)[0].key, TEN, attempts=1)
+        budget.begin(next(budget.record.entries()).key, TEN)
     merge([tmp_path / "one", tmp_path / "other"], tmp_path / "both")
     assert a_budget(tmp_path / "both").used == used(6, 42, 22)
     for choice in ({"model": "another"}, {"prompt": "q"}):

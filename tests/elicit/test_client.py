@@ -14,7 +14,7 @@ from elicit.client_lab import USUAL, Asking, a_request, always
 from elicit.llm_script import scripted
 from elicit.llm_server import MODEL, Fault, serve
 from elicit.prompt_values import VALUES
-from support.records import wordings
+from records import wordings
 
 from afa.elicit.answers import ANSWERS, UnaryAnswer, read_answer
 from afa.elicit.budget import Budget, CapError, Caps, Used
@@ -181,23 +181,6 @@ def test_tries_that_fail_count_as_calls(tmp_path):
         with pytest.raises(CapError):
             Asking(server, tmp_path, replace(USUAL, calls=5), Caps(calls=3)).ask(a_request())
         assert len(server.asked) == 3
-
-
-def test_an_answer_that_another_process_adds_after_the_look_for_one_is_not_asked_for_again(tmp_path, monkeypatch):
-    with serve(scripted) as server:
-        ours, theirs = Asking(server, tmp_path), Asking(server, tmp_path)
-        looked = ours.client.recorded
-
-        def looked_too_soon(request):
-            found = looked(request)
-            monkeypatch.setattr(ours.client, "recorded", looked)
-            theirs.ask(request)
-            ours.client.record.refresh()
-            return found
-
-        monkeypatch.setattr(ours.client, "recorded", looked_too_soon)
-        assert ours.ask(a_request()).outcome == "answered"
-    assert len(server.asked) == 1
 
 
 def test_once_stopped_no_other_call_follows(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.records import wordings
+from records import wordings
 
 from afa.elicit.record import UNKNOWN, Entry, Messages, Question, Record, first_answer, request_key
 from afa.errors import ElicitationError
@@ -275,25 +274,6 @@ def test_several_threads_write_to_one_store(tmp_path):
         thread.join()
     assert len(list(store.entries())) == len(list(Record(tmp_path).entries())) == 80
     assert len(_files(tmp_path)) == 1
-
-
-def _write(store: Record, start: int) -> None:
-    for number in range(start, start + 10):
-        store.append(replace(_asked(number), raw="x" * 20_000))
-
-
-def test_several_processes_write_to_one_folder_even_with_a_store_they_inherited(tmp_path):
-    store = Record(tmp_path)
-    store.append(ENTRY)
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_write, args=(store, start)) for start in range(0, 40, 10)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    assert len(list(Record(tmp_path).entries())) == 41
-    assert len(_files(tmp_path)) == 5
 
 
 def test_entries_may_be_added_while_they_are_read(tmp_path):
