@@ -27,17 +27,6 @@ EvidenceTables = Annotated[Path, typer.Option("--evidence", help="folder written
 PairTables = Annotated[Path, typer.Option("--pairwise", help="folder written by `afa elicit pairwise`")]
 
 
-@app.command("import")
-def elicit_import(
-    folder: Annotated[Path, typer.Argument(help="folder with phenotypes.csv and raw/")],
-    out: Annotated[Path, typer.Option("--out", help="folder of answers to write recorded.jsonl into")],
-) -> None:
-    """Convert answers recorded as single files (raw/) into a record."""
-    from afa.elicit.recorded import imported, write_record
-
-    typer.echo(f"{write_record(imported(folder), out, 'recorded'):,} answers into {out}")
-
-
 @app.command("unary")
 def elicit_unary(study: StudyFolder, out: options.Out, asks: options.Asks, record: RecordFolder = None) -> None:
     """Ask each voter for the genes of each phenotype.
@@ -167,10 +156,11 @@ def elicit_estimate(
     from afa.elicit.budget import Prices
     from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
+    from afa.elicit.stages import literature_of
     from afa.model.study import MODEL, RECORD_FOLDER, Endpoint, load_study
 
     settings, answers = load_study(study), record or study / RECORD_FOLDER
-    literature = _literature(settings, study, answers, online=False)
+    literature = literature_of(settings, study, answers, online=False)
     abstracts = no_abstracts if literature is None else literature.expected
     terms = Terms(prices=Prices(prompt_price, answer_price), unlimited=True)
     # No model is asked, so no endpoint and no key are needed.
@@ -207,34 +197,24 @@ def elicit_merge(
     ] = "",
 ) -> None:
     """Merge the records of several people into one. The order of the records does not matter."""
-    from afa.elicit.recorded import merge
+    from afa.elicit.record import merge
 
     typer.echo(f"{merge(records, out, model=model, prompt=prompt):,} attempts into {out}")
 
 
-def _opened(study: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
+def _opened(folder: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
     """Return the study, the source of answers, and the literature. The source is live models or the record."""
     from afa.elicit.budget import Caps, Prices
     from afa.elicit.live import Live, Terms
     from afa.elicit.prompts import no_abstracts
-    from afa.elicit.record import Record
-    from afa.elicit.recorded import Recorded
+    from afa.elicit.stages import literature_of, recorded_answers
     from afa.model.study import RECORD_FOLDER, load_study
 
-    settings, answers = load_study(study), record or study / RECORD_FOLDER
+    study, answers = load_study(folder), record or folder / RECORD_FOLDER
+    literature = literature_of(study, folder, answers, online=asks.live)
     if not asks.live:
-        source = Recorded(Record(answers).entries(), settings.settings.known_models, str(answers))
-        return settings, source, _literature(settings, study, answers, online=False)
+        return study, recorded_answers(study, answers), literature
     caps, prices = Caps(asks.calls, asks.tokens, asks.money), Prices(asks.prompt_price, asks.answer_price)
     terms = Terms(caps, prices, asks.no_caps, asks.at_once)
-    literature = _literature(settings, study, answers, online=True)
     abstracts = no_abstracts if literature is None else literature.shown
-    return settings, Live(settings, answers, terms, abstracts, say=typer.echo), literature
-
-
-def _literature(settings: Study, study: Path, record: Path, *, online: bool) -> Literature | None:
-    if not settings.settings.abstracts:
-        return None
-    from afa.elicit.retrieval import literature
-
-    return literature(settings, study, record, online=online)
+    return study, Live(study, answers, terms, abstracts, say=typer.echo), literature

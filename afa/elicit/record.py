@@ -11,9 +11,10 @@ import bisect
 import hashlib
 import json
 import os
+import shutil
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -21,7 +22,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from afa.errors import ElicitationError, Fault
-from afa.io.files import read_unpacked
+from afa.io.files import atomic_folder, read_unpacked
 from afa.io.yamlfile import first_error
 
 RESTORE = "restore the file, or take it out of the folder"
@@ -328,6 +329,103 @@ class Record:
             for entry in found:
                 _insert(self._by_key, entry)
         return self._by_key
+
+
+class Recorded:
+    """Entries of a record, looked up by question.
+
+    Any model and wording is accepted if the record has only one for the question.
+
+    Parameters
+    ----------
+    models : model of each voter; for a voter listed here, only answers of this model count
+    place : the record's folder
+
+    """
+
+    def __init__(self, entries: Iterable[Entry], models: Mapping[str, str] | None = None, place: str = "") -> None:
+        self.place = place or "the record"
+        self._entries: dict[tuple[object, ...], list[Entry]] = {}
+        for entry in entries:
+            if (models or {}).get(entry.question.run, entry.model) == entry.model:
+                self._entries.setdefault(entry.question.name, []).append(entry)
+
+    def answers(self, questions: Sequence[Question]) -> list[Entry | None]:
+        """Return the recorded entry of each question. A pair is found in either order of its genes.
+
+        Raises
+        ------
+        ElicitationError : a question has answers of several models, or to several wordings.
+
+        """
+        found = [self._entries.get(question.name, []) for question in questions]
+        for entries in found:
+            answered = {entry.key: entry for entry in entries if entry.outcome == "answered"}
+            if len(answered) < 2:
+                continue
+            models = sorted({entry.model for entry in answered.values()})
+            run, expected = entries[0].question.run, "answers of one model"
+            given, step = f"answers of {', '.join(models)}", f"name the model of voter {run} under models in study.yaml"
+            if len(models) == 1:
+                given, expected = f"{given} to {len(answered)} wordings or manners of asking", "answers to one"
+                step = (
+                    "let `afa elicit merge --prompt` write the answers to one wording into a record of their own, or "
+                    "ask live, which knows its wording"
+                )
+            raise ElicitationError(Fault(f"{self.place}, {entries[0].question}", given, expected, step))
+        return [first_answer(entries) for entries in found]
+
+
+def merge(records: Sequence[Path], destination: Path, *, model: str = "", prompt: str = "") -> int:
+    """Write the entries of several records into one folder, and return their number.
+
+    The order of the records does not matter. All calls are merged, whatever entries are selected, so that all use still
+    counts.
+
+    Parameters
+    ----------
+    model : select only answers of this model
+    prompt : select only answers to the template whose digest begins so
+
+    Raises
+    ------
+    ElicitationError : a folder without a record, a fault in a record, or no selected answer.
+    ConfigError : the destination has files other than those of a merged record.
+
+    """
+    ours = [*(f"{MERGED}{suffix}" for suffix in (ENTRIES, WORDINGS, TRIES)), f"{RETRIEVED}/*"]
+    chosen: list[Entry] = []
+    for record in records:
+        found = list(Record(record).entries())
+        if not found:
+            raise ElicitationError(Fault(str(record), "no answers", "a record", "name folders with files of answers"))
+        chosen += [entry for entry in found if model in ("", entry.model) and entry.prompt_digest.startswith(prompt)]
+    if not chosen:
+        lacking = f"no answer of the model {model!r} to the prompt {prompt!r}"
+        step = "take them from the lines of the record, or leave the option out"
+        raise ElicitationError(Fault("--model and --prompt", lacking, "one answer or more", step))
+    with atomic_folder(destination, ours, f"{MERGED}{ENTRIES}") as made:
+        entries = sorted({(_place(entry), json.dumps(entry.document, sort_keys=True)) for entry in chosen})
+        _write_lines(made / f"{MERGED}{ENTRIES}", [line.encode() for _, line in entries])
+        for suffix in (WORDINGS, TRIES):
+            faults: list[Fault] = []
+            lines = sorted({line for record in records for _, line in JsonLines(record, suffix).new(faults)})
+            ElicitationError.raise_for(faults)
+            if lines:
+                _write_lines(made / f"{MERGED}{suffix}", lines)
+        for record in records:
+            if (record / RETRIEVED).is_dir():
+                shutil.copytree(record / RETRIEVED, made / RETRIEVED, dirs_exist_ok=True)
+    return len(entries)
+
+
+def _write_lines(path: Path, lines: Sequence[bytes]) -> None:
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _place(entry: Entry) -> tuple[str, ...]:
+    question = entry.question
+    return question.prompt, question.run, *(value for _, value in sorted(question.values.items())), entry.time
 
 
 _ENTRY = TypeAdapter(Entry)

@@ -28,8 +28,7 @@ from afa.elicit.consensus import (
     pooled_shares,
     read_voters,
 )
-from afa.elicit.record import UNKNOWN, Entry, Question
-from afa.elicit.recorded import Recorded, imported
+from afa.elicit.record import UNKNOWN, Entry, Question, Record, Recorded
 from afa.elicit.tables import (
     DROPPED_COLUMNS,
     PAIR_SIGN,
@@ -47,7 +46,7 @@ from afa.elicit.tables import (
 from afa.errors import ElicitationError, Fault
 from afa.io.files import atomic_folder, check_place, write_csv
 from afa.model.bundle import Bundle, load_bundle, write_bundle
-from afa.model.study import PairMode, Study, load_study
+from afa.model.study import RECORD_FOLDER, PairMode, Study, load_study
 
 if TYPE_CHECKING:
     from afa.elicit.live import Live
@@ -283,14 +282,14 @@ def of_one_voter(study: Study, stages: Mapping[str, Tables], voter: str) -> tupl
 def build_recorded_bundle(
     folder: str | Path, destination: str | Path, *, min_agree: int, probabilities: str | Path | None = None
 ) -> tuple[Bundle, pd.DataFrame]:
-    """Write the bundle of a record by the consensus of `min_agree` runs. The same record gives the same bytes.
+    """Write the bundle of a recorded study by the consensus of `min_agree` runs. The same record gives the same bytes.
 
     The bundle is named `recorded-2of3` or similar. The second result is the table of dropped genes, with the columns
     phenotype, gene and reason.
 
     Parameters
     ----------
-    folder : folder with `study.yaml`, `phenotypes.csv` and `raw/`
+    folder : folder of the study, with `record/`
     probabilities : as in `bundle_stage`
 
     Raises
@@ -298,9 +297,27 @@ def build_recorded_bundle(
     ElicitationError : all faults of the files, or the number of pairs of kept genes that the record lacks.
 
     """
-    study = load_study(folder)
-    stages = all_stages(study, Recorded(imported(folder), place=str(folder)), None, min_agree=min_agree)
+    study, record = load_study(folder), Path(folder) / RECORD_FOLDER
+    literature = literature_of(study, Path(folder), record, online=False)
+    stages = all_stages(study, recorded_answers(study, record), literature, min_agree=min_agree)
     return bundle_stage(study, stages, destination, min_agree=min_agree, probabilities=probabilities)
+
+
+def recorded_answers(study: Study, record: Path) -> Recorded:
+    """Return the answers in a record. If the study names a voter's model, only answers of this model count."""
+    return Recorded(Record(record).entries(), study.settings.known_models, str(record))
+
+
+def literature_of(study: Study, folder: Path, record: Path, *, online: bool) -> Literature | None:
+    """Return the literature of a study in `folder`, as `afa.elicit.retrieval.literature`.
+
+    A study that asks without retrieval has none.
+    """
+    if not study.settings.abstracts:
+        return None
+    from afa.elicit.retrieval import literature  # noqa: PLC0415 (only retrieval needs the package bm25s)
+
+    return literature(study, folder, record, online=online)
 
 
 def _check_kept(kept: pd.DataFrame, where: str, step: str) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from afa.elicit.budget import LOCK, OVERHEAD, Budget, CapError, Caps, Prices, Used
-from afa.elicit.record import Entry, Question, Record
-from afa.elicit.recorded import merge
+from afa.elicit.record import Entry, Question, Record, merge
 from afa.errors import ElicitationError
 
 PRICES = Prices(prompt=2.0, answer=8.0, currency="EUR")

@@ -21,7 +21,7 @@ from afa.elicit.consensus import (
     pool_answers,
     pool_cuts,
 )
-from afa.elicit.recorded import imported
+from afa.elicit.record import Record
 from afa.elicit.tables import genes_named, pairs_judged
 from afa.errors import ElicitationError
 from afa.model.bundle.rates import floored, pool, three_values
@@ -145,13 +145,13 @@ def test_a_run_that_names_a_gene_twice_is_refused() -> None:
 
 @pytest.mark.parametrize(("min_agree", "n_features"), [(2, 253), (3, 183)])
 def test_the_record_gives_the_known_number_of_features(min_agree: int, n_features: int) -> None:
-    named = genes_named([each for each in imported(RECORD) if each.question.prompt == "unary"])
+    named = genes_named([each for each in Record(RECORD / "record").entries() if each.question.prompt == "unary"])
     result = consensus(named, min_agree=min_agree)
     assert result[0]["gene"].nunique() == n_features
 
 
 def test_the_pairs_asked_in_the_record_are_all_pairs_of_the_two_of_three_survivors() -> None:
-    entries = imported(RECORD)
+    entries = list(Record(RECORD / "record").entries())
     named = genes_named([each for each in entries if each.question.prompt == "unary"])
     pairs = pairs_judged([each for each in entries if each.question.prompt == "pairwise"])
     kept = consensus(named, min_agree=2)[0]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from afa.elicit.record import Entry, Question
-from afa.elicit.recorded import Recorded
+from afa.elicit.record import Entry, Question, Recorded
 from afa.errors import ElicitationError
 
 FEVER = Question("unary", {"phenotype": "fever"}, "r1")

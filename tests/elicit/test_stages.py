@@ -1,8 +1,7 @@
-"""Stages through files give what the same functions give in memory, and our record in both its forms one bundle."""
+"""Stages through files give what the same functions give in memory."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -11,32 +10,14 @@ from elicit.elicit_lab import Lab
 from typer.testing import CliRunner
 
 from afa.cli import app
-from afa.elicit.record import UNKNOWN, Record
-from afa.elicit.recorded import Recorded, imported
-from afa.elicit.stages import all_stages, build_recorded_bundle
+from afa.elicit.stages import all_stages, build_recorded_bundle, recorded_answers
 from afa.elicit.tables import COLUMNS, read_stage, write_stage
 from afa.errors import ConfigError, ElicitationError
 from afa.model.study import load_study
 
 RECORDED = Path(__file__).parents[2] / "resources" / "elicitation"
+STUDY = load_study(RECORDED)
 AWKWARD = 'a "quoted", torn\rline\r\nand\nmore; NA é\u2028'
-
-
-def test_the_record_in_the_repository_is_what_its_raw_files_make(tmp_path: Path) -> None:
-    made = CliRunner().invoke(app, ["elicit", "import", str(RECORDED), "--out", str(tmp_path)])
-    assert made.exit_code == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["recorded.jsonl"]
-    assert (tmp_path / "recorded.jsonl").read_bytes() == (RECORDED / "record" / "recorded.jsonl").read_bytes()
-
-
-def test_what_the_record_does_not_have_is_unknown() -> None:
-    entries = list(Record(RECORDED / "record").entries())
-    assert len(entries) == 75 + 5879
-    for name in ("model", "parameters", "prompt_digest", "messages", "time", "tokens", "served_model"):
-        assert {getattr(entry, name) for entry in entries} == {UNKNOWN}
-    answer = (RECORDED / "raw/unary/r2/anemia.json").read_text()
-    assert answer in {entry.raw for entry in entries}
-    assert {json.dumps(entry.raw) for entry in imported(RECORDED)} == {json.dumps(entry.raw) for entry in entries}
 
 
 @pytest.mark.parametrize("min_agree", [2, 3])
@@ -53,7 +34,7 @@ def test_the_stages_and_the_one_command_make_the_same_bundle_of_our_record(tmp_p
 
 
 def test_every_gene_and_pair_of_our_record_is_kept_or_dropped_with_a_reason() -> None:
-    stages = all_stages(load_study(RECORDED), Recorded(imported(RECORDED)), None, min_agree=2)
+    stages = all_stages(STUDY, recorded_answers(STUDY, RECORDED / "record"), None, min_agree=2)
     named = stages["unary"]["named"].drop_duplicates(["phenotype", "gene"])
     assert len(stages["consensus"]["kept"]) + len(stages["consensus"]["dropped"]) == len(named)
     assert stages["evidence"]["kept"].equals(stages["consensus"]["kept"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 import yaml
 from cohort import geo_layout
+from records import add_genes, add_pairs, write_study
 
 from afa.cohort.build import build_cohort
 from afa.cohort.cohort import Cohort, load_cohort, write_cohort
@@ -145,31 +145,19 @@ def _cohort_config() -> Reader:
     return Reader("cohort_config", files, read, ("cohort ",))
 
 
-def _recorded() -> Reader:
-    gene = {
-        "category": "c",
-        "mechanism_of_action": "m",
-        "tissue": "rectum",
-        "evidence_source": "knowledge",
-        "direction_in_disease": "Upregulated",
-        "lit_prob": 0.75,
-    }
-    files = {
-        "phenotypes.csv": b"phenotype,group,definition\nfever,g,high temperature\nchill,g,cold\n",
-        "study.yaml": b"name: recorded\ndisease: influenza\ntissue: blood\n",
-    }
+def _recorded(scratch: Path) -> Reader:
+    study = write_study(scratch, ["fever", "chill"])
     for phenotype, genes in (("fever", ("IL6", "TNF", "CRP")), ("chill", ("IL6", "SAA1"))):
         for run in ("r1", "r2", "r3"):
-            answer = {"phenotype": phenotype, "run": run, "genes": [{"gene_symbol": name, **gene} for name in genes]}
-            files[f"raw/unary/{run}/{phenotype}.json"] = json.dumps(answer, indent=1).encode()
-        pairs = [f"{a},{b},same,0.5,knowledge,both\n" for i, a in enumerate(genes) for b in genes[i + 1 :]]
-        header = "gene1,gene2,lit_direction,lit_prob,evidence_source,supporting_text\n"
-        files[f"raw/pairwise/{phenotype}.csv"] = (header + "".join(pairs)).encode()
+            add_genes(study, phenotype, run, dict.fromkeys(genes, 1))
+        add_pairs(study, phenotype, {(a, b): 1 for i, a in enumerate(genes) for b in genes[i + 1 :]})
+    files = {path.name: path.read_bytes() for path in study.iterdir() if path.is_file()}
+    files["record/a.jsonl"] = b"".join(sorted(path.read_bytes() for path in (study / "record").iterdir()))
     return Reader(
         "recorded",
         files,
         lambda folder: build_recorded_bundle(folder, folder.parent / OUT, min_agree=2),
-        ("bundle ", "consensus, min_agree"),
+        ("bundle ", "consensus", "the consensus"),
     )
 
 
@@ -234,7 +222,7 @@ def readers(scratch: Path) -> dict[str, Reader]:
         _sample_files(),
         _run_config(),
         _cohort_config(),
-        _recorded(),
+        _recorded(scratch / "study"),
         _portfolio(),
         _gene_names(),
         _build(scratch / "series"),

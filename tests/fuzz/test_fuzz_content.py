@@ -18,7 +18,6 @@ from fuzz.strange import (
     NUMBERS,
     PLAIN,
     VALUES,
-    csv_of,
     fuzzed,
     potentials_of,
     read_of,
@@ -27,8 +26,10 @@ from fuzz.strange import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from records import entry_of
 
 from afa.cohort.cohort import load_cohort, write_cohort
+from afa.elicit.record import Question
 from afa.elicit.stages import build_recorded_bundle
 from afa.model.bundle import load_bundle, save_bundle
 
@@ -176,33 +177,38 @@ ANSWER = st.one_of(
     st.just(SOUND_ANSWER),
     st.fixed_dictionaries({"genes": st.one_of(st.lists(GENE, min_size=1, max_size=3), VALUES)}),
 )
-PAIRS = ("gene1", "gene2", "lit_direction", "lit_prob", "evidence_source", "supporting_text")
-SOUND_PAIRS = CELLS.map(lambda text: csv_of([list(PAIRS), ["IL6", "TNF", "same", "0.5", "knowledge", text]]))
+PAIR = st.fixed_dictionaries(
+    {
+        "lit_direction": st.one_of(st.sampled_from(["same", "opposite", "unclear"]), VALUES),
+        "lit_prob": st.one_of(st.floats(0, 1), NUMBERS, VALUES),
+        **dict.fromkeys(("evidence_source", "supporting_text"), CELLS),
+    }
+)
 
 
 @fuzzed
-@given(
-    phenotype=st.one_of(*[st.just("fever")] * 8, CELLS),
-    answers=st.tuples(ANSWER, ANSWER, ANSWER),
-    pairs=st.one_of(SOUND_PAIRS, SOUND_PAIRS, table_of(*PAIRS)),
-)
+@given(answers=st.tuples(ANSWER, ANSWER, ANSWER), pair=PAIR)
 def test_a_record_of_strange_answers_is_refused_or_gives_a_bundle(
-    phenotype: str, answers: tuple[dict[str, Any], ...], pairs: bytes
+    answers: tuple[dict[str, Any], ...], pair: dict[str, Any]
 ) -> None:
+    asked = [
+        (Question("unary", {"phenotype": "fever"}, f"r{place}"), {"phenotype": "fever", "run": "r", **answer})
+        for place, answer in enumerate(answers, start=1)
+    ]
+    asked.append((Question("pairwise", {"phenotype": "fever", "gene1": "IL6", "gene2": "TNF"}, "pairs"), pair))
+    lines = [json.dumps(entry_of(question, json.dumps(_texted(answer))).document) for question, answer in asked]
     files = {
-        "phenotypes.csv": csv_of([["phenotype", "group", "definition"], [phenotype, "g", "d"]]),
+        "phenotypes.csv": b"phenotype,group,definition\nfever,g,d\n",
         "study.yaml": b"name: recorded\ndisease: influenza\ntissue: blood\n",
+        "record/a.jsonl": "".join(f"{line}\n" for line in lines).encode(),
     }
-    for run, answer in zip(("r1", "r2", "r3"), answers, strict=True):
-        content = {"phenotype": "fever", "run": run, **answer}
-        files[f"raw/unary/{run}/fever.json"] = json.dumps(_texted(content)).encode()
-    files["raw/pairwise/fever.csv"] = pairs
     with tempfile.TemporaryDirectory() as scratch:
         read_of(
             "recorded",
             files,
             lambda folder: build_recorded_bundle(folder, folder.parent / OUT, min_agree=2),
             Path(scratch) / "in",
+            "the consensus",
         )
 
 

@@ -59,21 +59,25 @@ def add_conditional(folder, phenotype, one, other, p_with, p_without, wording):
     _append(folder, question, {**document, "reference_indices": []}, wording, UNKNOWN)
 
 
-def _append(folder, question, document, wording, model):
-    entry = Entry(
+def entry_of(question, raw, wording=UNKNOWN, model=UNKNOWN):
+    """An answered entry of which nothing else is known."""
+    return Entry(
         question=question,
         model=model,
         parameters=UNKNOWN,
         prompt_digest=wording,
         messages=UNKNOWN,
         outcome="answered",
-        raw=json.dumps(document),
+        raw=raw,
         detail="",
         attempt=1,
         time=UNKNOWN,
         tokens=UNKNOWN,
     )
-    Record(folder / RECORD_FOLDER).append(entry)
+
+
+def _append(folder, question, document, wording, model):
+    Record(folder / RECORD_FOLDER).append(entry_of(question, json.dumps(document), wording, model))
 
 
 def wordings(folder):

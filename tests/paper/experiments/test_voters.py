@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from afa.cohort.cohort import Cohort
-from afa.elicit.recorded import Recorded, imported
-from afa.elicit.stages import all_stages, build_recorded_bundle, bundle_stage, of_one_voter
+from afa.elicit.stages import all_stages, build_recorded_bundle, bundle_stage, of_one_voter, recorded_answers
 from afa.elicit.tables import write_stage
 from afa.errors import ElicitationError
 from afa.model.study import load_study
@@ -26,7 +25,8 @@ SETTINGS = {"inference": Inference(), "chaos": Chaos(selecting_seeds=(0,), measu
 
 @pytest.fixture(scope="module")
 def stages():
-    return all_stages(load_study(RECORDED), Recorded(imported(RECORDED)), None, min_agree=2)
+    study = load_study(RECORDED)
+    return all_stages(study, recorded_answers(study, RECORDED / "record"), None, min_agree=2)
 
 
 @pytest.fixture(scope="module")
