@@ -38,6 +38,8 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 HERE = "127.0.0.1"
 LOADING = "loading"
 Values = dict[str, int]
+STOPPING = ("budget", "certain", "posterior", "probability", "min_gain")
+"""Options that are parts of a `Stop`."""
 SMALL, MIDDLE = 20_000, 200_000
 """Entities squared times features up to which a decision takes some 20 or 200 ms without compiled kernels."""
 
@@ -96,25 +98,9 @@ class PlanOptions(options.TaskOptions):
         if replay:
             step = "name the file with --session, or leave --replay out"
             raise ConfigError(Fault("--replay", f"no session {session or ''}".rstrip(), "a session file", step))
-        names = (
-            "k",
-            "entity",
-            "coupling",
-            "holds",
-            "tau",
-            "score",
-            "gain",
-            "allocation",
-            "inference",
-            "background",
-            "together",
-            "first",
-            "costs",
-        )
         stop = Stop(self.budget, self.certain is not False, self.probability, self.min_gain, self.posterior)
-        planner = new_planner(
-            bundle, patient=self.patient, stop=stop, **{name: asked[name] for name in (*names, "panels")}
-        )
+        given = {name: value for name, value in asked.items() if name not in STOPPING}
+        planner = new_planner(bundle, stop=stop, **given)
         keeper.keep(planner)
         return planner
 

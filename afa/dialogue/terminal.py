@@ -90,7 +90,7 @@ class Terminal:
         keeper: Keeper,
         patient: Mapping[str, int] | None = None,
     ) -> None:
-        self.planner, self.console, self.read, self.keeper = planner, console, read, keeper
+        self.planner, self.console, self.read = planner, console, read
         self.talk = Conversation(planner, keeper)
         self.patient = patient or {}
         looks = {"why": self._why, "ranking": self._ranking, "history": self._history, "features": self._features}
@@ -127,7 +127,7 @@ class Terminal:
         whose = f"; patient {escape(planner.patient)}" if planner.patient else ""
         self._say(f"[bold]{name}[/bold]: {question} {len(planner.bundle.features)} features can be measured{whose}")
         self._say("[dim]Answer low, usual or high, or the number where a range is shown; ? lists the commands.[/dim]")
-        for change in self.keeper.changes:
+        for change in self.talk.keeper.changes:
             self._hang(f"[yellow]{escape(change)}[/yellow]", first="")
         for sentence in (assumption_of(planner), start_of(planner), ending_of(planner), "For research only."):
             self._say(f"[dim]{escape(sentence)}[/dim]")

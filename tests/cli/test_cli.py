@@ -206,19 +206,6 @@ def test_a_new_cohort_file_tells_what_is_left_to_fill_in(tmp_path):
     assert_answers_well(afa("cohort", "new", "../up", "--folder", tmp_path), "'../up'")
 
 
-def test_every_command_has_a_help_text():
-    for command in (
-        ("cohort",),
-        ("bundle",),
-        ("experiment",),
-        ("stage",),
-        ("summarise",),
-    ):
-        shown = afa(*command, "--help")
-        assert shown.returncode == 0
-        assert "Usage:" in shown.stdout
-
-
 def test_one_thing_is_spelled_and_explained_alike_in_all_commands():
     def leaves(command, words=()):
         for name, inner in getattr(command, "commands", {}).items():

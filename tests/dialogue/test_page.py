@@ -1,19 +1,26 @@
 """`afa serve`: a whole patient by mouse and by keyboard in a browser, and the same by `afa plan --json`."""
 
+import asyncio
 import json
 import os
+import queue
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import webbrowser
+from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+import typer
 import yaml
 from browsers import NEEDS_BROWSER, screenshot, size
 from bundles import bundle_of
@@ -24,6 +31,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.expected_conditions import alert_is_present
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from afa.cli import app
+from afa.dialogue import server
 from afa.model.bundle import load_bundle, save_bundle
 from afa.planner import TopKPlanner
 from afa.planner.session import load_session, save_session
@@ -38,27 +47,53 @@ c,continuous,mg/l,1,5,
 """
 
 
+class Server:
+    """`afa serve` in a thread of this process; `said` is what it printed."""
+
+    def __init__(self, *words):
+        self.said, self.running = queue.Queue(), queue.Queue()
+        self.thread = threading.Thread(target=self._run, args=(words,))
+        with mock.patch.object(server, "serve", self._serve), mock.patch.object(typer, "echo", self._echo):
+            self.thread.start()
+            self.loop, self.task = self.running.get(timeout=60)
+            self.address = self.said.get(timeout=60).partition("\n")[0]
+
+    def _run(self, words):
+        with suppress(asyncio.CancelledError):
+            app(list(map(str, words)), standalone_mode=False)
+
+    async def _serve(self, *given):
+        self.running.put((asyncio.get_running_loop(), asyncio.current_task()))
+        with suppress(asyncio.CancelledError):
+            await SERVE(*given)
+
+    def _echo(self, text, **_):
+        self.said.put(text)
+
+    def stop(self):
+        """End it as Ctrl-C does."""
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.task.cancel)
+            self.thread.join(60)
+
+
+SERVE = server.serve
+
+
 @pytest.fixture
-def serve(tmp_path):
-    """Start a server with some options; answer with its process and address."""
+def serve(tmp_path, monkeypatch):
+    """Start a server with some options; answer with it and its address."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(webbrowser, "open", lambda _: None)
     running = []
 
     def start(bundle, *options, words=("serve",)):
-        words = [*words, str(bundle)] if bundle else words
-        command = ["env", "--default-signal=INT", sys.executable, "-m", "afa", *words, *map(str, options)]
-        quiet = {**os.environ, "BROWSER": "true"}  # a program that opens nothing
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=quiet
-        )
-        running.append(process)
-        address = next((line.strip() for line in process.stdout if line.startswith("http")), None)
-        assert address, process.stderr.read()
-        return process, address
+        running.append(Server(*words, *([bundle] if bundle else []), *options))
+        return running[-1], running[-1].address
 
     yield start
-    for process in running:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+    for each in running:
+        each.stop()
 
 
 def asked(address, path, *, token=None, body=None, method=None):
@@ -331,9 +366,9 @@ def test_a_server_that_ends_is_said_and_the_session_goes_on(serve, browser, tmp_
     process, address = serve(TINY, "--session", "mine.yaml")
     opened(browser, address)
     step_by(browser, button(browser, 1).click)
-    process.send_signal(signal.SIGINT)
-    shown, _ = process.communicate(timeout=60)
-    assert (process.returncode, "kept in mine.yaml" in shown) == (0, True)
+    with mock.patch.object(typer, "echo", process.said.put):
+        process.stop()
+    assert process.said.get(timeout=60) == "kept in mine.yaml"
     until(browser, lambda: data(browser, "lost") == "true")
     assert "The server has ended; start it again. Every step is kept in mine.yaml" in text(browser, "message")
     _, address = serve(TINY, "--session", "mine.yaml")
@@ -433,7 +468,7 @@ def test_the_example_is_planned_on_its_page_by_what_is_marked(serve, browser):
     step_by(browser, browser.find_element(By.ID, "send").click)
     while left := marked():
         step_by(browser, lambda: browser.execute_script("arguments[0].click()", left[0]))
-    assert text(browser, "asked").startswith("dirty_condenser (probability 0.9")
+    assert text(browser, "asked").startswith("dirty_condenser (probability 0.8")
     for name, features in (("dark", [{"name": "prefers-color-scheme", "value": "dark"}]), ("print", [])):
         media = {"media": "print" if name == "print" else "", "features": features}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)

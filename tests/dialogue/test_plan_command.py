@@ -70,25 +70,6 @@ def test_a_faulty_file_of_panels_is_refused_by_panel_and_key(tmp_path: Path, tex
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--entity", "nosuch"], "no entity 'nosuch'; expected one of its entities"),
-        (["--entity", "bleeding", "--k", "1"], "options --k and --entity"),
-        (["--k", "3"], "planner option k: found 3"),
-        (["--score", "nosuch"], "planner option score"),
-        (["--probability", "2"], "stop option probability: found 2.0"),
-        (["--panels", "nosuch.yaml"], "nosuch.yaml"),
-    ],
-)
-def test_a_wrong_option_is_one_line_and_exit_code_2(arguments: list[str], words: str) -> None:
-    result = afa("plan", TINY, *arguments)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert words in line
-
-
 def test_bytes_that_are_no_text_are_answered(tmp_path: Path) -> None:
     for options, words in ((["--json"], "not UTF-8"), ([], "an unknown name")):
         typed = b'{"do": "observe", "values": {"\xff": 1}}\n' if options else b"\xff=1\n"
@@ -173,15 +154,17 @@ def test_the_bundle_is_checked_first(tmp_path: Path) -> None:
     assert str(tmp_path) in result.stderr
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("words", ["plan", "plan --json", "bundle show"])
-def test_a_stream_that_is_closed_is_no_error(closed: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [("plan", "<&-"), ("plan", ">&-"), ("plan", "2>&-"), ("plan --json", "<&- >&- 2>&-"), ("bundle show", ">&-")],
+)
+def test_a_stream_that_is_closed_is_no_error(words: str, closed: str) -> None:
     command = f"exec {AFA} {words.replace('plan', f'plan {TINY}').replace('show', f'show {TINY}')} {closed}"
     done = subprocess.run(["bash", "-c", command], input=b"", capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8:strict"])
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict"])
 def test_letters_that_a_terminal_lacks_end_no_conversation(encoding: str) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run([AFA, "demo"], input=b"\n\xff=1\n", capture_output=True, check=False, env=environment)

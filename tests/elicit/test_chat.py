@@ -83,9 +83,9 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("body", "note"), ANSWERS.values(), ids=ANSWERS)
-def test_the_answer_is_taken_at_the_first_call_and_charged_as_counted(tmp_path, stream, body, note):
+def test_the_answer_is_taken_at_the_first_call_and_charged_as_counted(tmp_path, body, note):
     with serve(scripted, always(lambda reply, _: replace(reply, body=body))) as server:
-        asking = Asking(server, tmp_path, replace(USUAL, stream=stream))
+        asking = Asking(server, tmp_path)
         entry = asking.ask(a_request())
         assert len(server.asked) == 1
     assert (entry.outcome, entry.detail, entry.tokens) == ("answered", note, (10, 20))
@@ -129,10 +129,10 @@ REASONS = {
 
 
 @pytest.mark.parametrize(("status", "document", "told"), REASONS.values(), ids=REASONS)
-def test_the_reason_of_the_endpoint_is_told_and_what_came_is_recorded(tmp_path, stream, status, document, told):
+def test_the_reason_of_the_endpoint_is_told_and_what_came_is_recorded(tmp_path, status, document, told):
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     with serve(scripted, always(lambda reply, _: replace(reply, status=status, body=body))) as server:
-        entry = Asking(server, tmp_path, replace(USUAL, stream=stream, calls=1)).ask(a_request())
+        entry = Asking(server, tmp_path, replace(USUAL, calls=1)).ask(a_request())
     assert (entry.outcome, entry.detail) == ("failed", told)
     assert entry.raw == (TEXT[:99] if b"data: " in body else body.decode())
 

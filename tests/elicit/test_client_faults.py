@@ -42,9 +42,9 @@ HASTY = replace(USUAL, timeout=0.2)
         ("no_choices", "incomplete", "broke off"),
     ],
 )
-def test_what_is_no_answer_is_recorded_as_such_each_time_within_the_bound(tmp_path, stream, fault, outcome, detail):
+def test_what_is_no_answer_is_recorded_as_such_each_time_within_the_bound(tmp_path, fault, outcome, detail):
     with serve(scripted, always(getattr(faults, fault))) as server:
-        asking = Asking(server, tmp_path, replace(USUAL, stream=stream))
+        asking = Asking(server, tmp_path)
         entry = asking.ask(a_request())
     assert (entry.outcome, entry.attempt) == (outcome, 2)
     assert detail in entry.detail
@@ -120,9 +120,9 @@ def test_what_goes_wrong_once_is_mended_by_the_next_call(tmp_path, stream, fault
         ),
     ],
 )
-def test_what_no_other_try_can_mend_is_an_error_at_once(tmp_path, stream, fault, told):
+def test_what_no_other_try_can_mend_is_an_error_at_once(tmp_path, fault, told):
     with serve(scripted, always(fault)) as server:
-        asking = Asking(server, tmp_path, replace(USUAL, stream=stream))
+        asking = Asking(server, tmp_path)
         with pytest.raises(ElicitationError, match=told) as raised:
             asking.ask(a_request())
     assert len(server.asked) == 1
@@ -263,9 +263,9 @@ def test_a_document_that_is_no_chat_completion_is_a_failure_of_the_endpoint_whic
         (faults.repeats_key, "words after it set aside"),
     ],
 )
-def test_what_an_answer_is_wrapped_in_is_set_aside_on_record(tmp_path, stream, fault, note):
+def test_what_an_answer_is_wrapped_in_is_set_aside_on_record(tmp_path, fault, note):
     with serve(scripted, always(fault)) as server:
-        entry = Asking(server, tmp_path, replace(USUAL, stream=stream)).ask(a_request())
+        entry = Asking(server, tmp_path).ask(a_request())
     assert (entry.outcome, entry.attempt, entry.detail) == ("answered", 1, note)
     assert entry.raw != scripted(server.asked[0].document)
     assert read_answer(UnaryAnswer, entry.raw).phenotype == "Fibrosis"

@@ -228,7 +228,7 @@ def _told(err: str) -> bool:
 
 
 def test_help_needs_no_more_than_the_wheel(place: Place) -> None:
-    for words in ((), ("plan",), ("bundle",), ("simulate",), ("report",)):
+    for words in ((), ("report",)):
         ran = place.run("afa", *words, "--help")
         assert (ran.returncode, ran.stderr) == (0, "")
         assert "Usage: afa" in ran.stdout
