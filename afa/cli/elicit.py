@@ -204,8 +204,7 @@ def elicit_merge(
 
 def _opened(folder: Path, record: Path | None, asks: options.Asks) -> tuple[Study, Source, Literature | None]:
     """Return the study, the source of answers, and the literature. The source is live models or the record."""
-    from afa.elicit.budget import Caps, Prices
-    from afa.elicit.live import Live, Terms
+    from afa.elicit.live import Live
     from afa.elicit.prompts import no_abstracts
     from afa.elicit.stages import literature_of, recorded_answers
     from afa.model.study import RECORD_FOLDER, load_study
@@ -214,7 +213,5 @@ def _opened(folder: Path, record: Path | None, asks: options.Asks) -> tuple[Stud
     literature = literature_of(study, folder, answers, online=asks.live)
     if not asks.live:
         return study, recorded_answers(study, answers), literature
-    caps, prices = Caps(asks.calls, asks.tokens, asks.money), Prices(asks.prompt_price, asks.answer_price)
-    terms = Terms(caps, prices, asks.no_caps, asks.at_once)
     abstracts = no_abstracts if literature is None else literature.shown
-    return study, Live(study, answers, terms, abstracts, say=typer.echo), literature
+    return study, Live(study, answers, asks.terms(), abstracts, say=typer.echo), literature

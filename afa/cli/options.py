@@ -22,6 +22,7 @@ from afa.errors import ConfigError, Fault
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from afa.elicit.live import Terms
     from afa.inference.meanfield import Solver
     from afa.model.bundle import Bundle
 
@@ -179,6 +180,14 @@ class Asks:
     prompt_price: PromptPrice = 0.0
     answer_price: AnswerPrice = 0.0
     at_once: Annotated[int, typer.Option(min=1, help="number of calls open at the same time")] = 4
+
+    def terms(self) -> Terms:
+        """Return the caps, prices and number of open calls of a live run."""
+        from afa.elicit.budget import Caps, Prices
+        from afa.elicit.live import Terms
+
+        caps, prices = Caps(self.calls, self.tokens, self.money), Prices(self.prompt_price, self.answer_price)
+        return Terms(caps, prices, self.no_caps, self.at_once)
 
 
 def prepared(command: Callable[..., None]) -> Callable[..., None]:

@@ -207,8 +207,8 @@ def experiment_baselines(
     k: Annotated[int, typer.Option("--k", min=1, help="size of the top set")] = 5,
 ) -> None:
     """Run language models that plan, with recorded or live answers, and the planner on the same patients."""
-    from afa.elicit.budget import Caps, Prices
-    from afa.elicit.live import Terms, shown
+    from afa.elicit.budget import Prices
+    from afa.elicit.live import shown
     from afa.elicit.record import Question, Record
     from afa.evaluate.inputs import check_duels, load_inputs, top_k_size
     from afa.evaluate.long_tables import write_tables
@@ -230,8 +230,7 @@ def experiment_baselines(
         check_duels(potentials, bundle)
     prices = Prices(asks.prompt_price, asks.answer_price)
     if asks.live:
-        terms = Terms(Caps(asks.calls, asks.tokens, asks.money), prices, asks.no_caps, asks.at_once)
-        source = live(record, Endpoint.from_environment(), manner, terms, chosen.model)
+        source = live(record, Endpoint.from_environment(), manner, asks.terms(), chosen.model)
     else:
         source = recorded(Record(record), chosen.model, manner, prompts_of(plan))
 

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from functools import partial
 from operator import methodcaller
 from typing import Annotated, Any, Literal
 
@@ -119,6 +118,18 @@ class _Line(RootModel[_Any]):
     pass
 
 
+def _coded(bundle: Bundle, feature: str, value: Any) -> ReadValue:
+    return ReadValue(code_of(bundle, feature, value))
+
+
+READERS: Mapping[str, Callable[[Bundle, str, Any], ReadValue]] = {
+    "value": _coded,
+    "number": reading_of,
+    "typed": read_typed,
+}
+"""Form of a value in a request -> function of bundle, feature and value that returns the reading."""
+
+
 class Conversation:
     """Answers requests about one planner. `keeper` saves every step that was carried out."""
 
@@ -213,36 +224,28 @@ class Conversation:
 
     def _readings(self, request: _Observe) -> dict[str, ReadValue]:
         """Return the readings by feature. An invalid value or a repeated feature raises a `PlannerError`."""
-        planner, bundle = self.planner, self.planner.asked_of
-        given: list[tuple[str, Callable[[str], ReadValue]]] = [
-            *((name, partial(_coded, bundle, value)) for name, value in request.values.items()),
-            *((name, partial(_measured, bundle, value)) for name, value in request.numbers.items()),
-            *((name, partial(_typed, bundle, value)) for name, value in request.typed.items()),
-        ]
+        kinds = {"value": request.values, "number": request.numbers, "typed": request.typed}
+        given = [(kind, name, value) for kind, values in kinds.items() for name, value in values.items()]
         if not given:
             raise PlannerError(Fault("request, key observe.values", "nothing", "a value", "add the key"))
         readings = dict[str, ReadValue]()
-        for name, read in given:
-            feature = feature_named(planner, name)
+        for kind, name, value in given:
+            feature = feature_named(self.planner, name)
             if feature in readings:
                 found = "two names of one feature"
                 raise PlannerError(Fault("request observe, key values", found, "each feature once", "leave one out"))
-            readings[feature] = read(feature)
+            readings[feature] = READERS[kind](self.planner.asked_of, feature, value)
         return readings
 
     def _correction(self, feature: str, request: _Correct) -> ReadValue:
         """Return the reading that replaces a feature's value."""
-        bundle = self.planner.asked_of
-        given = [each for each in (request.value, request.number, request.typed) if each is not None]
+        given = {kind: getattr(request, kind) for kind in READERS if getattr(request, kind) is not None}
         if len(given) != 1:
             found = "no value" if not given else "several values"
             expected = "one of the keys value, number, typed"
             raise PlannerError(Fault("request correct", found, expected, "give one of them"))
-        if request.number is not None:
-            return _measured(bundle, request.number, feature)
-        if request.typed is not None:
-            return _typed(bundle, request.typed, feature)
-        return _coded(bundle, request.value, feature)
+        [(kind, value)] = given.items()
+        return READERS[kind](self.planner.asked_of, feature, value)
 
     def _told(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
         """Return how each value was read.
@@ -295,18 +298,6 @@ class Conversation:
             "priced": planner.priced,
             "panels": list(planner.panels),
         }
-
-
-def _coded(bundle: Bundle, value: Any, feature: str) -> ReadValue:
-    return ReadValue(code_of(bundle, feature, value))
-
-
-def _measured(bundle: Bundle, value: float, feature: str) -> ReadValue:
-    return reading_of(bundle, feature, value)
-
-
-def _typed(bundle: Bundle, text: str, feature: str) -> ReadValue:
-    return read_typed(bundle, feature, text)
 
 
 def converse(planner: Planner, lines: Iterable[str], keeper: Keeper) -> Iterator[str]:

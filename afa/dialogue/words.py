@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from afa.errors import Fault, PlannerError
@@ -32,26 +33,25 @@ def feature_named(planner: Planner, written: str) -> str:
     names |= {alias: name for name, aliases in planner.asked_of.aliases.items() for alias in aliases}
     names |= {planner.asked_of.shown(name): name for name in planner.bundle.features}
     names |= {name: name for name in planner.bundle.features}
+    step = "ask for the list of features"
+    return _named(written, names, "feature", "a feature of the bundle, or an alias", step)
+
+
+def entity_named(planner: Planner, written: str) -> str:
+    """Return the entity with this name, or with a name that differs only in case."""
+    names = {planner.asked_of.shown(name): name for name in planner.bundle.entities}
+    names |= {name: name for name in planner.bundle.entities}
+    return _named(written, names, "entity", "an entity of the bundle", "ask for the ranking, which has all names")
+
+
+def _named(written: str, names: Mapping[str, str], what: str, expected: str, step: str) -> str:
     if written in names:
         return names[written]
     alike = {name for shown, name in names.items() if shown.casefold() == written.casefold()}
     if len(alike) == 1:
         return alike.pop()
-    step = suggestion(written, names, "ask for the list of features")
-    raise PlannerError(Fault(f"feature {written!r}", "an unknown name", "a feature of the bundle, or an alias", step))
-
-
-def entity_named(planner: Planner, typed: str) -> str:
-    """Return the entity with this name, or the only entity whose name differs from it only in case."""
-    names = planner.bundle.entities
-    alike = [name for name in names if name == typed]
-    alike = alike or [
-        name for name in names if typed.casefold() in (name.casefold(), planner.asked_of.shown(name).casefold())
-    ]
-    if len(alike) == 1:
-        return alike[0]
-    step = suggestion(typed, names, "ask for the ranking, which has all names")
-    raise PlannerError(Fault(f"entity {typed!r}", "an unknown name", "an entity of the bundle", step))
+    step = suggestion(written, names, step)
+    raise PlannerError(Fault(f"{what} {written!r}", "an unknown name", expected, step))
 
 
 def scales_of(bundle: Bundle) -> dict[str, dict[str, Any]]:

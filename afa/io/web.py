@@ -105,12 +105,10 @@ class HttpReply:
     body: bytes
 
 
-def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str], **sent: Any) -> HttpReply:
-    """Make one call. The call must end within `bounds.deadline` seconds, including the whole reply.
+def called(url: str, fields: Mapping[str, str], bounds: Bounds) -> HttpReply:
+    """Return the reply to a GET request with `fields` in the address.
 
-    Parameters
-    ----------
-    sent : `params` or `data`, as in `requests.request`
+    The call must end within `bounds.deadline` seconds, including the whole reply.
 
     Raises
     ------
@@ -118,7 +116,7 @@ def called(method: str, url: str, bounds: Bounds, *, headers: Mapping[str, str],
 
     """
     late = ReplyError(f"no whole reply in {bounds.deadline:g} seconds", again=True)
-    return within(bounds.deadline, lambda: _called(method, url, bounds, late, headers, sent), late)
+    return within(bounds.deadline, lambda: _called(url, fields, bounds, late), late)
 
 
 def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parsed:
@@ -141,21 +139,18 @@ def within(seconds: float, call: Callable[[], Parsed], late: Exception) -> Parse
     return done.result()
 
 
-def _called(
-    method: str, url: str, bounds: Bounds, late: ReplyError, headers: Mapping[str, str], sent: Mapping[str, Any]
-) -> HttpReply:
+def _called(url: str, fields: Mapping[str, str], bounds: Bounds, late: ReplyError) -> HttpReply:
     end = time.monotonic() + bounds.deadline
     try:
-        with requests.request(
-            method,
+        with requests.get(
             url,
+            params=fields,
             # A small compressed reply could unpack to a very large one.
-            headers={"Accept-Encoding": "identity", **headers},
+            headers={"Accept-Encoding": "identity", "User-Agent": "afa"},
             auth=_as_given,
             timeout=min(bounds.timeout, bounds.deadline),
             stream=True,
             allow_redirects=False,
-            **sent,
         ) as reply:
             if reply.headers.get("Content-Encoding", "identity") != "identity":
                 raise ReplyError("a compressed reply", "a plain one, as was asked for")
@@ -268,7 +263,7 @@ class Web:
 
         def once(_: float) -> Parsed:
             self.wait()
-            reply = called("GET", url, bounds, headers={"User-Agent": "afa"}, params=fields)
+            reply = called(url, fields, bounds)
             if reply.status == requests.codes.ok:
                 return parse(reply.body)
             wait = seconds_asked_for(reply.headers, self._clock.time())
