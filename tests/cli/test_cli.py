@@ -14,7 +14,6 @@ from afa.cli import app
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
-GENES = ROOT / "resources/genes"
 
 
 def assert_answers_well(result, *words):
@@ -59,6 +58,15 @@ def build(folder, *more, bundle=TINY):
     return afa("cohort", "build", folder / "demo.yaml", "--source", source, "--bundle", bundle, "--out", out, *more)
 
 
+@pytest.fixture(scope="module")
+def built(series, tmp_path_factory):
+    """The series with its cohort; tests change neither."""
+    folder = tmp_path_factory.mktemp("built") / "copy"
+    shutil.copytree(series, folder)
+    assert build(folder).returncode == 0
+    return folder
+
+
 def change(folder, **keys):
     path = folder / "demo.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | keys))
@@ -68,9 +76,8 @@ def counts_file(folder):
     return next((folder / "geo").rglob("*_counts.txt.gz"))
 
 
-def test_a_series_becomes_a_cohort_that_can_be_shown(copy):
-    assert build(copy).returncode == 0
-    shown = afa("cohort", "show", copy / "cohort")
+def test_a_series_becomes_a_cohort_that_can_be_shown(built):
+    shown = afa("cohort", "show", built / "cohort")
     assert yaml.safe_load(shown.stdout)["controls"] == 24
 
 
@@ -136,14 +143,9 @@ def test_a_fault_in_a_bundle_is_named_by_file_and_line(tmp_path, file, row, word
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_cohort_made_for_another_bundle_is_refused(copy, tmp_path):
-    assert build(copy).returncode == 0
-    record = afa("bundle", "build", ROOT / "resources/elicitation", "--out", tmp_path / "recorded")
-    assert record.returncode == 0
-    stopped = afa(
-        *("stage", "sign", "--bundle", tmp_path / "recorded", "--cohort", copy / "cohort"),
-        *("--out", tmp_path / "sign"),
-    )
+def test_a_cohort_made_for_another_bundle_is_refused(built, tmp_path):
+    other = ROOT / "afa/examples/anaemia/bundle"
+    stopped = afa("stage", "sign", "--bundle", other, "--cohort", built / "cohort", "--out", tmp_path / "sign")
     assert_answers_well(stopped, "features", "build the cohort for this bundle")
     assert not (tmp_path / "sign").exists()
 
@@ -165,11 +167,10 @@ def test_a_cohort_made_for_another_bundle_is_refused(copy, tmp_path):
         (("calibration",), ("no binary", "--input binary=PATH")),
     ],
 )
-def test_a_wrong_argument_of_a_stage_is_named(copy, arguments, words):
-    assert build(copy).returncode == 0
-    stopped = afa("stage", *arguments, "--bundle", TINY, "--cohort", copy / "cohort", "--out", copy / "out")
+def test_a_wrong_argument_of_a_stage_is_named(built, tmp_path, arguments, words):
+    stopped = afa("stage", *arguments, "--bundle", TINY, "--cohort", built / "cohort", "--out", tmp_path / "out")
     assert_answers_well(stopped, *words)
-    assert not (copy / "out").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_entity_has_no_duel_and_still_is_a_task(copy, tmp_path):

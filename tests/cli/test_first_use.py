@@ -18,19 +18,22 @@ ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/data/bundle_tiny"
 EXAMPLE = ROOT / "afa" / "examples" / "anaemia" / "bundle"
 WITHOUT = """
-import json, sys
+import json
 from afa.engine import compile as compiling
-if sys.argv[1] == "plain":
-    compiling.do_without()
-import afa
-bundle = afa.load_bundle(sys.argv[2])
-planner, said = afa.TopKPlanner(bundle, k=2), []
-for value in (1, 0, -1):
-    item = planner.suggest()
-    said.append((item.name, item.reason, planner.posterior().tolist(), planner.boundary_probability()))
-    planner.observe(item.name, value)
-print(json.dumps(said))
+compiling.do_without()
+from cli.test_first_use import said
+print(json.dumps(said()))
 """
+
+
+def said() -> list[list[object]]:
+    """What a planner chooses, says and computes in three steps."""
+    planner, told = package.TopKPlanner(package.load_bundle(TINY), k=2), []
+    for value in (1, 0, -1):
+        item = planner.suggest()
+        told.append([item.name, item.reason, planner.posterior().tolist(), planner.boundary_probability()])
+        planner.observe(item.name, value)
+    return told
 
 
 def test_help_lists_what_a_user_needs_and_names_the_other_commands_in_one_line() -> None:
@@ -92,11 +95,10 @@ def test_the_example_is_copied_and_planned_as_ones_own(tmp_path: Path) -> None:
 
 
 def test_kernels_that_are_not_compiled_choose_and_say_the_same() -> None:
-    def said(how: str) -> list[list[object]]:
-        command = [sys.executable, "-c", WITHOUT, how, str(ROOT / "tests/data/bundle_tiny")]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-    for plain, compiled in zip(said("plain"), said("compiled"), strict=True):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "tests", ROOT / "tests/support")))}
+    command = [sys.executable, "-c", WITHOUT]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    for plain, compiled in zip(json.loads(ran.stdout), said(), strict=True):
         assert plain[:2] == compiled[:2]
         assert plain[2] == pytest.approx(compiled[2], abs=1e-12)
         assert plain[3] == pytest.approx(compiled[3], abs=1e-12)

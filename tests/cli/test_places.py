@@ -12,7 +12,9 @@ from typing import Any, get_type_hints
 import pandas as pd
 import pytest
 import typer
+import yaml
 from commands import afa as run_afa
+from records import add_genes, add_pairs, write_study
 
 import afa
 from afa.cli import app
@@ -114,12 +116,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "table.csv").write_text("patient,heat,noise\na,70,1\nb,20,2\n")
     (folder / "features.csv").write_text("feature,kind,low,high\nheat,continuous,,60\nnoise,continuous,0,3\n")
     write_tables({"numbers": pd.DataFrame({"patient": ["a", "b"], "value": [1.0, 2.0]})}, folder / "shard")
+    study = write_study(folder / "study", ["fever"])
+    for run in ("r1", "r2", "r3"):
+        add_genes(study, "fever", run, {"MUC2": 1, "AQP8": -1})
+    add_pairs(study, "fever", {("AQP8", "MUC2"): -1})
+    config = yaml.safe_load(DEMO.read_text())
+    config["simulation"] |= {"n_patients": 30, "n_controls": 24, "n_background_genes": 40}
+    (folder / "demo.yaml").write_text(yaml.safe_dump(config | {"labels": {}}))
     for words in (
-        f"bundle build {RESOURCES}/elicitation --out bundle",
         f"bundle graph {TINY} --out graph.json",
-        f"cohort simulate {DEMO} --bundle bundle --out mirror",
-        f"cohort fetch {DEMO} --mirror mirror --out source.json",
-        f"elicit unary {RESOURCES}/elicitation --out unary",
+        f"cohort simulate demo.yaml --bundle {TINY} --out mirror",
+        "cohort fetch demo.yaml --mirror mirror --out source.json",
+        "elicit unary study --out unary",
     ):
         ran = run_afa(*words.split(), folder=folder)
         assert ran.returncode == 0, ran.stderr
@@ -132,11 +140,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"bundle copy {TINY}",
         "bundle from-graph graph.json",
         f"field bundle {RESOURCES}/fields/dermatology",
-        f"elicit unary {RESOURCES}/elicitation",
-        f"elicit consensus {RESOURCES}/elicitation --unary unary",
-        f"elicit merge {RESOURCES}/elicitation/record",
-        f"cohort simulate {DEMO} --bundle bundle",
-        f"cohort build {DEMO} --source source.json --bundle bundle",
+        "elicit unary study",
+        "elicit consensus study --unary unary",
+        "elicit merge study/record",
+        f"cohort simulate demo.yaml --bundle {TINY}",
+        f"cohort build demo.yaml --source source.json --bundle {TINY}",
         "gather sign shard",
     ],
 )
@@ -159,7 +167,7 @@ def test_a_folder_is_written_over_an_earlier_result_and_over_no_other_folder(mad
     ("words", "file"),
     [
         ("encode table.csv --features features.csv --out", "out.csv"),
-        (f"bundle build {RESOURCES}/elicitation --out again --dropped", "dropped.csv"),
+        ("bundle build study --out again --dropped", "dropped.csv"),
     ],
 )
 def test_a_table_is_written_over_an_earlier_one_and_over_no_other(made: Path, words: str, file: str) -> None:
