@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, RootModel
 
 import afa
-from afa.dialogue.sessions import Keeper, kept_or_taken_back
+from afa.dialogue.sessions import Keeper, saved_or_undone
 from afa.dialogue.words import (
     answer_of,
     assumption_of,
@@ -178,7 +178,7 @@ class Conversation:
         return self._answered(check_model(request, _Line, "request").root)
 
     def _answered(self, request: Any) -> dict[str, Any]:
-        with kept_or_taken_back(self.planner, self.keeper):
+        with saved_or_undone(self.planner, self.keeper):
             more = self._carry_out(request)
             return {"ok": True, **self._present(), **more}
 
@@ -189,12 +189,12 @@ class Conversation:
             case _Observe():
                 readings = self._readings(request)
                 planner.take_in(readings, cost=request.cost)
-                more = {"read": self._told(readings)}
+                more = {"read": self._echoed(readings)}
             case _Correct():
                 feature = feature_named(planner, request.feature)
                 reading = self._correction(feature, request)
                 planner.correct_to(feature, reading)
-                more = {"read": self._told({feature: reading})}
+                more = {"read": self._echoed({feature: reading})}
             case _Why():
                 entity = entity_named(planner, request.entity)
                 more = {"entity": entity, "ordered_by": planner.ordered_by, "findings": shares(planner, entity)}
@@ -247,7 +247,7 @@ class Conversation:
         [(kind, value)] = given.items()
         return READERS[kind](self.planner.asked_of, feature, value)
 
-    def _told(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
+    def _echoed(self, readings: Mapping[str, ReadValue]) -> list[dict[str, Any]]:
         """Return how each value was read.
 
         The result contains the code, the number and unit, and the words that a screen shows.

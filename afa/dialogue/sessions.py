@@ -249,7 +249,7 @@ def open_session(path: Path | None) -> Iterator[Keeper]:
 
 
 @contextmanager
-def kept_or_taken_back(planner: Planner, keeper: Keeper) -> Iterator[None]:
+def saved_or_undone(planner: Planner, keeper: Keeper) -> Iterator[None]:
     """Save the steps made in the block. After an error, the steps are undone."""
     before = planner.actions
     try:

@@ -200,7 +200,7 @@ class Terminal:
         words = _words(line)
         match [words[0].lower(), *words[1:]] if words else []:
             case []:
-                self._take_over(item)
+                self._enter_example(item)
             case [look] if look in self._looks:
                 self._looks[look]()
             case ["save", file]:
@@ -224,7 +224,7 @@ class Terminal:
             case _:
                 self._take_values(words, item)
 
-    def _take_over(self, item: Suggestion | None) -> None:
+    def _enter_example(self, item: Suggestion | None) -> None:
         """Enter the example patient's values of the suggested features."""
         known = {name: self.patient[name] for name in (item.features if item else ()) if name in self.patient}
         if known:

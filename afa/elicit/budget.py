@@ -186,7 +186,7 @@ class Budget:
                     prompt, answer = map(int, document["expected"])
                     self._calls[document["try"]] = _Call(str(document["key"]), str(document["time"]), (prompt, answer))
             except (KeyError, TypeError, ValueError):
-                faults.append(Fault(where, "no line of a try", "one, or what one has used", RESTORE))
+                faults.append(Fault(where, "a line that is about no call", "a call, or what a call has used", RESTORE))
         if faults:
             self._lines.forget()
             raise ElicitationError(faults)

@@ -232,7 +232,7 @@ def test_what_two_records_have_used_adds_up_when_they_are_merged(tmp_path):
 
 def test_a_line_that_is_no_try_is_named(tmp_path):
     (tmp_path / "a.tries").write_text('{"try": "x", "used": [1, 2]}\n')
-    with pytest.raises(ElicitationError, match=r"a\.tries, line 1: found no line of a try"):
+    with pytest.raises(ElicitationError, match=r"a\.tries, line 1: found a line that is about no call"):
         a_budget(tmp_path).begin("question", TEN)
 
 
