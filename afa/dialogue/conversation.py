@@ -224,7 +224,11 @@ class Conversation:
 
     def _readings(self, request: _Observe) -> dict[str, ReadValue]:
         """Return the readings by feature. An invalid value or a repeated feature raises a `PlannerError`."""
-        kinds = {"value": request.values, "number": request.numbers, "typed": request.typed}
+        kinds: dict[str, Mapping[str, Any]] = {
+            "value": request.values,
+            "number": request.numbers,
+            "typed": request.typed,
+        }
         given = [(kind, name, value) for kind, values in kinds.items() for name, value in values.items()]
         if not given:
             raise PlannerError(Fault("request, key observe.values", "nothing", "a value", "add the key"))
