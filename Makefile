@@ -29,7 +29,7 @@ league: $(VENV)/.ready ## every field with real labels on one page; TABLES= name
 # One thread for linear algebra, as jobs of the workflow have: more of them wait for each other on the same processors.
 PYTEST := OPENBLAS_NUM_THREADS=1 python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-test: $(VENV)/.ready ## all tests but the slow ones (tests/slow.yaml)
+test: $(VENV)/.ready ## all tests but the slow ones
 	$(PYTEST) -m "not slow"
 
 test-all: $(VENV)/.ready ## all tests; as root also those on a full disk

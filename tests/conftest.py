@@ -3,12 +3,10 @@
 import functools
 import gc
 import os
-from itertools import chain, groupby
 from pathlib import Path
 
 import pytest
 import typer.main
-import yaml
 from hypothesis import settings
 
 from afa.elicit.stages import build_recorded_bundle
@@ -76,15 +74,7 @@ def browser():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark what `slow.yaml` lists, and put all in order."""
-    reasons = yaml.safe_load((ROOT / "tests" / "slow.yaml").read_text(encoding="utf-8"))
-    by_file = {path: list(group) for path, group in groupby(items, key=lambda item: item.nodeid.partition("::")[0])}
-    for name in chain.from_iterable(reasons.values()):
-        found = [item for item in by_file.get(name.partition("::")[0], ()) if item.nodeid.startswith(name)]
-        if not found and config.args == config.getini("testpaths"):
-            raise pytest.UsageError(f"tests/slow.yaml: found no test {name}; rename the entry, or remove it")
-        for item in found:
-            item.add_marker("slow")
+    """Put the tests in order, and draw fewer examples in the fast suite."""
     items.sort(key=_turn)
     if config.option.markexpr == "not slow":
         _draw_fewer(items)

@@ -40,6 +40,7 @@ def test_the_plain_version_has_the_signs_and_the_number_of_solves_of_the_engine(
     assert solves == paths.solves.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gain", ["wald_magnitude", "cmi", "f_target"])
 def test_the_plain_planner_chooses_what_the_planner_chooses_all_the_way(gain):
     bundle = small_bundle()

@@ -209,7 +209,7 @@ def agreed_genes(mirror: Path) -> list[str]:
                 "elevated_calprotectin": 138,
             },
         ),
-        ("gse117993", 55, 135, {"ileal_involvement": 60}),
+        pytest.param("gse117993", 55, 135, {"ileal_involvement": 60}, marks=pytest.mark.slow),
     ],
 )
 def test_a_real_series_becomes_a_cohort(

@@ -169,7 +169,7 @@ def test_the_carried_extracts_make_the_cohorts_of_the_recorded_bundle(
 
 
 @pytest.mark.mirror
-@pytest.mark.parametrize("name", ["gse109142", "gse117993"])
+@pytest.mark.parametrize("name", ["gse109142", pytest.param("gse117993", marks=pytest.mark.slow)])
 def test_the_carried_extracts_are_made_again_and_give_the_cohort_of_the_whole_series(
     name: str, recorded_bundle: Bundle, geo_mirror: Path, tmp_path: Path
 ) -> None:

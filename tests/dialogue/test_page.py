@@ -261,6 +261,7 @@ def test_a_port_that_is_taken_is_one_line(serve):
     assert "expected a free port of this machine. Next step: choose another --port" in ran.stderr
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_a_patient_by_mouse_is_the_same_session_as_its_requests_by_json_lines(serve, browser, tmp_path):
     _, address = serve(TINY, "--session", "page.yaml", "--to-the-end")
@@ -346,6 +347,7 @@ def test_a_patient_by_keyboard(serve, browser):
     assert data(browser, "step") == "5", "what is typed into a field is no key of the page"
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_two_tabs_show_the_same_and_an_old_one_changes_nothing(serve, browser):
     _, address = serve(TINY)
@@ -361,6 +363,7 @@ def test_two_tabs_show_the_same_and_an_old_one_changes_nothing(serve, browser):
     assert json.loads(said)["state"]["observed"] == 1
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_a_server_that_ends_is_said_and_the_session_goes_on(serve, browser, tmp_path):
     process, address = serve(TINY, "--session", "mine.yaml")
@@ -376,6 +379,7 @@ def test_a_server_that_ends_is_said_and_the_session_goes_on(serve, browser, tmp_
     assert text(browser, "spent").startswith("1 measured")
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_hostile_names_are_text(serve, browser, tmp_path):
     unary = [[2.0, -1.0, 1.0, 0.5, 1.0], [-1.0, 1.0, 0.5, 1.0, -2.0], [0.5, 1.0, 1.0, -1.0, 1.0]]
@@ -391,6 +395,7 @@ def test_hostile_names_are_text(serve, browser, tmp_path):
     assert browser.find_elements(By.CSS_SELECTOR, "img, b") == []
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_a_number_is_read_by_its_range(serve, browser, tmp_path):
     unary = [[2.0, 1.0, 1.0], [-1.0, 0.5, -1.0]]
@@ -447,6 +452,7 @@ def test_numbers_and_choices_of_a_panel_are_taken_in_together(serve, browser):
     assert sorted(said) == ["20 K (high)", "4.5 C (usual)", "low"]
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_the_example_is_planned_on_its_page_by_what_is_marked(serve, browser):
     """Ranges, a panel, the marked values of the made-up case; looked at wide, narrow, dark and printed."""

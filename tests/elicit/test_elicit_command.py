@@ -87,6 +87,7 @@ def refused(lab: Lab, *options: str, stages=("unary",)) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_killed_elicitation_goes_on_and_gives_the_bundle_of_an_uninterrupted_one(
     tmp_path: Path, serve, whole: tuple[Lab, Endpoint]
 ) -> None:

@@ -189,7 +189,8 @@ def test_nothing_is_lost_or_asked_twice_though_runs_are_killed_and_two_go_at_onc
     assert Budget(Record(tmp_path / "record")).used.calls >= len(server.asked)
 
 
-@pytest.mark.parametrize(("count", "calls", "kills"), [(24, 20, 1), pytest.param(1000, 700, 5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "calls", "kills"), [(24, 20, 1), (1000, 700, 5)])
 def test_no_more_calls_reach_the_server_than_the_cap_though_runs_are_killed_and_two_go_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, calls: int, kills: int
 ) -> None:

@@ -205,6 +205,7 @@ def test_a_download_that_unpacks_to_more_than_the_setting_is_damaged_and_the_set
     assert damage.found == f"more than 0.1 GB unpacked, the most that {LARGEST_UNPACKED} allows"
 
 
+@pytest.mark.slow
 def test_the_default_limit_is_below_four_gigabytes(bomb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(LARGEST_UNPACKED, raising=False)
     damage = damage_of(bomb)

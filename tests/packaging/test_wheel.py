@@ -181,6 +181,7 @@ def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(wheel: Path)
     assert wheel.stat().st_size < 2_000_000
 
 
+@pytest.mark.slow
 def test_the_environment_of_these_tests_has_none_of_the_packages_of_an_extra(place: Place) -> None:
     look = "import importlib.util as u, sys; print([name for name in sys.argv[1:] if u.find_spec(name)])"
     assert place.run("python", "-I", "-c", look, *OF_AN_EXTRA).stdout == "[]\n"
@@ -188,6 +189,7 @@ def test_the_environment_of_these_tests_has_none_of_the_packages_of_an_extra(pla
     assert place.run("python", "-I", "-c", look, str(ROOT)).stdout == "False\n"
 
 
+@pytest.mark.slow
 def test_every_module_imports_or_lacks_a_package_that_an_extra_brings(place: Place) -> None:
     ran = place.run("python", "-I", "-c", EACH_MODULE)
     assert ran.returncode == 0, ran.stderr
@@ -200,6 +202,7 @@ def test_every_module_imports_or_lacks_a_package_that_an_extra_brings(place: Pla
     assert not [name for name in missed if not name.startswith(of_extras)]
 
 
+@pytest.mark.slow
 def test_every_public_name_is_there(place: Place) -> None:
     look = "import afa; print(afa.__version__, all(getattr(afa, name) for name in afa.__all__))"
     assert place.run("python", "-I", "-c", look).stdout == f"{afa.__version__} True\n"
@@ -227,6 +230,7 @@ def _told(err: str) -> bool:
     return all(re.fullmatch(known, line) for line in err.splitlines())
 
 
+@pytest.mark.slow
 def test_help_needs_no_more_than_the_wheel(place: Place) -> None:
     for words in ((), ("report",)):
         ran = place.run("afa", *words, "--help")
@@ -234,12 +238,14 @@ def test_help_needs_no_more_than_the_wheel(place: Place) -> None:
         assert "Usage: afa" in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_graph_file_names_the_extra_that_reads_it(place: Place) -> None:
     ran = place.run("afa", "bundle", "graph", "plants", "--out", "plants.json")
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
     assert "pip install 'afa[formats]'" in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_family_soft_file_names_the_extra_that_reads_it_and_the_file_that_needs_none(place: Place) -> None:
     series = geo_layout.config(metadata_file="GSE123456_family.soft.gz", labels={})
     family = geo_layout.family_soft({"GSM1": ("a", ["diagnosis: Control"], [])})
@@ -255,6 +261,7 @@ def test_a_family_soft_file_names_the_extra_that_reads_it_and_the_file_that_need
     assert "pip install 'afa[geo]', or set metadata_file to GSE123456_series_matrix.txt.gz" in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_bundle_is_checked_stamped_and_shown(place: Place) -> None:
     assert place.run("afa", "bundle", "validate", "plants").stdout.endswith("no faults; 3 entities, 5 features\n")
     assert place.run("afa", "bundle", "stamp", "plants").stdout == "stamped plants\n"

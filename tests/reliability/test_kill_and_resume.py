@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from small_run import ROOT, RUN, SHORT, WHOLE, SmallRun
+from small_run import ROOT, SHORT, WHOLE, SmallRun
 
 CUES = [
     ("open", "*/.snakemake/locks/*"),  # nothing has begun
@@ -44,22 +44,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     run.finish(*SHORT)
     assert run.leftovers() == []
     return run.digests()
-
-
-def test_a_run_killed_before_a_rename_and_again_while_shards_are_removed_ends_in_the_same_bytes(
-    tmp_path: Path, undisturbed: dict[str, str]
-) -> None:
-    run = SmallRun(tmp_path / "checkout")
-    assert run.start(*SHORT, cue=("os.rename", "*/results/r/tables/sign")).killed_on_cue() == "cue"
-    assert not list((run.folder / RUN / "tables/sign").glob("*.parquet"))
-    assert any(name.startswith(f"{RUN}/tables/.sign.") for name in run.leftovers())
-    assert any(name.endswith(".lock") for name in run.leftovers())
-    assert run.start(*SHORT, cue=("os.rmdir", "*/results/r/shards/sign/1-of-2")).killed_on_cue() == "cue"
-    assert [path.name for path in (run.folder / RUN / "shards/sign/1-of-2").iterdir()] == []
-    # Where nothing is to be done Snakemake calls nobody who could remove shards; another job is.
-    run.finish(*SHORT, f"{RUN}/config.json")
-    assert run.digests() == undisturbed
-    assert run.leftovers() == []
 
 
 def test_make_reproduce_is_the_one_command_before_and_after_a_kill() -> None:

@@ -60,6 +60,7 @@ def limited(run: SmallRun, limit: int, *arguments: str) -> subprocess.CompletedP
     return subprocess.run(command, cwd=run.folder, env=one_thread(), capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_command_without_the_memory_it_needs_says_so_in_one_line_and_leaves_nothing(
     tmp_path: Path, limit: int
 ) -> None:

@@ -108,6 +108,7 @@ def check(found: list[Job], folder: Path) -> None:
     assert all(job.noted for job in found)  # the run told each job what its code was when it began
 
 
+@pytest.mark.slow
 def test_every_file_that_the_stages_of_an_elicitation_open_is_an_input_of_theirs(tmp_path: Path) -> None:
     run = SmallRun(tmp_path / "project", RECORDED)
     my_study(run.folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,11 @@ class Contract:
     def is_read_at_start(self, name: str) -> bool:
         """Whether Snakemake reads this file whenever it starts."""
         return any(Path(name).match(pattern) for pattern in self.read_at_start)
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Return True if a pattern of `reruns.yaml` or of the README's table fits a name."""
+    return fnmatch(name, pattern.replace("{part}", "*"))
 
 
 def load_contract() -> Contract:

@@ -50,14 +50,18 @@ def planned() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def rules() -> set[str]:
-    return set(re.findall(r"^(\w+) \(.+\)$", snakemake("--list-rules"), flags=re.MULTILINE))
+def listed() -> str:
+    """What `snakemake --list-rules` prints: the name of each rule, and its docstring in brackets."""
+    return snakemake("--list-rules")
 
 
-def test_every_rule_says_what_it_makes() -> None:
-    """`snakemake --list-rules` shows the docstring of each rule behind its name."""
-    silent = re.findall(r"^\w+$", snakemake("--list-rules"), flags=re.MULTILINE)
-    assert silent == []
+@pytest.fixture(scope="module")
+def rules(listed: str) -> set[str]:
+    return set(re.findall(r"^(\w+) \(.+\)$", listed, flags=re.MULTILINE))
+
+
+def test_every_rule_says_what_it_makes(listed: str) -> None:
+    assert re.findall(r"^\w+$", listed, flags=re.MULTILINE) == []
 
 
 def test_the_default_run_has_at_most_sixty_jobs_and_on_slurm_at_most_twenty_five_submissions() -> None:
@@ -108,6 +112,7 @@ def test_every_rule_is_in_a_stored_run(rules: set[str]) -> None:
     assert rules - named - TARGETS - LEAGUE - OTHER_WAY == set()
 
 
+@pytest.mark.slow
 def test_other_requests_make_nothing_again(tmp_path: Path) -> None:
     for name in ("profiles", "workflow", "config", "notebooks", "envs", "tests", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)

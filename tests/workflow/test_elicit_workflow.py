@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,14 +53,7 @@ def planned(text: str) -> set[str]:
     return {rule for rule in ("unary", "consensus", "evidence", "pairwise") if f"rule elicit_{rule}:" in text}
 
 
-def test_a_dry_run_of_the_default_settings_asks_nothing(checkout: Path, endpoint: Endpoint) -> None:
-    text = snakemake(checkout, endpoint, "-n")
-    assert "FAILED" not in text
-    assert planned(text) == {"unary", "consensus", "evidence", "pairwise"}
-    assert "rule build_bundle:" in text
-    assert not endpoint.asked
-
-
+@pytest.mark.slow
 def test_a_live_run_is_asked_once_and_leaves_no_key(checkout: Path, endpoint: Endpoint) -> None:
     lab = Lab(checkout, phenotypes=("fever", "chill"), most_genes=4)
     live = {"live": True, "calls": 100}
@@ -91,12 +83,3 @@ def test_a_live_run_is_asked_once_and_leaves_no_key(checkout: Path, endpoint: En
     assert planned(recorded) == {"unary", "consensus", "evidence", "pairwise"}
     assert len(endpoint.asked) == asked
     assert {path.name: path.read_bytes() for path in (checkout / "results/mine/bundle").glob("*.*")} == bundle
-
-
-def test_a_record_without_an_answer_stops_the_run_and_is_named(checkout: Path, endpoint: Endpoint) -> None:
-    lab = Lab(checkout, phenotypes=("fever",))
-    shutil.rmtree(lab.record, ignore_errors=True)
-    text = snakemake(checkout, endpoint, "bundle", live=False)
-    assert "study/record, unary, run r1: found no answer to 3 of 3 questions (3 never asked)" in text
-    assert not endpoint.asked
-    assert not (checkout / "results/mine/bundle").exists()

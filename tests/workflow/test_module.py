@@ -102,6 +102,7 @@ def test_three_lines_in_an_empty_folder_plan_the_demo_down_to_its_report(tmp_pat
     assert f"{ROOT}/resources/elicitation" in planned
 
 
+@pytest.mark.slow
 def test_a_packed_release_is_a_module_with_its_callers_configuration_and_a_prefix(
     release: Release, tmp_path: Path
 ) -> None:
@@ -115,13 +116,7 @@ def test_a_packed_release_is_a_module_with_its_callers_configuration_and_a_prefi
     assert "Nothing to be done" in succeed(snakemake(folder, target))
 
 
-def test_another_folder_is_named_by_options(tmp_path: Path) -> None:
-    options = ("--snakefile", str(WORKFLOW), "--directory", str(tmp_path))
-    succeed(snakemake(ROOT, "results/mine/bundle/bundle.yaml", *options, *given(SMALL)))
-    assert (tmp_path / "results/mine/bundle/bundle.yaml").is_file()
-    assert not (ROOT / "results/mine").exists()
-
-
+@pytest.mark.slow
 def test_snakedeploy_deploys_a_tag_of_a_repository(release: Release, tmp_path: Path) -> None:
     # The provider is reached through git alone, which is told that it is a folder of this machine.
     git = {

@@ -1,26 +1,24 @@
-"""The contract of reruns covers all there is and holds for a change of each kind.
-
-test_reruns_of_all.py tries every setting, file and module.
-"""
+"""What runs again after a change: the contract holds for every setting, file and module of `afa`, one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from fnmatch import fnmatch
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
+from pathlib import Path
 
 import pytest
 from code_changes import other_words
-from code_reach import functions_of, graph, modules_and_names, notebooks_of
-from rerun_contract import DEFAULT_RUN, keys_of, load_contract
-from rerun_lab import ROOT, Lab
-from rerun_trials import Trials
+from code_reach import functions_of, modules_and_names, notebooks_of
+from rerun_contract import DEFAULT_RUN, FILE, fits, load_contract
+from rerun_lab import Lab
+from rerun_trials import Trials, value_of
 
 from afa.paper import codedigest
 from afa.paper.codedigest import NUMERICS, Code, versions
-from afa.paper.config import RunConfig
 
 CONTRACT = load_contract()
-FILE = "tests/workflow/reruns.yaml"
+
+pytestmark = pytest.mark.slow  # finished runs of stand-ins for every job, and a dry run for each change
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +26,6 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
     lab = Lab(tmp_path_factory.mktemp("project"), CONTRACT.runs)
     yield Trials(lab, CONTRACT)
     lab.close()
-
-
-def test_every_setting_has_an_entry_and_no_entry_is_of_a_setting_that_there_is_not() -> None:
-    there, listed = set(keys_of(RunConfig)), set(CONTRACT.settings)
-    advice = "add under `settings:` a line `KEY: { to: ANOTHER VALUE, first: [RULES THAT READ IT] }`"
-    assert not there - listed, f"settings without an entry in {FILE}: {sorted(there - listed)}; {advice}"
-    assert not listed - there, f"entries of {FILE} for settings that there are not: {sorted(listed - there)}"
 
 
 def test_every_rule_has_an_entry_that_names_the_rules_it_reads_files_of(trials: Trials) -> None:
@@ -65,10 +56,6 @@ def test_every_file_of_the_project_has_an_entry(trials: Trials) -> None:
     assert not without, f"files without an entry in {FILE}: {without}; {advice}"
     unused = [pattern for pattern in CONTRACT.files if not any(fits(pattern, name) for name in files)]
     assert not unused, f"patterns of {FILE} that fit no file: {unused}"
-
-
-def fits(pattern: str, name: str) -> bool:
-    return fnmatch(name, pattern.replace("{part}", "*"))
 
 
 def test_every_input_that_no_rule_makes_has_an_entry_that_names_the_rule(trials: Trials) -> None:
@@ -103,13 +90,6 @@ def test_the_digest_of_every_rule_covers_the_modules_that_its_command_reaches_an
         assert versions() in parameters[rule], f"{rule}: no parameter has the versions of packages"
 
 
-def test_every_module_is_in_the_graph_that_the_expectation_comes_from() -> None:
-    files = (ROOT / "afa").rglob("*.py")
-    names = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files}
-    unseen = sorted(names - graph().modules)
-    assert not unseen, f"modules that grimp does not see: {unseen}; is there a folder without __init__.py?"
-
-
 @pytest.mark.parametrize("run", CONTRACT.runs)
 def test_nothing_runs_again_without_a_change_and_all_code_comes_from_the_copy(trials: Trials, run: str) -> None:
     trials.nothing(run)
@@ -142,40 +122,60 @@ def test_files_that_are_replaced_by_equal_ones_rerun_nothing(trials: Trials, run
         assert not trials.lab.reruns(run).rules
 
 
-@pytest.mark.parametrize("key", ["bundle", "geo_cache", "top_k", "encoding.test", "bootstrap.confidence"])
-def test_another_value_of_a_setting_reruns_what_reads_it_and_what_follows(trials: Trials, key: str) -> None:
-    trials.setting(key, CONTRACT.settings[key][0])
+def try_all(names: Iterable[str], one: Callable[[str], object]) -> None:
+    """Try every one, and then tell of all that failed."""
+    failed = []
+    for name in names:
+        try:
+            one(name)
+        except (pytest.fail.Exception, AssertionError) as error:
+            failed.append(str(error))
+    assert not failed, "\n\n".join(failed)
 
 
-def test_two_settings_of_one_rule_that_change_places_rerun_it(trials: Trials) -> None:
-    assert trials.swap(DEFAULT_RUN, "chaos.selecting_seeds", "chaos.measuring_seeds")
+@pytest.mark.parametrize("key", CONTRACT.settings)
+def test_another_value_of_each_setting_reruns_what_reads_it_and_what_follows(trials: Trials, key: str) -> None:
+    for trial in CONTRACT.settings[key]:
+        trials.setting(key, trial)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "resources/paper/tab_chaos.csv",
-        "resources/elicitation/record/recorded.jsonl",
-        "my_bundle/unary.csv",
-        "mirror/series/GSE117nnn/GSE117993/suppl/values.txt.gz",
-        "notebooks/chaos.ipynb",
-        "afa/evaluate/templates/report.css",
-        "afa/paper/experiments/columns.csv",
-    ],
-)
-def test_a_file_changed_in_its_place_reruns_what_reads_it_and_what_follows(trials: Trials, name: str) -> None:
-    trials.file(name)
+def test_any_two_settings_of_one_rule_that_change_places_rerun_it(trials: Trials) -> None:
+    settings = trials.lab.settings(DEFAULT_RUN)
+    readers = {key: entries[0].first for key, entries in CONTRACT.settings.items() if entries[0].run == DEFAULT_RUN}
+    pairs = [
+        (one, other)
+        for one, other in combinations(readers, 2)
+        if readers[one] & readers[other] and type(value_of(settings, one)) is type(value_of(settings, other))
+    ]
+    tried: list[str] = []
+
+    def swap(pair: str) -> None:
+        if trials.swap(DEFAULT_RUN, *pair.split()):
+            tried.append(pair)
+
+    try_all((" ".join(pair) for pair in pairs), swap)
+    assert "gauge.seeds gauge.rounds" in tried
 
 
-@pytest.mark.parametrize(
-    "module", ["afa.model.orders", "afa.evaluate.figures", "afa.paper.experiments.sign", "afa.paper.config"]
-)
-def test_a_changed_function_reruns_the_rules_whose_command_reaches_it(trials: Trials, module: str) -> None:
-    trials.module(module)
+def test_a_change_in_place_of_each_file_reruns_what_reads_it_and_what_follows(trials: Trials) -> None:
+    try_all((name for name in trials.lab.files() if not CONTRACT.is_read_at_start(name)), trials.file)
 
 
-def test_a_changed_kernel_reruns_in_one_run_the_stages_that_reach_it(trials: Trials) -> None:
-    trials.module("afa.engine.gauges")
+@pytest.mark.parametrize("name", [name for name, trial in CONTRACT.files.items() if name.endswith(("/*", "/*.csv"))])
+def test_a_new_file_in_a_folder_reruns_what_reads_the_folder_and_what_follows(trials: Trials, name: str) -> None:
+    folder, _, ending = name.rpartition("*")
+    new = next(path for path in trials.lab.files() if path.startswith(folder.split("*", maxsplit=1)[0]))
+    path = (Path(new).parent / f"zzz{ending or '.new'}").as_posix()
+    trial = CONTRACT.file(path)
+    assert trial is not None
+    trials.new_file(path, trial.first, trial.run)
+
+
+def test_a_changed_constant_in_a_function_of_each_module_reruns_the_rules_that_reach_it(trials: Trials) -> None:
+    folder = trials.lab.folder
+    files = sorted((folder / "afa").rglob("*.py"))
+    names = (".".join(file.relative_to(folder).with_suffix("").parts).removesuffix(".__init__") for file in files)
+    try_all(names, trials.module)
 
 
 @pytest.mark.parametrize("package", NUMERICS)

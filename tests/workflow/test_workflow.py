@@ -33,14 +33,6 @@ def checkout(tmp_path):
     return tmp_path
 
 
-def test_the_default_run_is_planned_down_to_the_report(checkout):
-    planned = snakemake(checkout, "-n")
-    assert planned.returncode == 0, planned.stdout
-    text = planned.stdout
-    for rule in ("build_bundle", "fetch_series", "encode_cohort", "sign_tables", "report_page"):
-        assert rule in text
-
-
 def test_jobs_find_afa_where_snakemake_is_called_by_its_path(checkout):
     program, made = Path(sys.executable).with_name("snakemake"), "results/mine/elicitation/unary/named.csv"
     command = [program, "--cores", "1", made, "--config", "cohort=demo", "run=mine"]
@@ -48,33 +40,14 @@ def test_jobs_find_afa_where_snakemake_is_called_by_its_path(checkout):
     assert (checkout / made).is_file()
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ("chort=demo", ["key chort", "unknown", "rename it to cohort"]),
-        ("cohort=nowhere", ["'nowhere'", "gse109142", "afa cohort new nowhere"]),
-        ("shards=0", ["key shards", "greater than or equal to 1"]),
-        ("encoding={test: chi}", ["key encoding.test", "'empirical', 'normal' or 't'"]),
-    ],
-)
-def test_a_wrong_setting_stops_the_run_with_its_key_before_any_job(checkout, setting, words):
-    stopped = snakemake(checkout, "-n", "--config", setting)
+def test_a_wrong_setting_stops_the_run_with_its_key_before_any_job(checkout):
+    stopped = snakemake(checkout, "-n", "--config", "chort=demo")
     assert stopped.returncode != 0
-    text = stopped.stdout
-    assert all(word in text for word in words), text
-    assert "Traceback" not in text
+    assert re.search("key chort: .*unknown.*rename it to cohort", stopped.stdout), stopped.stdout
+    assert "Traceback" not in stopped.stdout
 
 
-def test_a_bundle_and_cohort_of_ones_own_reach_the_gathered_tables(checkout):
-    run = snakemake(checkout, "results/mine/summary.csv", "--config", *OWN)
-    assert run.returncode == 0, run.stdout
-    summary = (checkout / "results/mine/summary.csv").read_text().splitlines()
-    assert summary[0].startswith("table,metric,quantity,method")
-    assert any(line.startswith("sign_accuracy_random,accuracy,,wald") for line in summary)
-    again = snakemake(checkout, "results/mine/summary.csv", "--config", *OWN)
-    assert "Nothing to be done" in again.stdout
-
-
+@pytest.mark.slow
 def test_a_rule_of_ones_own_is_in_the_grid_and_runs_again_when_it_changes(checkout):
     (checkout / "my_base.py").write_text("from afa.planner.rules import Greedy as Base\n")
     (checkout / "my_rule.py").write_text("from my_base import Base\n\n\nclass Mine(Base):\n    pass\n")
@@ -118,25 +91,7 @@ def test_a_run_of_an_older_version_is_refused_in_one_line(checkout):
     assert "Traceback" not in run.stdout
 
 
-def test_a_folder_that_cannot_be_written_is_named_in_one_line(checkout):
-    (checkout / ".snakemake").write_text("in the place of the folder")
-    run = snakemake(checkout, "bundle")
-    assert run.returncode != 0
-    assert ".snakemake: found File exists; expected a folder that can be written" in run.stdout
-    assert "Traceback" not in run.stdout
-
-
-def test_a_bundle_with_a_fault_stops_the_run_and_names_the_row(checkout):
-    broken = checkout / "broken"
-    shutil.copytree(ROOT / "tests/data/bundle_tiny", broken)
-    table = broken / "pairwise.csv"
-    table.write_text(table.read_text() + "bleeding,CXCL8,CXCL8,1,,\n")
-    run = snakemake(checkout, "bundle", "--config", "bundle=broken", "run=mine")
-    assert run.returncode != 0
-    assert "pairwise.csv, line 6" in run.stdout
-    assert not (checkout / "results/mine/bundle").exists()
-
-
+@pytest.mark.slow
 def test_a_plain_table_becomes_a_cohort_and_becomes_it_again_when_it_changes(checkout):
     rows = [f"p{n},{n % 5},{7 - n % 4},{n / 3:.2f},{n % 2},{3 + n % 7}" for n in range(12)]
     (checkout / "values.csv").write_text("\n".join(["patient,AQP8,CXCL8,MMP9,MUC2,TFF3", *rows]))
@@ -167,10 +122,11 @@ def test_a_field_is_a_cohort_of_its_own_name_with_a_bundle_of_its_own_and_what_m
     assert "rule labels_tables:" in text
     for rule in ("sign_tables", "allocation_tables", "comparison", "elicit_unary", "explorer"):
         assert f"rule {rule}:" not in text
-    missing = snakemake(checkout, "-n", "--config", "cohort=nowhere")
-    assert "kidney" in missing.stdout
+    missing = snakemake(checkout, "-n", "--config", "cohort=nowhere").stdout
+    assert all(word in missing for word in ("kidney", "gse109142", "afa cohort new nowhere"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in ROOT.glob("resources/fields/*/study.yaml")))
 def test_every_field_is_planned_down_to_its_report(checkout, name):
     mirror = ROOT.parent / "shared" / "fields"
@@ -188,6 +144,7 @@ def test_every_field_is_planned_down_to_its_report(checkout, name):
         assert f"rule {rule}:" in text
 
 
+@pytest.mark.slow
 def test_a_field_of_which_nobody_has_every_value_has_a_report_of_what_was_measured(checkout):
     (checkout / "resources").unlink()
     shutil.copytree(ROOT / "resources", checkout / "resources", copy_function=os.symlink)

@@ -71,6 +71,7 @@ def test_a_list_of_the_features_answers_the_question(tmp_path: Path) -> None:
     assert notes(tmp_path, "drought,leaf_firmnes,-1", header=listed) == []
 
 
+@pytest.mark.slow
 def test_a_bundle_of_thousands_of_features_is_not_searched(tmp_path: Path) -> None:
     assert notes(tmp_path, *(f"drought,leaf_firmness_{'x' * k},1" for k in range(1, 181))) != []
     names = [f"f{a}{b}{c}" for a in "abcdefgh" for b in "abcdefgh" for c in "abcdefghij"]

@@ -106,12 +106,9 @@ def test_the_binary_task_and_its_calibration_decide_by_the_log_odds(case):
     np.testing.assert_allclose(last.loc[targets.index], targets["score"], atol=1e-6)
 
 
-@pytest.mark.parametrize("scoped", [False, True])
-def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stopping(case, scoped):
+def test_one_run_shows_the_closures_beside_each_other_in_calibration_and_stopping(case):
     found, cohort = case
     bundle, shown = found.bundle, ["differential", "shared", "explicit"]
-    if not scoped:
-        bundle = replace(bundle, packed=replace(bundle.packed, scope=None))
     made = {}
     for own in shown:
         closure = Closure(coupling=own)
