@@ -65,12 +65,11 @@ def test_the_columns_stand_in_their_fixed_order(written: pd.DataFrame) -> None:
         "table,metric,quantity,method,guide,gain,allocation,schedule,stratum,variant,"
         "entity,target,reference,coupling,start,level,t,value,low,high,n"
     )
-    assert list(written.columns) == COLUMNS
 
 
-@pytest.mark.parametrize("name", [*COLUMNS, *TABLES, *METRICS])
-def test_every_column_table_and_metric_is_documented(name: str) -> None:
-    assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
+def test_every_column_table_and_metric_is_documented() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in (*COLUMNS, *TABLES, *METRICS) if f"`{name}`" not in page] == []
 
 
 def test_no_table_or_metric_is_listed_twice() -> None:

@@ -73,10 +73,12 @@ def _calls(node: ast.Call) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"yaml.{target.attr}"
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_has_no_way_to_run_what_a_file_says(path: Path) -> None:
-    found = {name for _, name in offences(ast.parse(path.read_text(encoding="utf-8")))}
-    assert found == ALLOWED.get(str(path.relative_to(PACKAGE)), set())
+def test_no_module_has_a_way_to_run_what_a_file_says() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix(): {name for _, name in offences(ast.parse(path.read_bytes()))}
+        for path in PACKAGE.rglob("*.py")
+    }
+    assert {path: names for path, names in found.items() if names} == ALLOWED
 
 
 @pytest.mark.parametrize(
