@@ -90,7 +90,7 @@ schema: $(VENV)/.ready ## config.yaml, its page and schema, the tables of docs/s
 	python tools/equations.py
 
 lock: ## resolve pyproject.toml again into the hashed lock for every Python from 3.11, which names no registry
-	uv pip compile --system-certs pyproject.toml --extra geo --extra workflow --extra notebooks --extra elicitation --extra formats --extra peers --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
+	uv pip compile --system-certs pyproject.toml --extra geo --extra workflow --extra notebooks --extra elicitation --extra formats --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --output-file envs/requirements.lock
 
 clean: ## remove results only
 	find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import shutil
@@ -15,11 +14,11 @@ from typing import Any
 
 import pytest
 from small_run import ROOT, RUN, SmallRun
+from snakemakes import metadata_of
 
 from afa.io.files import sha256_of
 
 READS = Path(__file__).with_name("reads")
-STATE = ".snakemake"
 RECORDED: dict[str, Any] = {"bundle": None, "elicitation": {"study": "my_study"}}
 
 
@@ -34,17 +33,6 @@ class Job:
     noted: bool
 
 
-def records(folder: Path) -> dict[str, dict[str, Any]]:
-    """Snakemake's record of every path that a job made."""
-    metadata = folder / STATE / "metadata"
-    files = [path for path in metadata.rglob("*") if path.is_file()]
-    keys = ("".join(part.removeprefix("@") for part in path.relative_to(metadata).parts) for path in files)
-    return {
-        base64.b64decode(key).decode(): json.loads(path.read_text(encoding="utf-8"))
-        for key, path in zip(keys, files, strict=True)
-    }
-
-
 def jobs(run: SmallRun, *targets: str) -> list[Job]:
     """Run these targets, and return every job of `afa` that ran."""
     notes = run.folder / "reads"
@@ -52,7 +40,7 @@ def jobs(run: SmallRun, *targets: str) -> list[Job]:
     before = f"export AFA_READS={notes} PYTHONPATH={READS}:$PYTHONPATH;"
     attempt = run.start(*targets, before=before)
     assert attempt.wait() == 0, attempt.said()
-    made = records(run.folder)
+    made = metadata_of(run.folder)
     found: dict[frozenset[str], list[dict[str, Any]]] = {}
     for note in (json.loads(path.read_text(encoding="utf-8")) for path in notes.glob("*.json")):
         after = [word for option, word in pairwise(note["arguments"]) if option == "--out"]
@@ -81,7 +69,7 @@ def of_the_project(folder: Path, path: str) -> Iterator[str]:
     for place in (folder, ROOT):
         if Path(path).is_relative_to(place):
             name = Path(path).relative_to(place).as_posix()
-            own = name.startswith((".venv/", ".git/", "tests/", "reads/", f"{STATE}/", f"{RUN}/logs/"))
+            own = name.startswith((".venv/", ".git/", "tests/", "reads/", ".snakemake/", f"{RUN}/logs/"))
             if not own and not name.endswith((".py", ".pyc")) and ".afa-" not in name and "." in Path(name).name:
                 yield name
             return
@@ -98,7 +86,7 @@ def undeclared(job: Job, made: frozenset[str]) -> set[str]:
 
 def check(found: list[Job], folder: Path) -> None:
     """Fail for what a job opened and was not given; the files of a series count by their digests in `source.json`."""
-    wrong = {job.rule: undeclared(job, frozenset(records(folder))) for job in found}
+    wrong = {job.rule: undeclared(job, frozenset(metadata_of(folder))) for job in found}
     source = folder / RUN / "source.json"
     digests = source.read_text(encoding="utf-8") if source.exists() else ""
     for job in found:
