@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -17,20 +16,40 @@ from afa.errors import ConfigError
 from afa.paper import codedigest
 from afa.paper.codedigest import Code, user_files, versions
 
-ROOT = Path(__file__).parents[2]
-SIGN = "afa.paper.experiments.sign:run"
+AFA = Path(codedigest.__file__).parents[1]
+STAGE = "afa.stage:run"
+FILES = {
+    "__init__.py": "",
+    "errors.py": (AFA / "errors.py").read_text(encoding="utf-8"),
+    "io/__init__.py": "",
+    "io/files.py": "def atomic_file():\n    return 1\n",
+    "model/__init__.py": "",
+    "model/orders.py": '''"""A module."""\n\n\ndef random_order():\n    """A function."""\n    return 1\n''',
+    "engine/__init__.py": "from afa.engine.walk import STEP\n",
+    "engine/state.py": "LEVEL = 1\n",
+    "engine/walk.py": "from afa.engine.state import LEVEL\n\nSTEP = LEVEL\n",
+    "other.py": "NUMBER = 1\n",
+    "stage.py": (
+        "import importlib\n\nfrom afa import engine\nfrom afa.model.orders import random_order\n\nPURPOSE = 'curve'\n\n"
+        "def run():\n    return engine, random_order, importlib.import_module('afa.other')\n\n"
+        "def summarise():\n    return PURPOSE\n"
+    ),
+}
+"""A small package: a stage that imports a package, whose module imports another, and a function of one more."""
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the package that digests are taken of."""
-    copy = tmp_path / "afa"
-    shutil.copytree(ROOT / "afa", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(codedigest, "PACKAGE", copy)
-    return copy
+    """The small package, which digests are computed from."""
+    folder = tmp_path / "afa"
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(codedigest, "PACKAGE", folder)
+    return folder
 
 
-def digest(root: str = SIGN) -> str:
+def digest(root: str = STAGE) -> str:
     return Code().digest(root)
 
 
@@ -42,9 +61,10 @@ def edit(file: Path, change: Callable[[str], str]) -> None:
 
 
 def test_a_copy_has_the_digest_of_the_original(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copied = digest()
-    monkeypatch.setattr(codedigest, "PACKAGE", ROOT / "afa")
-    assert digest() == copied
+    copied = digest("afa.errors")
+    monkeypatch.setattr(codedigest, "PACKAGE", AFA)
+    (package / "errors.py").unlink()
+    assert digest("afa.errors") == copied
 
 
 @pytest.mark.parametrize(
@@ -52,58 +72,37 @@ def test_a_copy_has_the_digest_of_the_original(package: Path, monkeypatch: pytes
     [
         pytest.param(lambda text: "# a comment\n" + text, id="comment"),
         pytest.param(lambda text: text.replace("\n\n\ndef ", "\n\n\n\n\ndef "), id="white space"),
-        pytest.param(lambda text: text.replace('"""', '"""Another docstring. ', 1), id="docstring of the module"),
-        pytest.param(lambda text: text.replace(') -> Floats:\n    """', ') -> Floats:\n    """More. '), id="docstring"),
+        pytest.param(lambda text: text.replace("A module.", "Another docstring."), id="docstring of the module"),
+        pytest.param(lambda text: text.replace("A function.", "Another docstring."), id="docstring"),
     ],
 )
 def test_comments_white_space_and_docstrings_do_not_change_it(package: Path, change: Callable[[str], str]) -> None:
-    before = digest("afa.scores.preference")
-    edit(package / "scores" / "preference.py", change)
-    assert digest("afa.scores.preference") == before
-
-
-def test_settings_and_declarations_of_stages_are_parameters_of_rules_and_in_no_digest(package: Path) -> None:
-    roots = ("afa.paper.experiments.gauge:run", "afa.cli.stage:stage")
-    before = [digest(root) for root in roots]
-    for name in ("settings.py", "declared.py"):
-        edit(package / "paper" / "experiments" / name, lambda text: text + "\n\nANOTHER = 1\n")
-    assert [digest(root) for root in roots] == before
-
-
-def test_a_changed_function_of_an_imported_module_changes_it(package: Path) -> None:
     before = digest()
-    edit(package / "model" / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
-    assert digest() != before
-
-
-def test_a_changed_module_that_is_imported_by_an_imported_one_changes_it(package: Path) -> None:
-    before = digest()
-    edit(package / "engine" / "state.py", lambda text: text + "\n\nANOTHER = 1\n")
-    assert digest() != before
-
-
-@pytest.mark.parametrize("module", ["cohort/simulate.py", "planner/layer0.py", "scores/copeland.py"])
-def test_a_changed_module_that_is_not_imported_does_not_change_it(package: Path, module: str) -> None:
-    before = digest()
-    edit(package / module, lambda text: text + "\n\nANOTHER = 1\n")
+    edit(package / "model/orders.py", change)
     assert digest() == before
+
+
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        pytest.param("model/orders.py", True, id="the module of an imported function"),
+        pytest.param("engine/__init__.py", True, id="an imported package"),
+        pytest.param("engine/state.py", True, id="a module that an imported one imports"),
+        pytest.param("other.py", False, id="a module imported by its name alone, as settings are"),
+        pytest.param("io/files.py", False, id="a module that nothing imports"),
+    ],
+)
+def test_a_changed_module_changes_it_exactly_if_it_is_imported(package: Path, file: str, counts: bool) -> None:
+    before = digest()
+    edit(package / file, lambda text: text + "\n\nANOTHER = 1\n")
+    assert (digest() != before) == counts
 
 
 def test_a_change_in_how_a_stage_is_summarised_does_not_change_how_it_is_run(package: Path) -> None:
-    neighbour = "afa.paper.experiments.sign:summarise"
-    before, other = digest(), digest(neighbour)
-    edit(
-        package / "paper" / "experiments" / "sign.py",
-        lambda text: text.replace('purpose="sign_convergence"', 'purpose="signs"'),
-    )
+    before, other = digest(), digest("afa.stage:summarise")
+    edit(package / "stage.py", lambda text: text.replace("'curve'", "'curves'"))
     assert digest() == before
-    assert digest(neighbour) != other
-
-
-def test_a_package_itself_is_read_where_names_are_imported_from_it(package: Path) -> None:
-    before = digest("afa.planner")
-    edit(package / "planner" / "rules" / "__init__.py", lambda text: text.replace('"Choice"', '"Another"'))
-    assert digest("afa.planner") != before
+    assert digest("afa.stage:summarise") != other
 
 
 def test_a_helper_that_a_function_uses_belongs_to_it_and_one_it_does_not_use_does_not(package: Path) -> None:
@@ -123,7 +122,7 @@ def test_an_import_at_the_top_counts_only_for_the_functions_that_use_it(package:
         "from afa.model.orders import random_order\n\ndef with_it():\n    random_order\n\ndef without():\n    0\n"
     )
     with_it, without = digest("afa.made:with_it"), digest("afa.made:without")
-    edit(package / "model" / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
+    edit(package / "model/orders.py", lambda text: text.replace("return 1", "return 2"))
     assert digest("afa.made:with_it") != with_it
     assert digest("afa.made:without") == without
 
@@ -159,9 +158,9 @@ def notebook(folder: Path, *cells: str) -> Path:
 def test_a_notebook_has_the_digest_of_what_its_cells_import_and_nothing_else(package: Path, tmp_path: Path) -> None:
     made = notebook(tmp_path, "%matplotlib inline\nfrom afa.model.orders import random_order", "1 + 1")
     before = Code().digest(str(made))
-    edit(package / "scores" / "copeland.py", lambda text: text + "\n\nANOTHER = 1\n")
+    edit(package / "other.py", lambda text: text + "\n\nANOTHER = 1\n")
     assert Code().digest(str(made)) == before
-    edit(package / "model" / "orders.py", lambda text: text.replace("key.digest()", "key.digest()[:8]"))
+    edit(package / "model/orders.py", lambda text: text.replace("return 1", "return 2"))
     assert Code().digest(str(made)) != before
 
 
@@ -185,7 +184,7 @@ def test_a_file_that_is_no_notebook_is_a_config_error_with_its_name(tmp_path: Pa
 
 def test_a_function_that_there_is_not_is_an_error(package: Path) -> None:
     with pytest.raises(KeyError, match="no top-level nosuch"):
-        digest("afa.cli.bundle:nosuch")
+        digest("afa.stage:nosuch")
 
 
 def test_the_files_of_a_users_module_are_its_own_and_those_it_imports(
@@ -320,10 +319,10 @@ def test_a_statement_that_is_not_known_is_named_with_its_file_and_line(
 
 def test_a_module_that_does_not_parse_is_named_with_its_line_and_stops_only_what_reaches_it(package: Path) -> None:
     before = digest()
-    (package / "evaluate" / "figures.py").write_text("y = 1\nx = (\n")
+    (package / "other.py").write_text("y = 1\nx = (\n")
     assert digest() == before
-    with pytest.raises(ConfigError, match=r"figures\.py, line 2: found a module that does not parse"):
-        digest("afa.evaluate.figures")
+    with pytest.raises(ConfigError, match=r"other\.py, line 2: found a module that does not parse"):
+        digest("afa.other")
 
 
 ERRORS = """\
@@ -369,15 +368,15 @@ def test_how_every_fault_is_worded_changes_no_digest(package: Path) -> None:
 def test_what_was_found_in_a_source_is_kept_and_only_saves_time(package: Path, tmp_path: Path) -> None:
     known = tmp_path / "known.json"
     first, before = Code(known), digest()
-    assert first.digest(SIGN) == before
+    assert first.digest(STAGE) == before
     first.keep()
     again = Code(known)
-    assert again.digest(SIGN) == before
+    assert again.digest(STAGE) == before
     known.unlink()
     again.keep()
     assert not known.exists()  # nothing was new
     known.write_text("[")
-    assert Code(known).digest(SIGN) == before
+    assert Code(known).digest(STAGE) == before
 
 
 def test_the_versions_of_the_packages_behind_the_numbers_are_the_installed_ones() -> None:
