@@ -1,8 +1,9 @@
-"""Fixtures shared by all tests, and the rule that a skipped mirror test is said aloud."""
+"""Fixtures of all tests, the order of the tests, and how many examples the fast suite draws."""
 
 import functools
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 # Workflows that the tests run in folders of their own would each compile kernels there.
 os.environ.setdefault("NUMBA_CACHE_DIR", os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"))
+os.environ["NO_PROXY"] = "127.0.0.1"  # servers of the tests
 ROOT = Path(__file__).parent.parent
 ORDER = (("test_engine_warm.py",), ("elicit", "workflow", "cohort"), ("reliability", "report"))
 """What begins: one worker compiles the kernels, the other runs tests without any; then what takes longest."""
+# Notebooks are read without this package, which takes two seconds to import (afa/paper/report/notebook.py).
+sys.modules.setdefault("rfc3987_syntax", None)
 gc.disable()  # until all tests are collected: a quarter of that time went into looking for garbage
 typer.main.get_command = functools.cache(typer.main.get_command)  # a process builds the commands once; so do the tests
 # They hold no doctests, and several have one name.
@@ -87,10 +91,10 @@ def _turn(item):
 
 
 def _draw_fewer(items):
-    """Give every property half of its examples, but 5: the fast tests have minutes, and a night draws them all."""
+    """Give every property test a quarter of its examples, at least 5. `make test-all` draws all of them."""
     for test in {item.obj for item in items if getattr(getattr(item, "obj", None), "is_hypothesis_test", False)}:
         own = getattr(test, "_hypothesis_internal_use_settings", settings.default)
-        fewer = min(own.max_examples, max(5, own.max_examples // 2))
+        fewer = min(own.max_examples, max(5, own.max_examples // 4))
         test._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
 
 

@@ -21,11 +21,6 @@ PAGE = b"\n<!DOCTYPE html><html><body>Service temporarily unavailable</body></ht
 get = partial(download, retries=2, timeout=5.0, backoff=0.01)
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 @pytest.fixture
 def target(tmp_path) -> Iterator[Path]:
     target = tmp_path / "cache" / "file.txt.gz"

@@ -40,11 +40,6 @@ class FakeClock:
         return NOON.timestamp() + sum(self.waits)
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()

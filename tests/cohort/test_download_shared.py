@@ -42,11 +42,6 @@ print([path.name for path in target.parent.iterdir()])
 get = partial(download, retries=2, timeout=30.0, backoff=0.01)
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 @pytest.fixture
 def target(tmp_path) -> Path:
     return tmp_path / "cache" / "file.txt.gz"

@@ -41,11 +41,6 @@ TAR = raw_tar(
 FOLDER = "series/GSE123nnn/GSE123456"
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 @pytest.fixture
 def original_mirror(tmp_path) -> Path:
     """A mirror that has what GEO has."""

@@ -1,4 +1,4 @@
-"""What every test that speaks to an endpoint starts from: no proxy, and no other endpoint's keys."""
+"""What every test that speaks to an endpoint starts from: no other endpoint's keys."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,6 @@ from elicit.papers import PLAIN, PREPRINT, STRUCTURED, WITHOUT
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY", "OPENAI_CUSTOM_HEADERS"):
         monkeypatch.delenv(name, raising=False)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from cohorts import cohort_of
 from oracle import posterior
 
 from afa.cohort.cohort import Cohort
@@ -28,9 +29,7 @@ def bundle():
 
 
 def cohort(model):
-    values = np.random.default_rng(1).integers(-1, 2, (5, len(model.features))).astype(np.int8)
-    names = tuple(f"p{i}" for i in range(5))
-    return Cohort("tiny", model.features, names, values, pd.DataFrame(index=list(names)))
+    return cohort_of(model, np.random.default_rng(1).integers(-1, 2, (5, len(model.features))))
 
 
 def tables_by(limit, **changed):

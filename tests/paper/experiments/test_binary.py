@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from cohorts import cohort_of
 
 from afa.cohort.cohort import Cohort
 from afa.paper.experiments import binary
@@ -23,11 +24,9 @@ def bundle_tiny(bundle_tiny):
 
 @pytest.fixture(scope="module")
 def cohort(bundle_tiny):
-    values = np.random.default_rng(8).integers(-1, 2, (9, len(bundle_tiny.features))).astype(np.int8)
+    values = np.random.default_rng(8).integers(-1, 2, (9, len(bundle_tiny.features)))
     values[0] = 0
-    names = [f"p{i}" for i in range(9)]
-    labels = pd.DataFrame({"bleeding": pd.array([0, 1, 1, 0, None, 1, 0, 1, 1], dtype="Int8")}, index=names)
-    return Cohort("tiny", bundle_tiny.features, tuple(names), values, labels)
+    return cohort_of(bundle_tiny, values, {"bleeding": [0, 1, 1, 0, None, 1, 0, 1, 1]})
 
 
 @pytest.fixture(scope="module")

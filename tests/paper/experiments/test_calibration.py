@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from cohorts import cohort_of
 from oracle import posterior
 
-from afa.cohort.cohort import Cohort
 from afa.evaluate.inputs import rounds_up_to
 from afa.evaluate.summary import headline
 from afa.inference.class_odds import two_elbo
@@ -24,10 +24,8 @@ SETTINGS = {"calibration": Calibration(rounds=(2,)), "inference": Inference(), "
 
 @pytest.fixture(scope="module")
 def cohort(bundle_tiny):
-    values = np.random.default_rng(3).integers(-1, 2, (6, len(bundle_tiny.features))).astype(np.int8)
-    names = [f"p{i}" for i in range(6)]
-    labels = pd.DataFrame({"fistula": pd.array([1, 0, 1, 0, 1, None], dtype="Int8")}, index=names)
-    return Cohort("tiny", bundle_tiny.features, tuple(names), values, labels)
+    values = np.random.default_rng(3).integers(-1, 2, (6, len(bundle_tiny.features)))
+    return cohort_of(bundle_tiny, values, {"fistula": [1, 0, 1, 0, 1, None]})
 
 
 @pytest.fixture(scope="module")

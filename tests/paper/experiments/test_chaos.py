@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import QUARTERS, bundle_of, random_bundles
+from cohorts import cohort_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -29,11 +30,6 @@ from afa.planner import TopKPlanner
 SEEDS = {"selecting": (0, 1), "measuring": (4, 2, 7)}
 NAMES = ("flips", "rounds", "duels")
 PATIENTS = 7
-
-
-def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
-    names = tuple(f"p{i}" for i in range(len(values)))
-    return Cohort("made", bundle.features, names, values.astype(np.int8), pd.DataFrame(index=list(names)))
 
 
 def run(bundle: Bundle, cohort: Cohort, patients: range, **changes: object) -> dict[str, pd.DataFrame]:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from cohorts import cohort_of
 
 from afa.cohort.cohort import Cohort
 from afa.engine.paths import first_signs, sign_paths
@@ -36,11 +37,10 @@ def bundle() -> Bundle:
 
 @pytest.fixture(scope="module")
 def cohort(bundle: Bundle) -> Cohort:
-    values = np.random.default_rng(12).integers(-1, 2, (8, 7)).astype(np.int8)
+    values = np.random.default_rng(12).integers(-1, 2, (8, 7))
     values[5] = values[2]
     values[7] = 0
-    names = tuple(f"p{i}" for i in range(8))
-    return Cohort("made", bundle.features, names, values, pd.DataFrame(index=list(names)))
+    return cohort_of(bundle, values)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from cohorts import cohort_of
 
 from afa.cohort.cohort import Cohort
 from afa.errors import PlannerError
@@ -49,11 +50,6 @@ def made_up(lift: Callable[[Bundle, Cohort, Removed], pd.DataFrame]) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layer0_stage, "layer0_lift", instead)
         yield
-
-
-def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
-    names = tuple(f"p{i}" for i in range(len(values)))
-    return Cohort("made", bundle.features, names, values.astype(np.int8), pd.DataFrame(index=list(names)))
 
 
 @pytest.fixture(scope="module")

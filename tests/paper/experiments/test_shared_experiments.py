@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
+from cohorts import cohort_of
 from oracle import posterior
 
-from afa.cohort.cohort import Cohort
 from afa.model.closure import shared_potentials
 from afa.model.orders import random_order
 from afa.paper.experiments import binary
@@ -25,9 +24,7 @@ def bundle(bundle_tiny):
 
 @pytest.fixture(scope="module")
 def cohort(bundle):
-    values = np.random.default_rng(6).integers(-1, 2, (7, len(bundle.features))).astype(np.int8)
-    names = [f"p{i}" for i in range(7)]
-    return Cohort("tiny", bundle.features, tuple(names), values, pd.DataFrame(index=names))
+    return cohort_of(bundle, np.random.default_rng(6).integers(-1, 2, (7, len(bundle.features))))
 
 
 @pytest.fixture(scope="module")

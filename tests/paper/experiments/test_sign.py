@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bundles import bundle_of
+from cohorts import cohort_of
 
 from afa.cohort.cohort import Cohort
 from afa.errors import ConfigError
@@ -26,11 +27,6 @@ KEY = ["patient", "seed", "method", "t"]
 
 
 PLANNED = ("linearity", "wald", "two_elbo", "stack_a", "kl_nonzero")
-
-
-def cohort_of(bundle: Bundle, values: np.ndarray) -> Cohort:
-    names = tuple(f"p{i}" for i in range(len(values)))
-    return Cohort("made", bundle.features, names, values.astype(np.int8), pd.DataFrame(index=list(names)))
 
 
 @pytest.fixture(scope="module")

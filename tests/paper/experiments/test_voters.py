@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from cohorts import cohort_of
 
-from afa.cohort.cohort import Cohort
 from afa.elicit.stages import all_stages, build_recorded_bundle, bundle_stage, of_one_voter, recorded_answers
 from afa.elicit.tables import write_stage
 from afa.errors import ElicitationError
@@ -36,9 +36,7 @@ def consensus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cohort(consensus):
-    names = tuple(f"p{i}" for i in range(5))
-    values = np.random.default_rng(3).integers(-1, 2, (5, len(consensus.features))).astype(np.int8)
-    return Cohort("made", consensus.features, names, values, pd.DataFrame(index=list(names)))
+    return cohort_of(consensus, np.random.default_rng(3).integers(-1, 2, (5, len(consensus.features))))
 
 
 @pytest.fixture(scope="module")
