@@ -6,10 +6,13 @@ by one that writes empty results. The copy has its own `afa`, which stands first
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from snakemakes import PATH, ROOT, call
 
+ROOT = Path(__file__).parents[2]
 FOLDERS = ("afa", "benchmarks", "config", "docs", "envs", "notebooks", "resources", "workflow")
 """What is copied of the project, beside the files at its top."""
 
@@ -59,7 +62,7 @@ class DryRun:
 
     rules: frozenset[str]
     reasons: Mapping[str, str]
-    modules: dict[str, str]
+    modules: Mapping[str, str]
 
 
 class Lab:
@@ -69,8 +72,18 @@ class Lab:
         self.folder, self.runs = folder, runs
         _copy_project(folder)
         self._settings = yaml.safe_load((folder / "config/config.yaml").read_text(encoding="utf-8"))
+        path = os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+        self._environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
         for name in runs:
             self._finish(name)
+        command = [sys.executable, str(Path(__file__).with_name("snakemake_server.py"))]
+        self._server = subprocess.Popen(
+            command, cwd=folder, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def close(self) -> None:
+        """End the server of dry runs."""
+        self._server.communicate()
 
     def settings(self, run: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The content of `config.yaml` for a run, with some keys changed."""
@@ -98,6 +111,16 @@ class Lab:
         """The names of all rules of the workflow, those without a job too."""
         self._write_settings(run, changes)
         return set(re.findall(r"^(\w+)(?: \(.*\))?$", self._ask(["--list-rules"])["text"], re.MULTILINE))
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Snakemake's record of every file that the runs made, by the file's path; a temporary file has one too."""
+        folder = self.folder / ".snakemake/metadata"
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        keys = ("".join(part.removeprefix("@") for part in path.relative_to(folder).parts) for path in files)
+        return {
+            base64.b64decode(key).decode(): json.loads(path.read_text(encoding="utf-8"))
+            for key, path in zip(keys, files, strict=True)
+        }
 
     def files(self) -> list[str]:
         """Every file of the copy but results, the stand-ins for programs and the modules of `afa`."""
@@ -132,21 +155,33 @@ class Lab:
 
     def _finish(self, run: str) -> None:
         self._write_settings(run)
-        planned = self._ask(["-n", "--forceall"])["text"]
-        outputs = re.findall(r"^ +output: (.*)", planned, re.MULTILINE)
+        planned = subprocess.run(
+            [sys.executable, "-m", "snakemake", "-n", "--forceall"],
+            cwd=self.folder, env=self._environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        outputs = re.findall(r"^ +output: (.*)", planned.stdout + planned.stderr, re.MULTILINE)
         with (self.folder / "made.txt").open("a", encoding="utf-8") as file:
             file.writelines(f"{path}\n" for line in outputs for path in line.split(", "))
-        hint = "does PROGRAM in rerun_lab.py know where every command of the workflow writes?"
-        self._ask(["--cores", "2", "--quiet", "all"], hint)
+        made = subprocess.run(
+            [sys.executable, "-m", "snakemake", "--cores", "2", "--quiet", "all"],
+            cwd=self.folder, env=self._environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if made.returncode != 0:
+            hint = "does PROGRAM in rerun_lab.py know where every command of the workflow writes?"
+            raise RuntimeError(f"{hint}\n{made.stdout}{made.stderr}")
 
     def _write_settings(self, run: str, changes: Mapping[str, Any] | None = None, remark: str = "") -> None:
         text = remark + yaml.safe_dump(self.settings(run, changes), sort_keys=False)
         (self.folder / "config/config.yaml").write_text(text, encoding="utf-8")
 
-    def _ask(self, arguments: list[str], hint: str = "") -> dict[str, Any]:
-        environment = {"PATH": f"{self.folder / 'bin'}:{PATH}", "PYTHONPATH": str(self.folder)}
-        answer = call(self.folder, arguments, environment)
-        assert not answer["code"], f"{hint}\n{answer['text']}"
+    def _ask(self, arguments: list[str]) -> dict[str, Any]:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        call = {"folder": str(self.folder), "arguments": arguments, "environment": {}}
+        self._server.stdin.write(json.dumps(call) + "\n")
+        self._server.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._server.stdout.readline())
+        assert answer["code"] == 0, answer["text"]
         return answer
 
 

@@ -14,7 +14,6 @@ from code_reach import modules_and_names
 from pydantic import ValidationError
 from rerun_contract import DEFAULT_RUN, Contract, Trial
 from rerun_lab import DryRun, Lab
-from snakemakes import metadata_of
 
 from afa.paper.config import RunConfig
 
@@ -78,7 +77,7 @@ class Trials:
     @cached_property
     def commands(self) -> Mapping[str, str]:
         """A shell command of every rule, as a job of it ran; without `kernels`, which no change runs again."""
-        records = metadata_of(self.lab.folder).values()
+        records = self.lab.records().values()
         return {record["rule"]: record["shellcmd"] for record in records if record["rule"] != "kernels"}
 
     def rules_of(self, module: str, name: str) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from code_reach import functions_of, modules_and_names, notebooks_of
 from rerun_contract import DEFAULT_RUN, FILE, fits, load_contract
 from rerun_lab import Lab
 from rerun_trials import Trials, value_of
-from snakemakes import metadata_of
 
 from afa.paper import codedigest
 from afa.paper.codedigest import NUMERICS, Code, versions
@@ -23,12 +22,14 @@ pytestmark = pytest.mark.slow  # finished runs of stand-ins for every job, and a
 
 
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
-    return Trials(Lab(tmp_path_factory.mktemp("project"), CONTRACT.runs), CONTRACT)
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
+    lab = Lab(tmp_path_factory.mktemp("project"), CONTRACT.runs)
+    yield Trials(lab, CONTRACT)
+    lab.close()
 
 
 def test_every_rule_has_an_entry_that_names_the_rules_it_reads_files_of(trials: Trials) -> None:
-    records = metadata_of(trials.lab.folder)
+    records = trials.lab.records()
     maker = {file: CONTRACT.instead.get(record["rule"], record["rule"]) for file, record in records.items()}
     read: dict[str, set[str]] = {rule: set() for rule in maker.values()}
     for record in records.values():
@@ -58,7 +59,7 @@ def test_every_file_of_the_project_has_an_entry(trials: Trials) -> None:
 
 
 def test_every_input_that_no_rule_makes_has_an_entry_that_names_the_rule(trials: Trials) -> None:
-    records = metadata_of(trials.lab.folder)
+    records = trials.lab.records()
     lacking = set()
     for record in records.values():
         for name in set(record["input"]) - set(records):
@@ -73,7 +74,7 @@ def test_the_digest_of_every_rule_covers_the_modules_that_its_command_reaches_an
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(codedigest, "PACKAGE", trials.lab.folder / "afa")
-    parameters = {record["rule"]: " ".join(record["params"]) for record in metadata_of(trials.lab.folder).values()}
+    parameters = {record["rule"]: " ".join(record["params"]) for record in trials.lab.records().values()}
     code = Code()
     for rule, command in trials.commands.items():
         reached, _ = modules_and_names(command)
@@ -94,7 +95,6 @@ def test_nothing_runs_again_without_a_change_and_all_code_comes_from_the_copy(tr
     trials.nothing(run)
     files = trials.lab.reruns(run).modules
     assert "afa.paper.config" in files
-    files.pop("afa.paper.codedigest", None)  # imported once for all calls, of the same text
     assert all(file.startswith(f"{trials.lab.folder}/afa/") for file in files.values())
 
 

@@ -54,7 +54,7 @@ def observations(model, here, p, t):
 def test_patients_and_orders_do_not_depend_on_the_order_of_the_cohort():
     model = bundle()
     people = cohort(model)
-    turned = Cohort("tiny", model.features, people.patients[::-1], people.values[::-1], people.labels[::-1])
+    turned = Cohort(people.name, model.features, people.patients[::-1], people.values[::-1], people.labels[::-1])
     one, other = (States.of(each, 3, 0, (2, 4)) for each in (people, turned))
     assert one.names == other.names
     assert one.rounds == [0, 2, 4, 6]
