@@ -6,43 +6,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from afa.errors import InferenceError
 from afa.inference.exact import MEMORY_LIMIT, exact
 from afa.inference.meanfield import MeanField, Solver, mean_field
-from afa.model.bundle import Bundle
-from afa.model.bundle.rates import bundle_models
 from afa.model.closure import STRENGTH, Coupling, class_models
 from afa.model.mrf import Evidence, PairwiseMRF
 
 SMALL = 10_000_000
 """Memory limit, in bytes of tables, of the exact kappa where mean-field is an acceptable substitute."""
-KAPPAS: WeakKeyDictionary[Bundle, dict[str, float]] = WeakKeyDictionary()
-
-
-def kappa_of(bundle: Bundle, entity: str) -> float:
-    """Return log Z_1 - log Z_0 of an entity's explicit models without observations, nats.
-
-    The difference is computed by exact inference. Mean-field takes this difference as 0 (docs/decisions.md, Base
-    rates).
-
-    Raises
-    ------
-    InferenceError : a model is too dense; the message has the estimated cost
-
-    """
-    known = KAPPAS.setdefault(bundle, {})
-    if entity not in known:
-        spoken = bundle.how_often(entity)[2]
-        known[entity] = log_ratio(*bundle_models(bundle, entity, features=spoken))
-    return known[entity]
 
 
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
     """Return log Z_1 - log Z_0 of two class models without observations and priors, nats.
 
-    The difference is computed by exact inference.
+    The difference is computed by exact inference. Mean-field takes it as 0 (docs/decisions.md, Base rates).
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from rated import FEVERS, rated, written
 from scipy.special import expit, logit, logsumexp, softmax
 
 from afa.errors import PlannerError
-from afa.inference.class_odds import kappa_of
+from afa.inference.class_odds import log_ratio
 from afa.inference.meanfield import Solver
 from afa.model.bundle import load_bundle
 from afa.model.bundle.rates import bundle_models, hypotheses_of
@@ -121,7 +121,7 @@ def test_at_full_observation_exact_and_mean_field_differ_by_kappa_and_by_nothing
             planner = BinaryPlanner(case.bundle, entity=entity, inference=inference)
             planner.observe_all(values)
             found.append(planner.log_odds())
-        kappa = kappa_of(case.bundle, entity)
+        kappa = log_ratio(*bundle_models(case.bundle, entity))
         energy = case.bundle.energies([list(values.values())], "explicit")[0, v]
         assert found[0] == pytest.approx(energy, abs=1e-9)
         assert found[0] - found[1] == pytest.approx(kappa, abs=1e-9)
