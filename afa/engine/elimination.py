@@ -26,7 +26,7 @@ from afa.engine.elimination_tables import (
     new_incoming,
     new_tables,
 )
-from afa.errors import Fault, InferenceError, PlannerError
+from afa.errors import Fault, InferenceError
 from afa.inference.elimination import BYTES, components
 from afa.inference.exact import exact
 from afa.model.mrf import LOG3, Evidence, Floats, PairwiseMRF
@@ -55,28 +55,6 @@ def elimination_plan(mrf: PairwiseMRF) -> Plan:
     )
 
 
-def with_potentials(plan: Plan, mrf: PairwiseMRF) -> Plan:
-    """Return the plan with the potentials of another model with the same features.
-
-    Its graph must be part of the plan's.
-
-    Raises
-    ------
-    PlannerError : the model has a potential outside the plan's graph
-
-    """
-    at = plan.feature
-    owner = np.repeat(np.arange(len(at)), np.diff(plan.first))
-    inside = mrf.couplings[at][:, at].toarray()
-    changed = plan._replace(unary=mrf.unary[at], coupling=inside[owner, plan.separator].astype(np.float64))
-    n_pairs = mrf.couplings.nnz // 2
-    held = int((changed.coupling != 0).sum())
-    if held < n_pairs or not np.isin(mrf.support, at).all():
-        found = f"{n_pairs - held} couplings and {int((~np.isin(mrf.support, at)).sum())} features without a place"
-        raise PlannerError(Fault("an elimination plan", found, "a model on the plan's graph", "plan this model anew"))
-    return changed
-
-
 def log_partitions(
     mrf: PairwiseMRF,
     observed: NDArray[np.bool_],
@@ -97,7 +75,7 @@ def log_partitions(
     observed : (R, M) bool, features observed in each state
     values : (R, M) int8, -1, 0 or +1; values of unobserved features are ignored
     factors : multiples of the energy E
-    plan : elimination plan of `mrf` or of a model with the same graph. By default, it is computed
+    plan : elimination plan of `mrf`. By default, it is computed
     limit : largest number of table entries for one state
     threads : number of threads. None means one for each core
 
@@ -106,14 +84,22 @@ def log_partitions(
     InferenceError : a state needs more than `limit` entries
 
     """
-    plan = elimination_plan(mrf) if plan is None else with_potentials(plan, mrf)
+    plan = plan or elimination_plan(mrf)
     codes = np.where(observed[:, plan.feature], values[:, plan.feature], UNOBSERVED).astype(np.int8)
     states, row = _distinct(codes)
     entries = _entries(plan, states).max(initial=0.0)
-    check_size(entries, limit, len(plan.feature))
+    if entries > limit:
+        size, expected = (
+            f"tables of {entries:.3g} entries over {len(plan.feature)} features",
+            f"at most {limit:.3g} entries",
+        )
+        step = "use mean-field, observe more features first, or pass a larger limit"
+        raise InferenceError(Fault("exact elimination", size, expected, step))
     solved = np.empty((len(states), len(factors)))
     scaled = np.array(factors, dtype=np.float64)
-    in_threads(_solve, len(states), threads_for(BYTES * entries / 3, threads), plan, states, scaled, solved)
+    most = int(MEMORY_LIMIT / max(BYTES * entries / 3, 1.0))  # threads whose tables fit together
+    threads = max(1, min(threads or len(os.sched_getaffinity(0)), most))
+    in_threads(_solve, len(states), threads, plan, states, scaled, solved)
     for i in np.flatnonzero(np.isnan(solved).any(axis=1)):
         solved[i] = _by_logarithms(mrf, plan, states[i], factors)
     uniform = (~observed).sum(axis=1) - (codes == UNOBSERVED).sum(axis=1)
@@ -128,24 +114,6 @@ def _distinct(codes: States) -> tuple[States, NDArray[np.intp]]:
         return codes[:1], np.zeros(n_rows, dtype=np.intp)
     states, row = np.unique(codes, axis=0, return_inverse=True)
     return states, row.reshape(-1)
-
-
-def size_words(entries: float, n: int) -> str:
-    """Return the size of the tables of one state in words."""
-    return f"tables of {entries:.3g} entries over {n} features"
-
-
-def check_size(entries: float, limit: float, n: int) -> None:
-    """Raise an `InferenceError` if the tables of one state have more entries than `limit`."""
-    if entries > limit:
-        step = "use mean-field, observe more features first, or pass a larger limit"
-        raise InferenceError(Fault("exact elimination", size_words(entries, n), f"at most {limit:.3g} entries", step))
-
-
-def threads_for(n_bytes: float, threads: int | None) -> int:
-    """Return the wanted number of threads, or fewer if `MEMORY_LIMIT` has less than `n_bytes` for each thread."""
-    wanted = threads or len(os.sched_getaffinity(0))
-    return max(1, min(wanted, int(MEMORY_LIMIT / max(n_bytes, 1.0))))
 
 
 def _by_logarithms(mrf: PairwiseMRF, plan: Plan, state: States, factors: Sequence[float]) -> Floats:
@@ -177,13 +145,12 @@ def _solve(plan: Plan, states: States, factors: Floats, solved: Floats, first: i
     """Write log-partitions of states first to last - 1 into `solved`, (U, F). NaN means that weights exceed float64."""
     clamped, incoming = new_clamped(plan), new_incoming(len(plan.unary))
     largest, widest = 0, 0
-    tables = new_tables(INT(0), INT(0), np.ones(1))
+    tables = new_tables(INT(0), INT(0))
     for i in range(first, last):
         n_free, constant = clamp(plan, states[i], clamped)
         size, width = message_size(clamped, n_free)
         if size > largest or width > widest:
             largest, widest = max(largest, int(size)), max(widest, width)
-            tables = new_tables(largest, widest, np.ones(1))
+            tables = new_tables(largest, widest)
         for f in range(len(factors)):
-            _, logarithm = eliminate(clamped, n_free, factors[f], incoming, tables, True)
-            solved[i, f] = factors[f] * constant + logarithm
+            solved[i, f] = factors[f] * constant + eliminate(clamped, n_free, factors[f], incoming, tables)

@@ -6,7 +6,7 @@ summed block by block and never stored as a whole. Only messages are stored.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,10 @@ class EliminationTables(NamedTuple):
 
     """
 
-    message: NDArray[Any]
-    high: NDArray[Any]
-    low: NDArray[Any]
-    block: NDArray[Any]
+    message: Floats
+    high: Floats
+    low: Floats
+    block: Floats
 
 
 class Incoming(NamedTuple):
@@ -68,25 +68,20 @@ def new_incoming(n: int) -> Incoming:
 
 
 @kernel()
-def new_tables(size: int, width: int, like: NDArray[Any]) -> EliminationTables:
-    """Return empty tables for messages of `size` entries and at most `width` axes. The dtype is that of `like`."""
-    message, high = np.empty(size, dtype=like.dtype), np.empty((2, 3 ** max(0, width - LOW_AXES)), dtype=like.dtype)
-    return EliminationTables(
-        message, high, np.empty((2, LOW_SIZE), dtype=like.dtype), np.empty((3, LOW_SIZE), dtype=like.dtype)
-    )
+def new_tables(size: int, width: int) -> EliminationTables:
+    """Return empty tables for messages of `size` entries and at most `width` axes."""
+    high = np.empty((2, 3 ** max(0, width - LOW_AXES)))
+    return EliminationTables(np.empty(size), high, np.empty((2, LOW_SIZE)), np.empty((3, LOW_SIZE)))
 
 
 @kernel()
-def eliminate(
-    clamped: Clamped, n_free: int, factor: Any, incoming: Incoming, tables: EliminationTables, rescale: bool
-) -> tuple[Any, float]:
-    """Sum exp(factor E) over all free features. Return (p, l), where the sum is p exp(l). `factor` is real or complex.
+def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, tables: EliminationTables) -> float:
+    """Return the logarithm of the sum of exp(factor E) over all free features.
 
-    With `rescale`, which requires a real factor, each message is divided by its largest entry. If weights still exceed
-    the range of double precision, l is NaN.
+    Each message is divided by its largest entry. If weights still exceed the range of double precision, the result is
+    NaN.
     """
-    product, logarithm = factor * 0.0 + 1.0, 0.0
-    begin = 0
+    logarithm, begin = 0.0, 0
     for v in range(n_free):
         axes = clamped.first[v + 1] - clamped.first[v]
         high_axes = max(0, axes - LOW_AXES)
@@ -95,25 +90,22 @@ def eliminate(
         size = 3**axes
         out = tables.message[begin : begin + size]
         _sum_out(out, high_axes, n_messages, incoming, tables)
-        if rescale:
-            smallest, largest = np.inf, 0.0
-            for i in range(size):
-                weight = abs(out[i])
-                smallest, largest = min(smallest, weight), max(largest, weight)
-            if not (smallest >= SMALLEST * max(1.0, largest) and strength <= STRONGEST):
-                return product, np.nan
-            for i in range(size):
-                out[i] /= largest
-            logarithm += np.log(largest)
-        if axes == 0:
-            product *= out[0]
+        smallest, largest = np.inf, 0.0
+        for i in range(size):
+            weight = abs(out[i])
+            smallest, largest = min(smallest, weight), max(largest, weight)
+        if not (smallest >= SMALLEST * max(1.0, largest) and strength <= STRONGEST):
+            return float(np.nan)
+        for i in range(size):
+            out[i] /= largest
+        logarithm += np.log(largest)
         clamped.start[v] = begin
         begin += size
-    return product, logarithm
+    return logarithm
 
 
 @kernel(inline=True)
-def _weigh(clamped: Clamped, v: int, high_axes: int, factor: Any, tables: EliminationTables) -> float:
+def _weigh(clamped: Clamped, v: int, high_axes: int, factor: float, tables: EliminationTables) -> float:
     """Write the weights of +1 and -1 of feature `v` by configuration of its separator. Return max |log-weight|."""
     first, last = clamped.first[v], clamped.first[v + 1]
     weight = np.exp(factor * clamped.field[v])
@@ -167,7 +159,7 @@ def _come_in(clamped: Clamped, v: int, high_axes: int, incoming: Incoming) -> in
 
 
 @kernel(inline=True)
-def _sum_out(out: NDArray[Any], high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
+def _sum_out(out: Floats, high_axes: int, n_messages: int, incoming: Incoming, tables: EliminationTables) -> None:
     """Write the message of one feature, which is its table summed over its values.
 
     The table is computed in blocks, one for each configuration of the high axes.

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import models, posterior
 
-from afa.engine.elimination import elimination_plan, log_partitions, with_potentials
-from afa.errors import InferenceError, PlannerError
+from afa.engine.elimination import log_partitions
+from afa.errors import InferenceError
 from afa.inference.exact import exact
 from afa.model.closure import half_potentials
 from afa.model.mrf import Evidence, PairwiseMRF
@@ -144,20 +144,6 @@ def test_a_state_that_is_too_dense_is_refused_and_one_with_enough_observed_is_so
     evidence = seen(mrf, most[0], values[0])
     expected = [exact(half, evidence).log_partition for half in half_potentials(mrf)]
     np.testing.assert_allclose(log_partitions(mrf, most, values, limit=1e5)[0], expected, rtol=1e-12)
-
-
-def test_a_plan_serves_a_model_with_other_signs_on_the_same_graph():
-    mrf = dense_model(6)
-    flipped = PairwiseMRF(-mrf.unary, -mrf.couplings, mrf.prior)
-    observed, values = random_states(5, 6, 6)
-    found = log_partitions(flipped, observed, values, plan=elimination_plan(mrf))
-    np.testing.assert_allclose(found, log_partitions(flipped, observed, values), rtol=1e-13)
-
-
-def test_a_plan_refuses_a_model_with_a_coupling_that_it_has_no_place_for():
-    sparse = PairwiseMRF(np.ones(3), np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
-    with pytest.raises(PlannerError, match="2 couplings"):
-        with_potentials(elimination_plan(sparse), dense_model(3))
 
 
 def test_features_in_another_order_change_nothing_but_rounding():
