@@ -575,9 +575,9 @@ class Belief:
         of, at = p[table.feature], table.feature
         self._expected = (of * table.terms).sum(axis=1)
         self._linear = (of * _standard(OF_VALUES - self.middle[:, None], p)[at] * table.terms).sum(axis=1)
-        self._linear = np.divide(
-            self._linear, np.sqrt(self.spread[at]), out=np.zeros_like(self._linear), where=self.spread[at] > 0
-        )
+        # a feature that varies in no patient has no regression; its slope is that of the term
+        slope = (table.terms[:, 2] - table.terms[:, 0]) / 2
+        self._linear = np.divide(self._linear, np.sqrt(self.spread[at]), out=slope, where=self.spread[at] > 0)
         self._bend = (of * _curve(p)[at] * table.terms).sum(axis=1)
         self._bend[np.abs(self._bend) <= table.tie] = 0.0
         with_joint = background.covariance is not None and not table.groups and not self._bend.any()

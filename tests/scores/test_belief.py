@@ -356,6 +356,15 @@ def test_a_covariance_counts_nobody_twice_and_not_the_patient_himself():
         Background(one.probabilities, "patients", "39", 2 * one.covariance)
 
 
+def test_a_value_that_no_patient_had_counts_where_features_go_together():
+    bundle, _ = dependent_problem(0)
+    shared = np.random.default_rng(0).integers(-1, 2, 60)
+    background = Background.of_patients(bundle, np.stack([shared, shared, shared, np.ones(60)], axis=1))
+    assert background.covariance is not None
+    belief = belief_of(bundle, background, {3: -1, 0: 1, 1: 0, 2: 1})
+    np.testing.assert_allclose(belief.mean, bundle.energies(np.array([[1, 0, 1, -1]]))[0], atol=1e-12)
+
+
 def test_a_covariance_with_a_row_of_another_length_is_refused():
     bundle, background = dependent_problem(0)
     plain = background.plain()
