@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from afa.engine.compile import ALL, PLANNERS, cache_folder, compiled_groups, keeps_kernels, write_list
 from afa.engine.elimination import log_partitions
 from afa.engine.follow import follow
+from afa.engine.frontier import frontier_paths
 from afa.engine.gains import GAIN_KINDS
 from afa.engine.gauges import gauge_paths
 from afa.engine.layout import pack
@@ -35,6 +36,7 @@ from afa.engine.sweeps import Iteration
 from afa.engine.tasks import elbo_differences, follow_gain, task_of
 from afa.model.bundle import Bundle, PackedCouplings
 from afa.model.closure import COUPLINGS
+from afa.scores.belief import Background, ScoreTable
 
 _log = logging.getLogger("afa")
 N, M = 3, 4
@@ -85,6 +87,7 @@ def _tasks() -> None:
     place = np.zeros((len(VALUES), 2, N), dtype=np.int16)
     precision_at_k(place, k, right, right, k)
     precision_at_k(place, k, right, among=right)
+    frontier_paths(ScoreTable.of_bundle(small_bundle()), Background.uniform(small_bundle()), VALUES, 2)
 
 
 def _exactly() -> None:

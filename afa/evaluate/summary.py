@@ -24,8 +24,16 @@ TEXT = [
 NUMBERS = ["level", "t", "value", "low", "high", "n"]
 COLUMNS = [*TEXT, *NUMBERS]
 TABLES = [
-    *("sign_accuracy_random", "chaos_gap", "allocation_sign", "allocation_p_at_k", "certified_round"),
-    *("bracket_rate", "layer0_bundle", "layer0_synthetic", "binary", "gauge_agreement", "gauge_correlation"),
+    *("sign_accuracy_random", "chaos_gap", "allocation_sign", "allocation_p_at_k", "allocation_frontier"),
+    *(
+        "certified_round",
+        "bracket_rate",
+        "layer0_bundle",
+        "layer0_synthetic",
+        "binary",
+        "gauge_agreement",
+        "gauge_correlation",
+    ),
     *("gauge_accuracy", "calibration", "specificity", "labels", "controls"),
     *("acquisition_saved", "meanfield_vs_exact", "labels_needed", "null"),
     *("stopping", "llm_baselines", "llm_choosing", "sanity"),

@@ -74,6 +74,7 @@ def made(runs: Runs, rounds: int = 3, *, k_clinical: int = 1, **changes: dict[st
         "flips": flips.assign(seed_set="selecting", definition="wald", runs=3),
         "rounds": whole.astype(dict.fromkeys(singles, np.float32)),
         "choices": pd.concat(of_choices, ignore_index=True),
+        "frontier": pd.DataFrame(),
         "duels": pd.DataFrame(duels),
         "targets": pd.DataFrame(targets).astype({"label": "Int8"}).assign(k=2, k_clinical=k_clinical),
     }

@@ -125,12 +125,17 @@ STAGES: dict[str, Stage] = {
                 "cohort bundle allocation gain schedule seed patient t method right right_first right_prior_wrong"
                 " p_at_k clinical_p_at_k clinical_r_precision"
             ),
+            "frontier": (
+                "cohort bundle background patient t feature fallback right right_first right_prior_wrong p_at_k"
+                " clinical_p_at_k clinical_r_precision"
+            ),
         },
         rows={
             "allocation_sign": "how accurate are signs under each allocation rule?",
             "allocation_p_at_k": "how precise is the top k under each allocation rule?",
             "certified_round": "after how many rounds can the top k no longer change?",
             "acquisition_saved": "how many measurements does a rule save at equal accuracy?",
+            "allocation_frontier": "how accurate are signs and the top k under the rule `frontier`, by background?",
             "bracket_rate": "",
         },
     ),

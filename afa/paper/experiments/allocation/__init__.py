@@ -22,6 +22,7 @@ from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows
 from afa.evaluate.topk import label_counts
 from afa.model.mrf import Floats
 from afa.model.orders import PAPER_ROUNDS
+from afa.paper.experiments.allocation.frontier import frontier_rows
 from afa.paper.experiments.allocation.tables import run as run
 from afa.paper.experiments.chaos import chaotic_patients
 
@@ -63,7 +64,8 @@ def summarise(
     allocation_p_at_k : by target. `p_at_k` is given at every t. `gap` and, for labels, `r_precision` are given at every
         tenth t. The constant answers `fixed_top_k` (the best k entities for these patients) and `prevalence_order`, and
         counts of the labels, are given once
-    certified_round, acquisition_saved, bracket_rate : the rows of `certified_rows`, `saved_rows` and `bracket_rows`
+    certified_round, acquisition_saved, bracket_rate, allocation_frontier : the rows of `certified_rows`, `saved_rows`,
+        `bracket_rows` and `frontier_rows`
 
     Raises
     ------
@@ -83,6 +85,8 @@ def summarise(
         "bracket_rate": bracket_rows(grid, resampled),
     }
     made = [summary_rows(name, labelled(rows), guide="linearity", start="uniform") for name, rows in parts.items()]
+    if beside := list(frontier_rows(tables["frontier"], grid, patients, resampled)):
+        made.append(summary_rows("allocation_frontier", labelled(beside)))
     return pd.concat(made, ignore_index=True)
 
 

@@ -33,6 +33,7 @@ from afa.inference.meanfield import Solver
 from afa.model.bundle import Bundle
 from afa.model.orders import PAPER_ROUNDS, random_orders
 from afa.model.rule_names import WITHOUT_GAIN
+from afa.paper.experiments.allocation.frontier import frontier_table
 from afa.planner.cluster import Clustering
 from afa.planner.rules import RULES, Rule
 from afa.planner.rules.base import Choice, View, fall_back, view_of
@@ -67,8 +68,8 @@ def run(
 ) -> dict[str, pd.DataFrame]:
     """Follow the chosen patients (row indices of the cohort) through every cell.
 
-    The rule `random` is followed once for each seed. Each finished cell is logged. Both tables are by (patient,
-    allocation, gain, schedule, seed, t), and sorted by patient.
+    The rule `random` is followed once for each seed. Each finished cell is logged. The tables `rounds` and `choices`
+    are by (patient, allocation, gain, schedule, seed, t), and sorted by patient.
 
     Returns
     -------
@@ -82,6 +83,8 @@ def run(
     choices : `feature` is the t-th observed feature, missing at t = 0. `fallback` is True if the rule of decisions.md
         A7 chose it. `resolved` is the number of duels that no further values can change. `resolved_wrong` is the number
         of resolved duels that full observation contradicts. `certified` is True if the top k cannot change any more
+    frontier : columns of both tables by (patient, background, t), for the rule `frontier` and the score `background`.
+        The table is empty unless a rule without a gain is in `allocation`, so that one part of the grid makes it
 
     """
     names = [cohort.patients[p] for p in patients]
@@ -105,7 +108,10 @@ def run(
             parts["rounds"].append(_rounds(paths, targets, names, threads).assign(**keys))
             parts["choices"].append(_choices(paths, names, bundle.features).assign(**keys))
         note(" ".join(filter(None, cell)))
-    return {name: by_patient(tables, names) for name, tables in parts.items()}
+    found = {name: by_patient(tables, names) for name, tables in parts.items()}
+    without_gain = any(rule in WITHOUT_GAIN for rule in allocation.rules)
+    frontier = frontier_table(bundle, cohort, patients, truth, targets, threads) if without_gain else pd.DataFrame()
+    return {**found, "frontier": frontier}
 
 
 def follow_own_rule(

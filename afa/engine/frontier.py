@@ -1,0 +1,356 @@
+"""The rule `frontier` for many patients, compiled. `afa.scores.belief` has the readable definition.
+
+All scores must be linear in each feature, as in bundles of directions, and there are no exclusive groups. A background
+without a covariance is one with a diagonal covariance. A test compares the kernel with `Belief`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afa.engine.compile import in_threads, kernel, laid_out
+from afa.engine.layout import Indices
+from afa.engine.ranks import name_places
+from afa.model.mrf import RELATIVE_TIE, Floats
+from afa.scores.belief import OF_VALUES, Background, ScoreTable, variances_of
+
+NONE = -1
+
+
+class FrontierPaths(NamedTuple):
+    """Results of P patients under the rule `frontier`, for M features and N entities.
+
+    Attributes
+    ----------
+    order : (P, M) int64, features in the chosen order
+    fallback : (P, M) bool, True if no feature had a positive gain
+    mean : (P, M + 1, N) float64, expected score of each entity after t observations, nats
+
+    """
+
+    order: Indices
+    fallback: NDArray[np.bool_]
+    mean: Floats
+
+
+class _Scores(NamedTuple):
+    """The part of `ScoreTable` and `Background` that all patients share, as arrays.
+
+    Attributes
+    ----------
+    constant : (N,) float64
+    entity, feature, slope : (S,), entity and feature of each slot, and the change of its term if the feature rises by 1
+    owner, first, second, psi : (C,), entity, both slots and value of each coupling
+    pair_features : (2, D) int64, features of each distinct pair of coupled features
+    by_pair, pair_start : (C,) and (D + 1,) int64, couplings in the order of their pairs, and the first of each pair
+    middle : (M,) float64, mean of each feature
+    joint : (M, M) float64, covariance of the features
+    slots_of : (N + 1,) int64, first slot of each entity
+    entity_rank, feature_rank : (N,), (M,) int64, positions in the order of names
+    tie : float, difference of two scores that may be a rounding error
+    joined : False if `joint` is diagonal
+
+    """
+
+    constant: Floats
+    entity: Indices
+    feature: Indices
+    slope: Floats
+    owner: Indices
+    first: Indices
+    second: Indices
+    psi: Floats
+    pair_features: Indices
+    by_pair: Indices
+    pair_start: Indices
+    middle: Floats
+    joint: Floats
+    slots_of: Indices
+    entity_rank: Indices
+    feature_rank: Indices
+    tie: float
+    joined: bool
+
+
+def frontier_paths(
+    table: ScoreTable, background: Background, values: NDArray[np.int8], k: int, threads: int | None = None
+) -> FrontierPaths:
+    """Follow P patients with the rule `frontier` until all features are observed.
+
+    If no gain is positive, the feature with the largest sum of absolute slopes is chosen. Ties are decided by name.
+
+    Parameters
+    ----------
+    values : (P, M) int8, -1, 0 or +1
+
+    """
+    n_patients, m = values.shape
+    p = background.probabilities
+    joint = np.diag(variances_of(p)) if background.covariance is None else background.covariance
+    arrays = (
+        *(table.constant, table.entity, table.feature, table.terms[:, 2], table.owner, *table.ends, table.psi),
+        *(table.distinct_pairs[0], *table.by_pair, p @ OF_VALUES, joint, table.pointer),
+        *(name_places(table.entities), name_places(table.features)),
+    )
+    scores = _Scores(*(laid_out(array) for array in arrays), table.tie, background.covariance is not None)
+    order, fallback = np.empty((n_patients, m), dtype=np.int64), np.empty((n_patients, m), dtype=np.bool_)
+    mean = np.empty((n_patients, m + 1, len(table.entities)))
+    in_threads(_follow, n_patients, threads, scores, laid_out(values), k, order, fallback, mean)
+    return FrontierPaths(order, fallback, mean)
+
+
+class _Work(NamedTuple):
+    """Arrays of one patient, reused for all patients of a thread.
+
+    Only unobserved features are in `joint`: row and column i belong to the feature `at[i]`.
+
+    Attributes
+    ----------
+    middle : (M,) float64, mean of each feature
+    joint : (M, M) float64, covariance of the unobserved features
+    at : (M,) int64, feature of each row of `joint`
+    place : (M,) int64, row of each feature in `joint`, or -1 if observed
+    slope : (S,) float64, slopes c_vj, nats (`Belief.slope`)
+    through : (N, M) float64, covariance of each score with each unobserved feature, to first order
+    shared : (N, N) float64, covariance of the scores; only variances and the rows of the top k are complete
+    weights : (k, N - k) float64, as in `Differences.weights`
+    gain : (M,) float64, gain of each unobserved feature
+    rounded, ranked : (N,), means in units of `tie`, and entities by decreasing mean
+
+    """
+
+    middle: Floats
+    joint: Floats
+    at: Indices
+    place: Indices
+    slope: Floats
+    through: Floats
+    shared: Floats
+    weights: Floats
+    gain: Floats
+    rounded: Floats
+    ranked: Indices
+
+
+@kernel(entrance=True)
+def _follow(
+    scores: _Scores,
+    values: NDArray[np.int8],
+    k: int,
+    order: Indices,
+    fallback: NDArray[np.bool_],
+    mean: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """Write the paths of the patients first to last - 1."""
+    n, m = len(scores.constant), len(scores.middle)
+    work = _Work(
+        np.empty(m),
+        np.empty((m, m)),
+        np.empty(m, dtype=np.int64),
+        np.empty(m, dtype=np.int64),
+        np.empty(len(scores.slope)),
+        np.empty((n, m)),
+        np.empty((n, n)),
+        np.empty((k, n - k)),
+        np.empty(m),
+        np.empty(n),
+        np.empty(n, dtype=np.int64),
+    )
+    for patient in range(first, last):
+        _follow_patient(scores, work, k, values[patient], order[patient], fallback[patient], mean[patient])
+
+
+@kernel(borrows=True)
+def _follow_patient(
+    scores: _Scores,
+    work: _Work,
+    k: int,
+    values: NDArray[np.int8],
+    order: Indices,
+    fallback: NDArray[np.bool_],
+    mean: Floats,
+) -> None:
+    """Write the path of one patient."""
+    m = len(order)
+    for j in range(m):
+        work.middle[j], work.at[j], work.place[j] = scores.middle[j], j, j
+        for i in range(m):
+            work.joint[j, i] = scores.joint[j, i]
+    for t in range(m):
+        size = m - t
+        _expect(scores, work, size, mean[t])
+        _rank(scores, work, mean[t])
+        _share(scores, work, k)
+        _share_pairs(scores, work)
+        most = _gains(work, size, mean[t])
+        fallback[t] = most <= 0.0
+        if most <= 0.0:
+            for s in range(len(work.slope)):
+                i = work.place[scores.feature[s]]
+                if i != NONE:
+                    work.gain[i] += abs(work.slope[s])
+                    most = max(most, work.gain[i])
+        chosen = NONE
+        for i in range(size):
+            if work.gain[i] >= most * (1.0 - RELATIVE_TIE):
+                rank = scores.feature_rank[work.at[i]]
+                if chosen == NONE or rank < scores.feature_rank[chosen]:
+                    chosen = work.at[i]
+        order[t] = chosen
+        _observe(scores, work, chosen, float(values[chosen]), size)
+    _expect(scores, work, 0, mean[m])
+
+
+@kernel(borrows=True)
+def _expect(scores: _Scores, work: _Work, size: int, mean: Floats) -> None:
+    """Write the slopes, the expected scores (`Belief.mean`) and their covariances with each unobserved feature."""
+    slope, middle, place = work.slope, work.middle, work.place
+    for v in range(len(mean)):
+        mean[v] = scores.constant[v]
+        for i in range(size):
+            work.through[v, i] = 0.0
+    for s in range(len(slope)):
+        slope[s] = scores.slope[s]
+        mean[scores.entity[s]] += slope[s] * middle[scores.feature[s]]
+    for c in range(len(scores.psi)):
+        one, other, psi = scores.feature[scores.first[c]], scores.feature[scores.second[c]], scores.psi[c]
+        slope[scores.first[c]] += psi * middle[other]
+        slope[scores.second[c]] += psi * middle[one]
+        product = middle[one] * middle[other]
+        if place[one] != NONE and place[other] != NONE:
+            product += work.joint[place[one], place[other]]
+        mean[scores.owner[c]] += psi * product
+    for s in range(len(slope)):
+        i = place[scores.feature[s]]
+        if i != NONE:
+            through, joint, c = work.through[scores.entity[s]], work.joint[i], slope[s]
+            if not scores.joined:
+                through[i] = c * joint[i]
+                continue
+            for f in range(size):
+                through[f] += c * joint[f]
+
+
+@kernel(borrows=True)
+def _rank(scores: _Scores, work: _Work, mean: Floats) -> None:
+    """Rank the entities by decreasing mean (`Belief.order`). Entities whose means tie are ordered by name."""
+    rounded, ranked = work.rounded, work.ranked
+    for v in range(len(mean)):
+        rounded[v], j = np.rint(mean[v] / scores.tie) if scores.tie > 0 else mean[v], v
+        while j > 0:
+            u = ranked[j - 1]
+            if rounded[u] > rounded[v]:
+                break
+            if rounded[u] == rounded[v] and scores.entity_rank[u] < scores.entity_rank[v]:
+                break
+            ranked[j] = u
+            j -= 1
+        ranked[j] = v
+
+
+@kernel(borrows=True)
+def _share(scores: _Scores, work: _Work, k: int) -> None:
+    """Write the variances of the scores, and the covariances of the top k with all scores (`Belief.covariance`).
+
+    Only the part of single features is written.
+    """
+    shared, through, place = work.shared, work.through, work.place
+    n = len(shared)
+    for v in range(n):
+        for w in range(n):
+            shared[v, w] = 0.0
+    for s in range(len(work.slope)):
+        f, v = place[scores.feature[s]], scores.entity[s]
+        if f != NONE:
+            shared[v, v] += work.slope[s] * through[v, f]
+    for i in range(k):
+        a = work.ranked[i]
+        shared[a, a] = 0.0
+        for s in range(scores.slots_of[a], scores.slots_of[a + 1]):
+            f = place[scores.feature[s]]
+            if f != NONE:
+                for v in range(n):
+                    shared[a, v] += work.slope[s] * through[v, f]
+    for v in range(n):
+        shared[v, v] = max(shared[v, v], 0.0)
+
+
+@kernel(borrows=True)
+def _share_pairs(scores: _Scores, work: _Work) -> None:
+    """Add the part of coupled pairs to the covariances of the scores."""
+    shared, place = work.shared, work.place
+    for d in range(scores.pair_features.shape[1]):
+        one, other = place[scores.pair_features[0, d]], place[scores.pair_features[1, d]]
+        if NONE in (one, other):
+            continue
+        product = work.joint[one, one] * work.joint[other, other]
+        for i in range(scores.pair_start[d], scores.pair_start[d + 1]):
+            c = scores.by_pair[i]
+            for j in range(scores.pair_start[d], scores.pair_start[d + 1]):
+                w = scores.by_pair[j]
+                shared[scores.owner[c], scores.owner[w]] += scores.psi[c] * scores.psi[w] * product
+
+
+@kernel(borrows=True)
+def _gains(work: _Work, size: int, mean: Floats) -> float:
+    """Write the gain of each unobserved feature (`Belief.frontier`), and return the largest gain."""
+    shared, weights, gain, ranked = work.shared, work.weights, work.gain, work.ranked
+    (k, n_outside), most = weights.shape, -np.inf
+    for i in range(k):
+        for j in range(n_outside):
+            a, b = ranked[i], ranked[k + j]
+            both = shared[a, a] + shared[b, b]
+            variance, lead = both - 2.0 * shared[a, b], mean[a] - mean[b]
+            weights[i, j] = -np.inf
+            if variance > RELATIVE_TIE * both:
+                weights[i, j] = -0.5 * (lead * lead / variance + math.log(variance))
+                most = max(most, weights[i, j])
+    for f in range(size):
+        gain[f] = 0.0
+    if most == -np.inf:
+        return 0.0
+    for i in range(k):
+        for j in range(n_outside):
+            weight, own, other = math.exp(weights[i, j] - most), work.through[ranked[i]], work.through[ranked[k + j]]
+            if weight > 0.0:
+                for f in range(size):
+                    step = own[f] - other[f]
+                    gain[f] += weight * step * step
+    largest = 0.0
+    for f in range(size):
+        gain[f] = gain[f] / work.joint[f, f] if work.joint[f, f] > 0.0 else 0.0
+        largest = max(largest, gain[f])
+    for f in range(size):
+        if gain[f] <= RELATIVE_TIE * largest:
+            gain[f] = 0.0
+    return float(largest)
+
+
+@kernel(borrows=True)
+def _observe(scores: _Scores, work: _Work, feature: int, value: float, size: int) -> None:
+    """Update the means and the covariance of the other features, and replace the feature's row by the last one."""
+    middle, joint, at, place = work.middle, work.joint, work.at, work.place
+    i, last = place[feature], size - 1
+    own, step, column = joint[i, i], value - middle[feature], joint[i]
+    if own > 0.0:
+        for f in range(size):
+            slope = column[f] / own
+            middle[at[f]] += slope * step
+            if scores.joined and f != i:
+                row = joint[f]
+                for other in range(size):
+                    row[other] -= slope * column[other]
+    middle[feature] = value
+    for f in range(size):
+        joint[i, f] = joint[last, f]
+    for f in range(size):
+        joint[f, i] = joint[f, last]
+    at[i] = at[last]
+    place[at[i]] = i
+    place[feature] = NONE
