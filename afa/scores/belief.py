@@ -757,7 +757,8 @@ class Belief:
         else:
             shared = self._through[table.entity, table.feature]
             total = np.maximum(table.by_entity(self.slope * shared), 0.0)
-        total += table.by_entity(self._bend**2 * (~self.observed & (self.spread > 0))[table.feature])
+        if self._bend.any():
+            total += table.by_entity(self._bend**2 * (~self.observed & (self.spread > 0))[table.feature])
         for group in self._open_groups():
             part = self._loadings()[0][0][:, group].toarray() * self.middle[group]
             total += (part**2).sum(axis=1) - part.sum(axis=1) ** 2

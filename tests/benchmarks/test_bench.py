@@ -130,6 +130,7 @@ def test_the_quick_scale_benchmark_runs_and_states_what_it_measured(tmp_path):
     for point in [*scale["goals"], *(point for curve in scale["curves"] for point in curve["points"])]:
         assert 0 < point["median"] <= point["p99"] <= point["max"]
         assert point["decisions"] == scale["rounds"]
+        assert point["frontier_processor"] > 0
         assert 48 < point["bytes_per_coupling"] <= 72
         assert point["bytes_per_coupling_in_bundle"] == 16
     assert all(point["load_seconds"] > 0 for point in scale["goals"])

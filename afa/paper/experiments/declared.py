@@ -135,7 +135,7 @@ STAGES: dict[str, Stage] = {
             "allocation_p_at_k": "how precise is the top k under each allocation rule?",
             "certified_round": "after how many rounds can the top k no longer change?",
             "acquisition_saved": "how many measurements does a rule save at equal accuracy?",
-            "allocation_frontier": "how accurate are signs and the top k under the rule `frontier`, for each background?",
+            "allocation_frontier": "how accurate are signs and the top k under the rule `frontier`?",
             "bracket_rate": "",
         },
     ),
