@@ -1,6 +1,6 @@
 """The optimal policy on small sampled problems, and how near the rules come to it (docs/frontier.md has the table).
 
-    python benchmarks/optimal.py --out results/bench [--problems 40]
+    python benchmarks/optimal.py --out results/bench [--problems 30]
 
 A problem has 5 entities with sampled Markov random fields over 7 ternary features, and a background of independent
 features. The value of a policy is the expected overlap of its top k after t features with the top k at full
@@ -107,27 +107,35 @@ class Problem:
             for chance, seen in states:
                 at = tuple(seen.get(j, OPEN) for j in range(len(self.p)))
                 best[t] += chance * self.value[at]
-                answer, feature = self._myopic(at) if options is None else self._asked(seen, options)
-                own[t] += chance * (self.value[at] if answer is None else self.inside[at][answer].mean())
-                following += [(chance * p, seen | {feature: x}) for x, p in enumerate(self.p[feature])]
+                planner = None if options is None else self._planner(seen, options)
+                own[t] += chance * (self.value[at] if planner is None else self._right(planner, at))
+                if t < rounds:
+                    feature = self._myopic(at) if planner is None else self._next(planner)
+                    following += [(chance * p, seen | {feature: x}) for x, p in enumerate(self.p[feature])]
             states = following
         return own, best
 
-    def _asked(self, seen: dict[int, int], options: dict[str, Any]) -> tuple[list[int], int]:
-        """The answer and the next feature of a planner."""
+    def _planner(self, seen: dict[int, int], options: dict[str, Any]) -> TopKPlanner:
         background = {"background": self.background} if options.get("score") == "background" else {}
         planner = TopKPlanner(self.bundle, k=self.k, **background, **options)
         for j, x in seen.items():
             planner.observe(self.bundle.features[j], VALUES[x])
-        answer = [self.bundle.entities.index(name) for name in planner.top_k()]
-        return answer, self.bundle.features.index(str(planner.next_feature()))
+        return planner
 
-    def _myopic(self, at: tuple[int, ...]) -> tuple[None, int]:
+    def _right(self, planner: TopKPlanner, at: tuple[int, ...]) -> float:
+        """The expected overlap of a planner's answer, divided by k."""
+        answer = [self.bundle.entities.index(name) for name in planner.top_k()]
+        return float(self.inside[at][answer].mean())
+
+    def _next(self, planner: TopKPlanner) -> int:
+        return self.bundle.features.index(str(planner.next_feature()))
+
+    def _myopic(self, at: tuple[int, ...]) -> int:
         after = [
             self.p[j] @ [self.value[(*at[:j], x, *at[j + 1 :])] for x in range(len(VALUES))] if x == OPEN else -np.inf
             for j, x in enumerate(at)
         ]
-        return None, int(np.argmax(after))
+        return int(np.argmax(after))
 
 
 def measure(problems: int, rounds: int = max(ROUNDS)) -> pd.DataFrame:
@@ -162,7 +170,7 @@ def as_text(table: pd.DataFrame) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=40, help="number of sampled problems")
+    parser.add_argument("--problems", type=int, default=30, help="number of sampled problems")
     parser.add_argument("--out", required=True, type=Path)
     given = parser.parse_args()
     table = measure(given.problems)
