@@ -89,14 +89,27 @@ def frontier_paths(
 
     """
     n_patients, m = values.shape
-    p = background.probabilities
-    joint = np.diag(variances_of(p)) if background.covariance is None else background.covariance
-    arrays = (
-        *(table.constant, table.entity, table.feature, table.terms[:, 2], table.owner, *table.ends, table.psi),
-        *(table.distinct_pairs[0], *table.by_pair, p @ OF_VALUES, joint, table.pointer),
-        *(name_places(table.entities), name_places(table.features)),
+    p, covariance, (by_pair, pair_start) = background.probabilities, background.covariance, table.by_pair
+    scores = _Scores(
+        constant=laid_out(table.constant),
+        entity=laid_out(table.entity),
+        feature=laid_out(table.feature),
+        slope=laid_out(table.terms[:, 2]),
+        owner=laid_out(table.owner),
+        first=laid_out(table.ends[0]),
+        second=laid_out(table.ends[1]),
+        psi=laid_out(table.psi),
+        pair_features=laid_out(table.distinct_pairs[0]),
+        by_pair=laid_out(by_pair),
+        pair_start=laid_out(pair_start),
+        middle=p @ OF_VALUES,
+        joint=laid_out(np.diag(variances_of(p)) if covariance is None else covariance),
+        slots_of=laid_out(table.pointer),
+        entity_rank=laid_out(name_places(table.entities)),
+        feature_rank=laid_out(name_places(table.features)),
+        tie=table.tie,
+        joined=covariance is not None,
     )
-    scores = _Scores(*(laid_out(array) for array in arrays), table.tie, background.covariance is not None)
     order, fallback = np.empty((n_patients, m), dtype=np.int64), np.empty((n_patients, m), dtype=np.bool_)
     mean = np.empty((n_patients, m + 1, len(table.entities)))
     in_threads(_follow, n_patients, threads, scores, laid_out(values), k, order, fallback, mean)

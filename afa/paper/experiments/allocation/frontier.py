@@ -86,7 +86,7 @@ def _rows(
     prior = np.broadcast_to(truth.prior, (len(names), 1, len(truth.prior)))
     right = right_by_kind(signs[:, None], truth.winner, prior)
     place = (rankdata(-rounded, method="min", axis=2) - 1).astype(np.int16)
-    chosen = np.full(rounded.shape[:2], None, dtype=object)
+    chosen = np.full((len(names), rounded.shape[1]), None, dtype=object)
     chosen[:, 1:] = np.array(table.features, dtype=object)[paths.order]
     fallback = np.zeros(chosen.shape, dtype=bool)
     fallback[:, 1:] = paths.fallback
