@@ -32,7 +32,6 @@ def ways_of(entrant: Entrant, patient: int) -> dict[str, tuple[Any, dict[str, An
     half = {bundle: Background.of_patients(bundle, others, name="others") for bundle in (stated, directions)}
     frontier = {"allocation": "frontier"}
     return {
-        "probabilities: information": (stated, {}),
         "probabilities: priority_all": (stated, {"allocation": "priority_all", "gain": "cmi"}),
         "probabilities: frontier, elicited": (stated, frontier | {"background": "elicited"}),
         "probabilities: frontier, the other half": (stated, frontier | {"background": half[stated]}),
