@@ -13,9 +13,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from afa.evaluate.accuracy import Part, Resampled, by_t, fixed_top_k, mean_ratio, overlap, precisions_by_prevalence
+from afa.evaluate.accuracy import (
+    UNIT,
+    Part,
+    Resampled,
+    by_t,
+    fixed_top_k,
+    mean_ratio,
+    overlap,
+    precisions_by_prevalence,
+)
 from afa.evaluate.cells import DUELS, GridCell
-from afa.evaluate.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, UNIT, Grid, read_grid
+from afa.evaluate.cubes import CLINICAL, CLINICAL_R, LIKELIHOOD, SINGLE, Grid, read_grid
 from afa.evaluate.inputs import rounds_up_to
 from afa.evaluate.resampling import first_where, quartiles_of_rounds, table_of_rounds
 from afa.evaluate.summary import Labelled, count_rows, labelled, summary_rows

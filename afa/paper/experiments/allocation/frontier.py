@@ -16,9 +16,9 @@ from afa.cohort.cohort import Cohort
 from afa.engine.duels import all_pairs
 from afa.engine.frontier import FrontierPaths, frontier_paths
 from afa.engine.rounds import Outcomes, right_by_kind
-from afa.evaluate.accuracy import Resampled, by_t
+from afa.evaluate.accuracy import UNIT, Resampled, by_t
 from afa.evaluate.cells import DUELS, GridCell
-from afa.evaluate.cubes import CLINICAL, LIKELIHOOD, PRECISIONS, UNIT, Grid
+from afa.evaluate.cubes import CLINICAL, LIKELIHOOD, PRECISIONS, Grid
 from afa.evaluate.inputs import rounds_up_to
 from afa.evaluate.long_tables import Complete, axis_among, axis_of, by_patient, rows_of
 from afa.evaluate.summary import Labelled
