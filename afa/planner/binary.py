@@ -66,12 +66,14 @@ class BinaryPlanner(Planner):
         **options: Unpack[CommonOptions],
     ) -> None:
         self.entity = entity
-        score = score or (BACKGROUND if allocation == FRONTIER else "two_elbo")
+        bundle = bundle_given(bundle)
+        gauge = gauge_of(bundle, options.get("coupling"))
+        given = options.get("background") is not None and gauge == "differential" and gain != INFORMATION
+        believes = allocation == FRONTIER or (given and allocation is None)
+        score = score or (BACKGROUND if believes else "two_elbo")
         usual = FRONTIER if score == BACKGROUND else "greedy"
         allocation = allocation or (INFORMATION if gain == INFORMATION else usual)
         checked = Options(score=score, gain=gain, allocation=allocation, **options)
-        bundle = bundle_given(bundle)
-        gauge = gauge_of(bundle, checked.coupling)
         models = closed_bundle(bundle, entity, "shared" if gauge == "shared" else "differential", strength)
         new_patient, explicit = patients_of(bundle, models, checked, gauge, entity=entity)
         asked = {"entity": entity, "coupling": gauge, "strength": strength, **explicit}

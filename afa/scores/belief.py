@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from afa.errors import Fault, PlannerError
+from afa.io.csvfile import few
 from afa.model.bundle import Bundle
 from afa.model.bundle.rates import floored
 from afa.model.mrf import RELATIVE_TIE, ROUNDING, VALUES, Floats
@@ -111,7 +112,14 @@ class Background:
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
         if isinstance(background, Mapping):
-            background = cls(**background)
+            try:
+                background = cls(**background)
+            except PlannerError:
+                raise
+            except (TypeError, ValueError, AttributeError) as fault:
+                found, expected = few(background), "the keys probabilities, kind and words of Background.plain()"
+                step = "make the background by Background.of_patients"
+                raise PlannerError(Fault("planner option background", found, expected, step)) from fault
         known = {"elicited": cls.elicited, "uniform": cls.uniform}
         if isinstance(background, str) and background in known:
             background = known[background](bundle)

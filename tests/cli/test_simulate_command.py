@@ -158,6 +158,31 @@ def test_the_binary_curves_are_those_of_planners_walked_by_hand(bundle_tiny, ent
         assert list(rows.index) == ["settled", "certified"]
 
 
+def test_frontier_decides_about_one_entity_as_a_planner_walked_by_hand(bundle_tiny):
+    """The planner decides by the sign of S, so that its own decision at full observation counts as right."""
+    background = {"probabilities": [[0.5, 0.3, 0.2]] * 5, "kind": "patients", "words": "patients of last year"}
+    setting = SimulationSetting(entity="diarrhea", background=lambda _: background, costs="equal")
+    way, *others = compared_ways(bundle_tiny, setting)
+    assert way == Way("frontier", "", "background")
+    assert {other.score for other in others} == {"two_elbo"}
+    made = simulate(bundle_tiny, cohort(bundle_tiny), [way], setting)
+    shown = [
+        walked(
+            BinaryPlanner(bundle_tiny, entity="diarrhea", background=background, costs="equal"),
+            values,
+            lambda one: (one.settings["allocation"], one.decision(), one.resolved()),
+        )
+        for values in PATIENTS.values()
+    ]
+    assert {each[0] for one in shown for each in one} == {"frontier"}
+    calls = np.array([[each[1] for each in one] for one in shown])
+    right = [(1 + one * one[-1]) / 2 for one in calls if one[-1]]
+    np.testing.assert_allclose(share(made.curves, way, "sign_accuracy"), np.mean(right, axis=0))
+    resolved = [[each[2] for each in one] for one in shown]
+    np.testing.assert_allclose(share(made.curves, way, "certified"), np.mean(resolved, axis=0))
+    assert len({tuple(one) for one in calls}) > 1
+
+
 def test_random_own_is_the_random_order_with_the_features_of_the_entity_first(bundle_tiny):
     """`diarrhea` has three features of its own, so that its answer stands after three."""
     setting = SimulationSetting(entity="diarrhea", seeds=range(20))

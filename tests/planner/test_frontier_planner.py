@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +159,19 @@ def test_what_is_believed_by_how_findings_repeat_each_other_has_no_background() 
     of = rated(np.random.default_rng(5))
     with pytest.raises(PlannerError, match="tau effective with a background"):
         TopKPlanner(of.bundle, k=1, score="background", tau="effective")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"ALPHA": {"p_low": 0.5, "p_high": 0.2}},
+        {"probabilities": [["many", 0, 0]], "kind": "patients", "words": "text"},
+        {"probabilities": [[1, 0, 0]], "kind": "patients", "words": "one row", "covariance": 3},
+    ],
+)
+def test_a_mapping_that_is_no_background_is_refused_with_the_keys_of_one(ladder: Bundle, given: dict[str, Any]) -> None:
+    with pytest.raises(PlannerError, match=r"planner option background: found .*probabilities, kind and words"):
+        TopKPlanner(ladder, k=1, background=given)
 
 
 def test_which_background_is_used_is_said_and_kept_in_the_session(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from afa.evaluate.accuracy import UNIT, Resampled, areas_of, share_of
 from afa.evaluate.frames import check_encoding, check_possible
 from afa.evaluate.inputs import labels_of
 from afa.evaluate.resampling import with_interval
-from afa.evaluate.simulate.binary import BinaryTask
+from afa.evaluate.simulate.binary import DECIDES, BinaryTask
 from afa.evaluate.simulate.walks import (
     CHOOSES_WITHOUT_GAIN,
     DRAWN,
@@ -40,7 +40,7 @@ from afa.model.mrf import Floats
 from afa.model.orders import random_order
 from afa.model.rule_names import COMPARED, COMPARED_BINARY
 from afa.planner import BinaryPlanner, Planner, TopKPlanner
-from afa.planner.options import INFORMATION, gauge_of
+from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION, gauge_of
 
 
 class Simulation(NamedTuple):
@@ -74,13 +74,13 @@ def usual_way(bundle: Bundle, setting: SimulationSetting, **given: str | None) -
 
     """
     options: dict[str, Any] = {"coupling": setting.coupling, "tau": setting.tau, **given}
+    if setting.background is not None and not given.get("allocation"):
+        options["background"] = setting.background("")
     planner: Planner
     if setting.entity is not None:
         chosen = {name: value for name, value in options.items() if value is not None}
         planner = BinaryPlanner(bundle, entity=setting.entity, **chosen)
     else:
-        if setting.background is not None and not given.get("allocation"):
-            options["background"] = setting.background("")
         planner = TopKPlanner(bundle, k=setting.k, holds=setting.holds, **options)
     rule = str(planner.settings["allocation"])
     return Way(rule, "" if rule in CHOOSES_WITHOUT_GAIN else planner.gain, planner.guide)
@@ -106,7 +106,12 @@ def compared_ways(
         if set(gains) == {INFORMATION}:
             rules = [rule for rule in rules if rule in (INFORMATION, *CHOOSES_WITHOUT_GAIN)]
     duels = [usual.gain] if usual.gain else []
-    return ways_of(list(dict.fromkeys(rules)), gains or list(dict.fromkeys([*duels, "cmi"])), scores or [usual.score])
+    gains = gains or list(dict.fromkeys([*duels, "cmi"]))
+    if setting.entity is None:
+        return ways_of(list(dict.fromkeys(rules)), gains, scores or [usual.score])
+    others = DECIDES if usual.score == BACKGROUND else usual.score
+    ways = ways_of(list(dict.fromkeys(rules)), gains, scores or [others])
+    return [way._replace(score=BACKGROUND) if way.allocation == FRONTIER else way for way in ways]
 
 
 def runs_of(ways: Sequence[Way], seeds: Sequence[int]) -> list[tuple[Way, int]]:

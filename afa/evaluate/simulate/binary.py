@@ -41,7 +41,7 @@ from afa.model.mrf import Floats
 from afa.model.orders import random_orders
 from afa.model.rule_names import COMPARED_BINARY
 from afa.planner import BinaryPlanner
-from afa.planner.options import INFORMATION
+from afa.planner.options import BACKGROUND, FRONTIER, INFORMATION
 
 DECIDES = "two_elbo"
 """The decision is the calibrated sign of this score. Other scores are used only by the gain `f_target`."""
@@ -129,12 +129,15 @@ class BinaryTask(SimulationTask):
 
     def walk(self, block: BinaryBlock, way: Way, seed: int, tick: Callable[[int], None]) -> Walk:
         """Follow a block of patients to the end. Call `tick` with the number of newly finished patients."""
-        if self.task is None or way.gain == INFORMATION or weighs_items(self.bundle, way, self.setting):
+        by_planner = INFORMATION in way or FRONTIER in way or weighs_items(self.bundle, way, self.setting)
+        if self.task is None or by_planner:
             order, scores, certified = self._planned(block, way, seed, tick)
         else:
             order, scores, certified = self._compiled(self.task, block, way, seed)
             tick(len(block.names))
         signs, winner = np.sign(scores).astype(np.int8), block.targets["sign_accuracy"]
+        if way.score == BACKGROUND:  # such planners decide by the sign of S, also at full observation
+            winner = signs[:, -1:]
         ended, needed = ends(signs != signs[:, -1:], certified)
         parts = {"sign_accuracy": right_of(signs[:, None], winner, winner != 0), **ended}
         if self.has_labels:
@@ -168,14 +171,17 @@ class BinaryTask(SimulationTask):
         def read(planner: BinaryPlanner, _: int) -> tuple[Any, ...]:
             if self.setting.explicit:
                 return planner.score(), planner.resolved()
+            if way.score == BACKGROUND:
+                return planner.score() if planner.decision() else 0.0, planner.resolved()
             return planner.log_odds() if planner.decision() else 0.0, planner.resolved()
 
-        planners = (self._planner(way) for _ in block.names)
+        planners = (self._planner(way, name) for name in block.names)
         order, scores, certified = planned(planners, block.values, read, orders, tick)
         return order[:, 1:], scores, certified
 
-    def _planner(self, way: Way) -> BinaryPlanner:
+    def _planner(self, way: Way, patient: str = "") -> BinaryPlanner:
         """Return a planner for this way or for a random order. Raise a `PlannerError` if the options are invalid."""
+        background = self.setting.background
         return BinaryPlanner(
             self.bundle,
             entity=self.entity,
@@ -185,15 +191,18 @@ class BinaryTask(SimulationTask):
             solver=self.setting.solver,
             coupling=self.setting.coupling,
             tau=self.setting.tau,
+            background=background(patient) if background is not None and way.score == BACKGROUND else None,
         )
 
     def check(self, way: Way) -> None:
         """Raise a `ConfigError` or a `PlannerError` if the binary question does not support the way."""
         explicit = self.setting.explicit
-        if way.allocation not in (*COMPARED_BINARY, INFORMATION):
-            expected, step = f"with --entity one of {', '.join(COMPARED_BINARY)}", "greedy stands for the others"
+        known = (*COMPARED_BINARY, INFORMATION, FRONTIER)
+        if way.allocation not in known:
+            expected, step = f"with --entity one of {', '.join(known)}", "greedy stands for the others"
             raise ConfigError(Fault("--allocation", repr(way.allocation), expected, step))
         scores = METHODS if way.gain == "f_target" or explicit else (DECIDES,)
+        scores = (BACKGROUND,) if way.allocation == FRONTIER else scores
         if way.score not in scores:
             expected = f"with --entity {' or '.join(scores)}"
             raise ConfigError(Fault("--score", repr(way.score), expected, "leave it out, or choose one of these"))
@@ -202,7 +211,7 @@ class BinaryTask(SimulationTask):
         if self.setting.holds is not None:
             found, expected = repr(self.setting.holds), "none where one entity is asked for"
             raise ConfigError(Fault("holds", found, expected, "leave it out"))
-        if explicit or self.setting.tau is not None or INFORMATION in way:
+        if explicit or self.setting.tau is not None or INFORMATION in way or FRONTIER in way:
             self._planner(way)
 
     def _orders(self, block: BinaryBlock, way: Way, seed: int) -> NDArray[np.int64]:
