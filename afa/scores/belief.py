@@ -112,14 +112,15 @@ class Background:
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
         if isinstance(background, Mapping):
+            keys = few(map(str, background))
             try:
                 background = cls(**background)
             except PlannerError:
                 raise
             except (TypeError, ValueError, AttributeError) as fault:
-                found, expected = few(background), "the keys probabilities, kind and words of Background.plain()"
+                expected = "the keys probabilities, kind and words of Background.plain()"
                 step = "make the background by Background.of_patients"
-                raise PlannerError(Fault("planner option background", found, expected, step)) from fault
+                raise PlannerError(Fault("planner option background", keys, expected, step)) from fault
         known = {"elicited": cls.elicited, "uniform": cls.uniform}
         if isinstance(background, str) and background in known:
             background = known[background](bundle)
