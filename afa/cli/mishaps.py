@@ -158,7 +158,7 @@ def installing(error: ModuleNotFoundError) -> str | None:
 def _extras() -> dict[str, frozenset[str]]:
     """Return the packages of each extra.
 
-    The packages of an extra include the packages of other extras that it includes.
+    An extra can name other extras. Its packages then contain theirs.
     """
     from importlib import metadata
 

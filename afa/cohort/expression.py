@@ -255,7 +255,7 @@ def _records(head: Sequence[str], separator: str) -> _Records:
 def _fits(records: _Records) -> bool:
     """Return True if the first two rows fit together.
 
-    The second has two or more fields, and the first has as many or one fewer.
+    The second row needs two or more fields. The first row needs as many fields as the second, or one fewer.
     """
     widths = [*map(len, records.rows)]
     return not records.fault and widths[-1:] > [1] and widths[-1] - widths[0] in {0, 1}

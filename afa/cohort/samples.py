@@ -606,8 +606,8 @@ def _against_threshold(sample: str, value: str, rule: LabelRule, where: str) -> 
         number = float(text)
     except ValueError:
         number = math.nan
-    # `low` and `high` are the smallest and the largest value within the bound. If both give the same answer, the bound
-    # decides.
+    # `low` and `high` are the smallest and the largest value within the bound. The bound
+    # decides if the rule gives the same answer for both.
     low = -math.inf if sign in _BELOW else math.nextafter(number, math.inf) if sign == ">" else number
     high = math.inf if sign in _ABOVE else math.nextafter(number, -math.inf) if sign == "<" else number
     passes = [end >= (rule.at_least or 0.0) if rule.above is None else end > rule.above for end in (low, high)]

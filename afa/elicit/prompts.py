@@ -130,7 +130,7 @@ def key_of(request: Request, model: str, manner: Manner) -> str:
 def answer_schema(name: str, *, bounds: bool = True) -> dict[str, Any]:
     """Return the JSON schema of the answer to a prompt, with all keys required.
 
-    If `bounds` is False, it has none of `BOUNDS`.
+    If `bounds` is False, the schema has none of the keys in `BOUNDS`.
     """
     return dict(json.loads(_schema_text(name, bounds)))
 

@@ -103,7 +103,10 @@ class Features:
 
     @property
     def has_range(self) -> Bools:
-        """Return True for each feature that `features.csv` alone encodes, (n_features,): binary or with a cut point."""
+        """Return True for each feature that can be encoded from `features.csv` alone, (n_features,) bool.
+
+        Such a feature is binary or has a cut point.
+        """
         return np.asarray(self.is_binary | np.isfinite(self.low) | np.isfinite(self.high))
 
     @property

@@ -365,7 +365,7 @@ def _write(node: ast.AST, omitted: set[int], words: list[str]) -> None:
 
 
 def _words_of_errors(statement: ast.stmt, nodes: Sequence[ast.AST]) -> set[int]:
-    """Return the `id` of every constant in a statement that can only be text for people.
+    """Return the `id` of every constant in a statement that is certainly text for people, such as an error message.
 
     Arguments of `Fault(...)` and of `help=` are such text. An argument can be a string, an f-string (its constant parts
     count), a conditional (both branches count) or a sum (both parts count). If a function uses a name only in these

@@ -31,7 +31,9 @@ AT_ONCE = 500
 
 
 class ExplicitPatient(PatientState):
-    """The state of one patient on all sides. There are N sides, Q = N (N - 1) / 2 duels, and M features.
+    """State of one patient. A side is one hypothesis about the patient, with its own model.
+
+    There are N sides, Q = N (N - 1) / 2 duels, and M features.
 
     A side is solved when a method needs its solution, not at each observation.
 

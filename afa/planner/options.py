@@ -307,7 +307,7 @@ def gauge_of(bundle: Bundle, asked: Closure | None) -> Closure:
 def patients_of(
     bundle: Bundle, models: Bundle, options: Options, gauge: str, *, entity: str | None = None, holds: str | None = None
 ) -> tuple[NewPatient, dict[str, Any]]:
-    """Return a function that makes patients without observations, and the settings of the `explicit` closure.
+    """Return two values: a function that makes new patients, and the settings of the `explicit` closure.
 
     An option that does not fit the closure raises a `PlannerError`.
 

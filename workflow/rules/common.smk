@@ -317,7 +317,7 @@ def comma_separated(numbers):
     return ",".join(map(str, numbers))
 
 
-# Part that this run lacks -> reason. A part is the comparison with the paper, or a stage.
+# LEFT_OUT maps each part that this run lacks to the reason. A part is the comparison with the paper, or a stage.
 # A run lacks a stage if its bundle or its cohort does not meet the requirements of the stage.
 LEFT_OUT = declared.left_out(
     2 if ENTITIES is None else ENTITIES,

@@ -264,7 +264,7 @@ class Bundle:
 
     @property
     def floor(self) -> float:
-        """Return the smallest probability of a value that can occur."""
+        """Return the smallest probability that a possible value can have."""
         return FLOOR if self.rates is None else self.rates.floor
 
     @property

@@ -350,9 +350,9 @@ def live(record: Path, endpoint: Endpoint, manner: Manner, terms: Terms, model: 
 def estimate(trials: Sequence[tuple[Trial, Briefing]], protocol: Protocol, client: Client) -> Used:
     """Return an upper estimate of the calls and tokens of the questions that have no recorded answer.
 
-    The estimate assumes that each turn is answered at the first call. At checkpoints, all prompts are known. If the
-    model chooses, prompts depend on earlier answers. In this case, the estimate is the use for the first patient with
-    the longest labels, times the number of patients.
+    The estimate assumes that each turn is answered at the first call. If the order of features is given, all prompts
+    are known in advance. If the model chooses, prompts depend on earlier answers. In this case, the estimate is
+    the use for the first patient with the longest labels, times the number of patients.
     """
     patients = list(dict.fromkeys(trial.patient for trial, _ in trials))
     counted = [each for each in trials if protocol.at_checkpoints or each[0].patient == patients[0]]

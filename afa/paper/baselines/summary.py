@@ -1,4 +1,4 @@
-"""Summary rows of the language models that plan, and of the planner for the same patients and rounds."""
+"""Compute summary rows for language models that choose features, and for our planner on the same patients."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Need:
     longest_seconds: float
 
     def mem_mb(self, attempt: int) -> int:
-        """Return the memory in MB to request at the n-th attempt (from 1). Each attempt doubles the request."""
+        """Return the memory in MB to request at the n-th attempt (from 1). Each attempt requests twice the time."""
         asked = (WORKFLOW_MB + MARGIN * self.max_rss_mb) * 2.0 ** (attempt - 1)
         return STEP_MB * math.ceil(asked / STEP_MB)
 

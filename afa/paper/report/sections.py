@@ -583,7 +583,7 @@ def not_run(comparison: pd.DataFrame, cohort: str) -> list[str]:
 
 
 def findings(summary: pd.DataFrame) -> dict[str, str]:
-    """Return figure -> a sentence made from the summary. A figure whose numbers are missing has no sentence."""
+    """Return figure -> a sentence made from the summary. Figures with missing numbers are skipped."""
     lines, said = SummaryLines(summary), {}
     for name, (words, readings) in SENTENCES.items():
         values = [np.nan if (line := lines.find(keys)) is None else 100 * line["value"] for keys in readings]

@@ -1,4 +1,4 @@
-"""Two gates along whole orders: rigorous brackets never contradict full observation, and every solve converges.
+"""Two checks after each observation of an order: no proven bracket contradicts full observation, and solves converge.
 
 A mean-field solve must end within tolerance, and its ELBO must not exceed the exact log Z. The tables count the calls
 of all brackets, including heuristic brackets (decisions.md B4). They also count sweeps, solves that reached the cap,

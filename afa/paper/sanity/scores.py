@@ -74,7 +74,7 @@ def full_readings(subject: Subject) -> Snapshots:
 
 
 def _readable_constants(subject: Subject, energy: Floats, tie: float) -> Outcome:
-    """Return the outcome for running constants computed by `Evidence`, for a few patients."""
+    """Check for a few patients that energies from the running constants of `Evidence` equal the given energies."""
     chosen, found = subject.some(READABLE_PATIENTS), energy.copy()
     for v, entity in enumerate(subject.bundle.entities):
         model = subject.bundle.mrf(entity)

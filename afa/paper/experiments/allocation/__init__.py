@@ -216,9 +216,9 @@ def certified_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
 def saved_rows(grid: Grid, resampled: Resampled) -> Iterator[Labelled]:
     """Yield for each cell, method and target the `count` of features until a mean over patients is nearly final.
 
-    `quantity` is the metric of the mean: sign `accuracy`, or `p_at_k`. The mean is nearly final if it stays at the
-    share `level` of its final value. If `reference` is `random`, the value is the number of features saved compared
-    with the random order. Both orders are resampled together.
+    `quantity` is the metric of the mean: sign `accuracy`, or `p_at_k`. The mean is nearly final from the first t
+    on after which it never falls below the fraction `level` of its final value. If `reference` is `random`, the value
+    is the number of features saved compared with the random order. Both orders are resampled together.
     """
     for quantity, target, column in QUANTITIES:
         if not grid.totals[column].any():
