@@ -345,7 +345,8 @@ class TopKMethod(PlannerMethod[TopKPlanner]):
 
     `predict` always assumes that exactly one entity holds, also if the bundle states otherwise. It returns the softmax
     of log P(x_obs | v) plus prior log-odds (decisions.md S7). `TopKPlanner.top_k` ranks by the planner's score, so that
-    its ranking can differ. Without `cost_param`, the method stops when the top k is certified.
+    its order of the entities can differ from that of `predict`. Without `cost_param`, the method stops when the top k
+    is certified.
 
     >>> from afa.model.bundle import load_bundle
     >>> method = TopKMethod(load_bundle("tests/data/bundle_tiny"), k=1)

@@ -239,7 +239,8 @@ def save_figure(figure: NotebookFigure, path: str | Path = "") -> NotebookFigure
 def curves_figure(curves: pd.DataFrame, title: str) -> NotebookFigure:
     """Return a figure of curves with intervals.
 
-    Each metric has one panel by the number of features. If costs differ, it has a second panel by cost.
+    Each metric has one panel, with the number of features on the x-axis. If costs differ, a second panel has the cost
+    on the x-axis.
     """
     found = [metric for metric in CURVES if (curves["metric"] == metric).any()]
     shown = [(metric, counted) for metric in found for counted in curves["counted"].unique()]

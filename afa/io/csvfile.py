@@ -457,7 +457,7 @@ def _header_is_usable(
 def _rows(
     reader: Iterator[list[str]], width: int, lines: list[int], faults: RowFaults, whole: bool
 ) -> Iterator[list[str]]:
-    """Yield the rows of `width` fields, up to a text that is not CSV.
+    """Yield the rows that have `width` fields. Stop at the first text that is not valid CSV.
 
     The first line of each row is appended to `lines`.
     """

@@ -352,7 +352,9 @@ class Evidence:
         return np.where(self.observed[:, None], 0.0, self.mrf.terms + self.shift[:, None] * about)
 
     def uncentred(self) -> tuple[float, Floats]:
-        """Return the constant and the terms, (M, 3) nats, of a model with the same energies and couplings about 0.
+        """Rewrite the model with couplings that are products of plain values x, not of x minus its centre.
+
+        Return the constant and the terms, (M, 3) nats, of the rewritten model. Its energies are the same.
 
         The terms of observed features are 0.
         """

@@ -31,8 +31,8 @@ Clusters = tuple[tuple[int, ...], ...]
 class Clustering:
     """The clusters for one patient, which are recomputed after every `CLUSTER_EVERY` observations.
 
-    The function `clusters` makes the clusters from `distances`, at the first request after each multiple of
-    `CLUSTER_EVERY`.
+    With t observations, the clusters are those of the first n, where n is the largest multiple of `CLUSTER_EVERY` up to
+    t. They are computed when they are first requested.
     """
 
     def __init__(self, bundle: Bundle) -> None:

@@ -149,9 +149,9 @@ def _zero_shot_scores(scores: pd.DataFrame, tasks: Sequence[LabelTask]) -> pd.Da
 
 
 def _of_positive(task: LabelTask, size: int) -> int:
-    """Return how many of `size` labelled patients have the label.
+    """Return the number of positive patients to draw for a training set of `size` patients.
 
-    The share is that of the cohort, but each class has at least one patient.
+    Their share equals that of the cohort, but each class has at least one patient.
     """
     return int(np.clip(round(size * task.positive.mean()), 1, size - 1))
 

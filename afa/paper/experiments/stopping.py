@@ -2,8 +2,8 @@
 
 Every patient of a cohort is followed to full observation in the top-k task and in the binary task of each entity. A
 rule stops at the first round at which its condition holds. The answer at this round is compared with the answer at full
-observation. The compiled engine follows the patients. For the top k under `explicit`, planners follow them, one patient
-at a time.
+observation. The compiled engine follows the patients, except for the top k under `explicit`: there, a planner follows
+one patient at a time.
 """
 
 from __future__ import annotations
