@@ -199,7 +199,7 @@ class Planner(ABC):
         if not self._offer().open.any():
             return "what is not observed cannot be measured"
         if not self._offer().affordable.any():
-            return f"nothing open can be afforded: {self._left():g} of the budget of {self.stop.budget:g} is left"
+            return f"no remaining feature is affordable: {self._left():g} of the budget of {self.stop.budget:g} is left"
         return None if self._to_begin_with() is not None else self.stop.met_by(self)
 
     @abstractmethod

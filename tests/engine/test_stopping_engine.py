@@ -26,7 +26,7 @@ REASONS = {
     "probability": "the answer stays with probability",
     "posterior": "the answer has posterior probability",
     "gain": "the largest gain left",
-    "budget": "nothing open can be afforded",
+    "budget": "no remaining feature is affordable",
 }
 
 

@@ -124,7 +124,7 @@ def test_a_budget_falls_through_to_what_can_be_afforded_and_says_so(ladder: Bund
     assert item.reason.endswith("b comes first but costs 4, and 2 is left")
     poor.observe("d", 0)
     assert poor.suggest() is None
-    assert poor.reason == "nothing open can be afforded: 0 of the budget of 6 is left"
+    assert poor.reason == "no remaining feature is affordable: 0 of the budget of 6 is left"
 
 
 def test_the_whole_budget_can_be_spent(ladder: Bundle) -> None:
