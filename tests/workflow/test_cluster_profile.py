@@ -21,7 +21,6 @@ LEAGUE = {"league", "league_field"}
 """Rules of other data than a cohort, which no run of one cohort has."""
 OTHER_WAY = {"copy_bundle"}
 """Rules that the stored runs have another one for."""
-CARRIED = {"choosing_notebook"}
 """Rules of runs that replay the answers which the project carries."""
 SHARDS = 3
 SPLIT = {
@@ -135,13 +134,8 @@ def test_the_profile_names_no_site() -> None:
 
 def test_the_profile_groups_rules_that_there_are_each_once(rules: set[str]) -> None:
     grouped = [entry.split("=")[0] for entry in PROFILE["groups"]]
-    assert set(grouped) <= rules | CARRIED | {"voters_tables"}  # which needs a bundle that the run elicits
+    assert set(grouped) <= rules | {"voters_tables"}  # which needs a bundle that the run elicits
     assert len(set(grouped)) == len(grouped)
-
-
-def test_all_notebooks_go_out_together(rules: set[str]) -> None:
-    group = dict(entry.split("=") for entry in PROFILE["groups"])
-    assert {group[rule] for rule in rules if rule.endswith("_notebook")} == {"pages"}
 
 
 def test_a_rule_has_a_job_per_shard_and_cell_or_one(planned: list[tuple[str, str]]) -> None:

@@ -160,6 +160,8 @@ for name, (chapter, title, reads) in NOTEBOOKS.items():
             f"{RUN}/logs/{name}_notebook.log",
         benchmark:
             f"{RUN}/benchmarks/{name}_notebook.tsv"
+        group:
+            "pages"
         conda:
             ENVIRONMENT
         resources:
