@@ -171,7 +171,7 @@ class Patient(PatientState):
         return scores
 
     def known_ranks(self, score: str, name_rank: Indices) -> Indices | None:
-        """Return the rank of each entity by `linearity`, or None for any other score. Rank 1 is the most probable.
+        """Return the rank of each entity by `linearity`, or None for any other score.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class Patient(PatientState):
 
         Returns
         -------
-        ranks : (N,) int64, from 1 to N, or None
+        ranks : (N,) int64, 1 for the most preferred entity, or None
 
         """
         return rank_all(self._linearity(), name_rank, self.packed.tie) if score == "linearity" else None

@@ -144,7 +144,7 @@ class PatientState(ABC):
 
         Returns
         -------
-        ranks : (N,) int64, from 1 to N, or None
+        ranks : (N,) int64, 1 for the most preferred entity, or None
 
         """
         return None
