@@ -213,7 +213,7 @@ def _largest_change(step_m: Floats, step_q: Floats) -> float:
 
 
 def _free_elbo(terms: Floats, coupling: sp.csr_array, centre: Floats, m: Floats, q: Floats) -> float:
-    """Return expected energy plus entropy of the product distribution with the moments (m, q), nats (eq:elbo-general)."""
+    """Return expected energy plus entropy, nats, of the product distribution with moments (m, q) (eq:elbo-general)."""
     p = probabilities_of(m, q)
     about = m - centre
     energy = np.where(p > 0, p * np.where(np.isfinite(terms), terms, 0.0), 0.0).sum() + 0.5 * about @ (coupling @ about)
