@@ -77,7 +77,7 @@ def pair_moments(
 ) -> tuple[Floats, Floats]:
     """Return the exact first moments of all features, and the exact pair moments of the features in `evidence.free`.
 
-    The memory limit and the errors are as in `exact`.
+    The memory limit and the errors are those of `exact`.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def exact_expected_score(
     Raises
     ------
     PlannerError : the features or observations of `scores` differ from those of `mrf` and `evidence`
-    InferenceError : as in `exact`
+    InferenceError : as `exact`
 
     """
     state = _conditioned(mrf, evidence)
@@ -147,7 +147,7 @@ def map_state(
     """Return the most probable values of the unobserved features, with the observed values, and their energy E(x).
 
     Among equally probable values, a feature takes the lowest value when it is eliminated. The memory limit and the
-    errors are as in `exact`.
+    errors are those of `exact`.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def sample(
 ) -> NDArray[np.int8]:
     """Return `n` independent exact samples of all features. Observed features keep their values.
 
-    The memory limit and the errors are as in `exact`.
+    The memory limit and the errors are those of `exact`.
 
     Returns
     -------

@@ -432,7 +432,7 @@ class Bundle:
     def restrict_entities(self, entities: Sequence[str]) -> Bundle:
         """Return the bundle of the given entities only, in this order, on all features.
 
-        Errors and provenance are as in `restrict`.
+        Errors and provenance are those of `restrict`.
         """
         return self._chosen(entities, self.features)
 
