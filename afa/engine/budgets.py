@@ -4,10 +4,10 @@ The `l1` budget of a duel is the l1 norm of the difference of the two entities' 
 and over couplings between unobserved features (eq:l1-bracket). `Budgets` contains the budgets of all duels of one
 patient. After each observation, kernels update the budgets of the entities that changed.
 
-In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels process a group
-at the slot of its last member. Row `NEXT` of `Packed.site` stores the next member of each member. For a member of a
-group, `State.m` is the probability of +1 given the observed members, and 0 once the member is observed. The
-probabilities of a group sum to 1 minus the probability that no member is +1.
+In an exclusive group of features, at most one member is +1 (docs/decisions.md, Base rates). The kernels process an
+exclusive group when they reach its last member. Row `NEXT` of `Packed.site` links each member to the next one. For a
+member of a group, `State.m` is the probability of +1 given the observed members, and 0 once the member is observed. The
+probabilities of all members sum to 1 minus the probability that no member is +1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from afa.model.mrf import Floats
 
 
 class DuelEdges(NamedTuple):
-    """Coupling parts of the budgets of Q duels. All patients share these arrays.
+    """Contributions of couplings to the budgets of Q duels, which all patients share.
 
     Observing feature f changes the budgets at the entries first_edge[f] to first_edge[f + 1] - 1.
 
@@ -62,9 +62,8 @@ class DuelEdges(NamedTuple):
 class Budgets(NamedTuple):
     """Tight `l1` budgets of one patient's duels. Kernels change the arrays in place.
 
-    Row 0 is the largest amount by which D can end below its running constant. Row 1 is the largest amount by which D
-    can end above its running constant. In the paper's models, rows 0 and 1 are equal, and kernels update only row 0 of
-    `coupled`.
+    In `coupled` and `whole`, row 0 bounds how far D can end below its running constant, and row 1 how far above. In the
+    paper's models, rows 0 and 1 are equal, and kernels update only row 0 of `coupled`.
 
     Attributes
     ----------
@@ -81,7 +80,7 @@ class Budgets(NamedTuple):
 
 @kernel(entrance=True)
 def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
-    """Return the coupling parts of the budgets of the given duels.
+    """Return the contributions of couplings to the budgets of the given duels.
 
     Parameters
     ----------
@@ -125,7 +124,7 @@ def duel_edges(packed: Packed, pairs: Pairs) -> DuelEdges:
 
 @kernel(inline=True)
 def _couplings_of(packed: Packed, slot: int, row: Floats) -> None:
-    """Write the couplings of one slot into `row`, (M,) float64. Do nothing if the slot is -1."""
+    """Write the couplings of one slot into `row`, (M,) float64, unless the slot is -1."""
     if slot >= 0:
         for e in range(packed.first_edge[slot], packed.first_edge[slot + 1]):
             row[packed.feature[packed.other_slot[e]]] = packed.coupling[e]
@@ -166,7 +165,7 @@ def update_budgets(packed: Packed, edges: DuelEdges, state: State, budgets: Budg
 
 @kernel(borrows=True)
 def _sum_terms(packed: Packed, state: State, budgets: Budgets, entity: int) -> None:
-    """Write how far the terms of one entity can move its score down and up, without its exclusive groups."""
+    """Write how far the features of one entity outside exclusive groups can lower and raise its score."""
     below, above = 0.0, 0.0
     for slot in range(packed.first_slot[entity], packed.first_slot[entity + 1]):
         if not packed.of_probabilities:
@@ -206,7 +205,7 @@ def _sum_budgets(packed: Packed, state: State, budgets: Budgets, one: int) -> No
                 below -= abs(of_a) + abs(of_b) - abs(of_a - of_b)
                 continue
             after = packed.site[NEXT, slot_a]
-            if 0.0 <= after <= slot_a:  # the last member represents an exclusive group
+            if 0.0 <= after <= slot_a:  # an exclusive group is processed at its last member
                 of_group = range_of_group(packed.site, state.m, slot_a, slot_b)
                 below, above = below + of_group[0], above + of_group[1]
             if after >= 0.0 or state.observed[packed.feature[slot_a]]:
@@ -251,7 +250,7 @@ def range_of_pair(
     """Return how far down and how far up the couplings between two unobserved features can move D.
 
     Both numbers are non-negative. The difference of the two coupling energies is linear in the value of each feature.
-    Therefore, the difference is extreme where both features have their lowest or highest values.
+    Therefore, the difference is largest or smallest where each feature has its lowest or its highest value.
 
     Parameters
     ----------
@@ -297,8 +296,8 @@ def range_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> tuple[f
 def _most_of_group(site: Floats, m: Floats, last_a: int, last_b: int) -> float:
     """Return the largest log P_a / P_b over all possible observations of a group: one member is +1, or some are 0.
 
-    If some members are observed as 0, P_a and P_b are the probabilities that all these members are 0. P_a / P_b
-    grows if a member with a smaller ratio is observed as 0. The loop repeats until the ratio no longer grows.
+    If some members are observed as 0, P_a and P_b are the probabilities that all these members are 0. P_a / P_b grows
+    if a member with a smaller ratio is observed as 0. The loop repeats until P_a / P_b no longer grows.
     """
     best, better = 1.0, True
     while better:
@@ -354,8 +353,9 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
     """Return the first and second moment of the feature at a slot.
 
     A slot of -1 means that the feature is outside the entity's support. In the paper's models, a feature outside the
-    support has the moments of the uniform distribution. In models with class-conditional probabilities, it has the
-    moments of the background, stored at `other`, the slot of the feature in the other entity.
+    support has the moments of the uniform distribution. In models with class-conditional probabilities, a feature
+    outside the support has the moments of the background, which are stored at `other`, the slot of this feature in the
+    other entity.
     """
     if slot >= 0:
         return state.m[slot], state.q[slot]
@@ -368,8 +368,8 @@ def moments_at(packed: Packed, state: State, slot: int, other: int) -> tuple[flo
 def terms_of_duel(packed: Packed, state: State, slot_a: int, slot_b: int) -> tuple[float, float, float]:
     """Return u(s) for s = -1, 0, +1: the change of D if an unobserved feature is observed with the value s.
 
-    A slot of -1 means that the feature is outside the support of this entity. At least one slot must be 0 or more.
-    If the feature cannot have the value s, u(s) is set to u(0).
+    A slot of -1 means that the feature is outside the support of this entity. At least one of the two slots must be 0
+    or more. If the feature cannot have the value s, u(s) is set to u(0).
     """
     if not packed.of_probabilities:
         high = (state.field[slot_a] if slot_a >= 0 else 0.0) - (state.field[slot_b] if slot_b >= 0 else 0.0)

@@ -1,11 +1,11 @@
 """Compile and cache kernels with numba, without fast-math. Results do not depend on the number of threads.
 
-Numba recompiles a cached kernel if the kernel's own file changes. If only a kernel that it calls changes, numba uses
-the outdated machine code. Therefore, the name of the cache folder is a digest of numba's version, the processor and
-every file of `afa.engine`. A process that has compiled kernels writes a list of the cached files with their digests
-(`write_list`). If the files of a cache folder do not match its list, the folder is deleted, and the kernels are
-compiled again. Numba is imported when the first kernel is compiled. After `do_without`, kernels run as Python, and
-numba is never imported.
+Numba recompiles a cached kernel if the kernel's own file changes. If kernel A calls kernel B and only the file of B
+changes, numba reuses the outdated machine code of A. Therefore, the name of the cache folder is a digest of numba's
+version, the processor and every file of `afa.engine`. A process that has compiled kernels writes a list of the cached
+files with their digests (`write_list`). If the files of a cache folder do not match its list, the folder is deleted,
+and the kernels are compiled again. Numba is imported when the first kernel is compiled. After `do_without`, kernels run
+as Python, and numba is never imported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _log = logging.getLogger("afa")
 def cache_folder() -> Path | None:
     """Return the path of the kernel cache, which may not exist yet, or None if the user has no home folder."""
     place = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    with suppress(RuntimeError):  # the system does not know the user, and HOME is not set
+    with suppress(RuntimeError):  # raised if the system does not know the user and HOME is not set
         place = place or str(Path.home() / ".cache")
     return Path(place, "afa", f"kernels-{_digest_of_code()}") if place else None
 
@@ -92,7 +92,7 @@ def cached_files() -> dict[str, str]:
 
 
 def keeps_kernels() -> bool:
-    """Return True if compiled kernels are cached. Otherwise, log the reason once and return False."""
+    """Return True if compiled kernels are cached, and log the reason once if they are not."""
     return _usable_folder() is not None
 
 
@@ -128,7 +128,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 @cache
 def _usable_folder() -> Path | None:
-    """Return the cache folder if its files match their digests and it is writable. Otherwise, warn and return None."""
+    """Return the cache folder, emptied if damaged, or warn and return None if the folder cannot be written."""
     folder = cache_folder()
     if folder is None:
         _not_kept(None, None)
@@ -166,7 +166,7 @@ def do_without() -> None:
 def in_threads(work: Callable[..., None], n_jobs: int, threads: int | None, *given: Any) -> None:
     """Call `work(*given, first, last)` on parts of `range(n_jobs)` in parallel threads.
 
-    `work` must write the results of each job to separate memory. Then, the results do not depend on the number of
+    `work` must write the results of each job to separate memory, so that the results do not depend on the number of
     threads.
 
     Parameters

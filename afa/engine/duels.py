@@ -64,7 +64,7 @@ def duel(packed: Packed, state: State, a: int, b: int) -> Duel:
         at = min(at_a, at_b)
         here_a, here_b = (slot_a if at_a == at else -1), (slot_b if at_b == at else -1)
         if packed.of_probabilities and packed.site[NEXT, max(here_a, here_b)] >= 0.0:
-            if packed.site[NEXT, here_a] <= here_a:  # the last member represents an exclusive group
+            if packed.site[NEXT, here_a] <= here_a:  # an exclusive group is processed at its last member
                 least, most = range_of_group(packed.site, state.m, here_a, here_b)
                 below += least
                 above += most
@@ -155,7 +155,7 @@ def variances(packed: Packed, state: State, pairs: Pairs) -> Floats:
 
 @kernel(entrance=True)
 def vote(packed: Packed, state: State, votes: NDArray[np.int64], feature: int, value: int) -> None:
-    """Add the sign votes of one observation. Call this kernel before `condition`.
+    """Add one observation's sign votes: for each duel, the entity that the value favours. Call it before `condition`.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArr
         of_one[holders[h]], holds[holders[h]] = terms[h], True
     for one in holders:
         for other in range(n):
-            if other == one or (holds[other] and other < one):  # count each duel of two holders once
+            if other == one or (holds[other] and other < one):  # count it once if both have the feature
                 continue
             a, b, p = min(one, other), max(one, other), number_of(n, one, other)
             weight = of_one[a] - of_one[b]
@@ -327,5 +327,5 @@ def sides_of(n: int, duels: Indices) -> Pairs:
     """
     first = np.arange(n) * (2 * n - 1 - np.arange(n)) // 2  # index of the first duel of each entity
     a = np.searchsorted(first, duels, side="right") - 1
-    a = np.minimum(a, n - 2)  # the last entity is never the first of a pair
+    a = np.minimum(a, n - 2)  # the last entity is never the first entity of a pair
     return np.column_stack([a, duels - first[a] + a + 1]).astype(np.int64)

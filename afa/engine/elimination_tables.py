@@ -79,8 +79,8 @@ def new_tables(size: int, width: int) -> EliminationTables:
 def eliminate(clamped: Clamped, n_free: int, factor: float, incoming: Incoming, tables: EliminationTables) -> float:
     """Return the logarithm of the sum of exp(factor E) over all values of the unobserved features.
 
-    Each message is divided by its largest entry. If weights exceed the range of double precision even then, the result
-    is NaN.
+    Each message is divided by its largest entry. If the divided weights still exceed the range of double precision, the
+    result is NaN.
     """
     logarithm, begin = 0.0, 0
     for v in range(n_free):
@@ -224,7 +224,7 @@ class Plan(NamedTuple):
 
 
 class Clamped(NamedTuple):
-    """A plan restricted to the unobserved features of one state. Kernels fill the arrays in place.
+    """An elimination plan restricted to the unobserved features of one state. Kernels fill the arrays in place.
 
     Unobserved features are numbered in elimination order. `separator` lists two features if they share a table in this
     state.

@@ -1,6 +1,6 @@
 """Run many patients: in `choose`, an allocation rule selects each feature; in `follow`, the caller gives the orders.
 
-A sum of masks (`afa.engine.run`) selects which results are computed and returned as arrays over all paths.
+A bit mask (`afa.engine.run`) selects the results that are computed and returned as arrays over all paths.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def choose(
 ) -> WalkResults:
     """Run P patients under an allocation rule. Return the results that the mask `read` selects.
 
-    The rule makes the same choices as `TopKPlanner` with this rule of `afa.planner.rules` and the score `linearity`.
+    The rule makes the same choices as in `TopKPlanner` with the score `linearity`.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def run_of(
 
 
 def _start_of(bundle: Bundle | Models, packed: Packed, iteration: Iteration) -> State:
-    """Return the solved state before any observation, cached for all runs of a bundle. Kernels do not change it."""
+    """Return the solved state before any observation, which is cached for all runs of a bundle and never changed."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         starts[iteration] = new_state(packed)

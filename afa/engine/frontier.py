@@ -1,7 +1,7 @@
-"""The allocation rule `frontier` for many patients, compiled. Its plain Python definition is `afa.scores.belief`.
+"""The allocation rule `frontier` for many patients, compiled. `afa.scores.belief` is the plain Python definition.
 
-All scores must be linear in each feature, as in bundles of directions, and there must be no exclusive groups. If a
-background has no covariance matrix, the features are independent. A test compares the kernel with `Belief`.
+All scores must be linear in each feature, as in bundles without probabilities, and there must be no exclusive groups.
+If a background has no covariance matrix, the features are independent. A test compares the kernel with `Belief`.
 """
 
 from __future__ import annotations

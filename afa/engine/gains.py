@@ -112,7 +112,7 @@ def refresh_duel(
 
 @kernel(borrows=True)
 def _wald_magnitude(packed: Packed, state: State, gains: Gains, p: int) -> None:
-    """Write half the range of u_f at each feature, which is |delta_f^eff| in the paper's models (eq:wald_mag)."""
+    """Write half the range of the term u_f of each feature: |delta_f^eff| in the paper's models (eq:wald_mag)."""
     for i in range(gains.first[p], gains.first[p + 1]):
         low, middle, high = terms_of_duel(packed, state, gains.slot_a[i], gains.slot_b[i])
         gains.gain[i] = 0.5 * (max(low, middle, high) - min(low, middle, high))
@@ -214,10 +214,10 @@ def add_up(gains: Gains, weights: Floats, total: Floats) -> None:
 
 
 class Lookahead(NamedTuple):
-    """Solutions of every entity as if one of its features had been observed. They are cached until the entity changes.
+    """Solutions of every entity as if one of its features had been observed, cached until the entity changes.
 
-    Each solution is a case. Case 3 s + i assumes that the feature of slot s has the value i - 1. Case 3 K + v is entity
-    v in its present state.
+    Solutions are numbered as cases. Case 3 s + i assumes that the feature of slot s has the value i - 1. Case 3 K + v
+    is entity v in its present state.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
 """Compute every duel in two gauges for many patients along given observation orders (supp:maxent-vs-truegauge).
 
 A duel D_ab = S_a - S_b compares two class models. In the *true* gauge, the class models are the models of the entities
-a and b. In the *closed* gauge (`maxent` in `READINGS`), they are the half-potential models +D/2 and -D/2, which depend
-only on the difference of the two entities' models (eq:half-potential). The plain Python definitions are in
-`afa.model.closure` and `afa.scores.preference`. Tests compare the kernels with these two modules.
+a and b. In the *closed* gauge (`maxent` in `READINGS`), the class models are the half-potential models +D/2 and -D/2,
+which depend only on the difference of the two entities' models (eq:half-potential). Tests compare the kernels with the
+plain Python definitions in `afa.model.closure` and `afa.scores.preference`.
 """
 
 from __future__ import annotations

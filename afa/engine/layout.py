@@ -173,7 +173,7 @@ WITHOUT = Overlaps(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empt
 
 
 def pack(bundle: Bundle | Models, *, overlaps: bool = True) -> Packed:
-    """Return the kernel arrays of a bundle of N entities and M features. They are cached and never changed.
+    """Return the kernel arrays of a bundle of N entities and M features, which are cached and never changed.
 
     The arrays take 40 bytes for each slot and 32 bytes for each coupling. Overlaps take more memory: N^2 entries, and
     for each feature the square of the number of entities with the feature in their support.
@@ -252,7 +252,7 @@ def _lay_out_models(bundle: Models) -> Packed:
 
 
 def _by_slot(slots: Indices, row: Indices, column: Indices, value: Floats, prior: Floats, n: int, m: int) -> Packed:
-    """Return the layout with unaries of 0 and an empty `site`. The caller fills in unaries and `site`.
+    """Return the kernel arrays of a bundle with unaries of 0 and an empty `site`, which the caller fills in.
 
     Parameters
     ----------

@@ -196,7 +196,7 @@ class Patient(PatientState):
         return np.column_stack([self.state.constant - budget, self.state.constant + budget])
 
     def lead(self, duels: Indices | None = None) -> Floats:
-        """Return the part of D from the observed features, Lambda_ab.
+        """Return the contribution of the observed features to D for each of the given duels, Lambda_ab.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class Patient(PatientState):
 
 
 def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
-    """Return a copy of the solved state before any observation. The original is cached for each bundle and solver."""
+    """Return a copy of the solved state before any observation, which is cached for each bundle and solver."""
     starts = STARTS.setdefault(bundle, {})
     if iteration not in starts:
         n = len(packed.prior)

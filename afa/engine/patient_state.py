@@ -1,4 +1,4 @@
-"""Interface of one patient's state for rules and planners. The engine implements it, and so can custom models."""
+"""Interface of one patient's state for rules and planners, implemented by the engine and by `afa.planner.explicit`."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class PatientState(ABC):
         return self.scores(score)
 
     def known_ranks(self, _score: str, _name_rank: Indices) -> Indices | None:
-        """Return ranks by a score, or None if ranking needs all duels.
+        """Return the rank of each entity by a score, or None if the ranks must be computed from all duels.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class PatientState(ABC):
 
     @abstractmethod
     def lead(self, duels: Indices | None = None) -> Floats:
-        """Return the part of D from the observed features for each of the given duels.
+        """Return the contribution of the observed features to D for each of the given duels.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class PatientState(ABC):
         """
 
     def total_gain(self, closed: NDArray[np.bool_]) -> Floats:
-        """Return for each feature the sum of its gains over the duels that are not closed.
+        """Return for each feature the sum of its gains over the duels that are not marked in `closed`.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ LINEARITY, WALD, TWO_ELBO = range(3)
 
 
 class Ranks(NamedTuple):
-    """Entities ordered by their duels.
+    """A ranking of entities by their duels.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ def score_table(state: State, score: int, tie: float, n_unobserved: int) -> Floa
 def ranks_of(scores: Floats, members: Indices, name_rank: Indices, tie: float) -> Ranks:
     """Rank the given entities by Copeland wins among themselves, then by the sum of their scores, then by name.
 
-    Two successive sums count as equal if they differ by at most the rounding error (`tie` times n).
+    Two successive sums of scores count as equal if they differ by at most the rounding error (`tie` times n).
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _steps(margin: Floats, equal: float) -> Indices:
 
 @kernel(entrance=True)
 def is_certified(pairs: NDArray[np.int64], order: Indices, k: int, lead: Floats, resolved: NDArray[np.bool_]) -> bool:
-    """Return True if each entity in the top k has won its duel with each entity outside for certain.
+    """Return True if each entity in the top k has certainly won its duel with each entity outside the top k.
 
     `TopKPlanner.certified` is the plain Python definition.
 

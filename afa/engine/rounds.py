@@ -1,4 +1,4 @@
-"""Compare the answer of each round with the answer at full observation, under a rule and for every bracket."""
+"""Compare signs, ranks and bracket decisions of each round with those at full observation, under allocation rules."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def judged(
 ) -> RulePaths:
     """Compare the rounds of P patients with full observation.
 
-    `order` (P, r) int64 and the five other arrays, by round, are fields of `WalkResults` for the scores in `READOUTS`.
+    `order`, (P, r) int64, and the other arrays are fields of `WalkResults` for the scores in `READOUTS`.
     """
     right = np.empty((*signs.shape[:3], len(KINDS)), dtype=np.float32)
     resolved_wrong = np.empty(certified.shape, dtype=np.int32)
@@ -320,8 +320,8 @@ def _judge(
 ) -> None:
     """Write the results of paths first to last - 1 for the duels from `number` on.
 
-    `read` has no row for a round without changes. In such a round, the bracket decisions equal the decisions of the
-    previous row, except for `kl_written`, which depends on the number of all observations.
+    `read` has no row for a round without changes. In a round without changes, the bracket decisions equal the decisions
+    of the previous row, except for `kl_written`, which depends on the number of all observations.
     """
     _, n_orders, n_features = orders.shape
     n_duels, n_rows = read.calls.shape[3], read.t.shape[2]

@@ -71,7 +71,7 @@ class RoundView(NamedTuple):
 
 @kernel()
 def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundView) -> None:
-    """Write the weight of each duel's gain under a rule. If all relevant duels are resolved, all weights are 0.
+    """Write the weight of each duel's gain under a rule. If no unresolved duel matters to the rule, all weights are 0.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def weigh(rule: int, packed: Packed, state: State, labels: Indices, view: RoundV
 
 @kernel()
 def _weigh_registry(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> None:
-    """Write weights for one duel of each cluster: the top-ranked entity against the last one (eq:active_registry).
+    """Write the weight of one duel per cluster: its first-ranked against its last-ranked entity (eq:active_registry).
 
     Resolved duels have weight 0.
     """
@@ -168,8 +168,8 @@ def _sides(view: RoundView, rank: Indices, p: int) -> tuple[int, int]:
 def _between_champions(packed: Packed, view: RoundView, labels: Indices, rank: Indices) -> int:
     """Return the duel of Cluster-LUCB, or `NONE` if no cluster has its champion on one side or the duel is resolved.
 
-    A champion is the top-ranked entity of a cluster. The duel is between the last champion inside the top k and the
-    first champion outside.
+    A champion is the top-ranked entity of a cluster. The duel is between the lowest-ranked champion inside the top k
+    and the highest-ranked champion outside the top k.
     """
     n = len(rank)
     inside, outside = NONE, NONE
@@ -370,7 +370,8 @@ def _least_after(apart: Floats, i: int) -> float:
 def _nearest_pair(apart: Floats, nearest: Floats, exact: NDArray[np.bool_], equal: float) -> tuple[int, int]:
     """Return the two closest clusters, or the first pair by name among equally close pairs.
 
-    `nearest` contains lower bounds. A bound is replaced by the exact distance only if this could change the result.
+    `nearest` contains lower bounds. A bound is replaced by the exact distance only if the exact distance could change
+    the result.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ VARIANCE, CALLED = range(2)
 
 
 class PathState(NamedTuple):
-    """State of one patient after some observations. Kernels change the arrays. Q is 0 if duels are not needed.
+    """State of one patient after some observations. Kernels change the arrays. Q is 0 if the run needs no duels.
 
     Attributes
     ----------
@@ -276,7 +276,7 @@ def _write_places(
 
 @kernel()
 def _largest_gain(gains: Gains, resolved: NDArray[np.bool_], closed: NDArray[np.bool_]) -> float:
-    """Return the largest gain of a feature that is not closed, summed over the unresolved duels."""
+    """Return the largest gain, summed over the unresolved duels, of a feature that is not marked in `closed`."""
     total = np.empty(len(closed))
     add_up(gains, (~resolved).astype(np.float64), total)
     return float(np.max(np.where(closed, 0.0, total)))

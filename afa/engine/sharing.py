@@ -1,8 +1,8 @@
 """Compute cross expectations, distances and gains of entities in a large bundle, feature by feature.
 
-Most pairs of entities in a large bundle share no feature. For such a pair (u, v), E_{q_u}[S_v] is the running constant
-of v. The kernels of this module loop over the entities whose support includes a feature, so that pairs of entities
-without a shared feature take no time and no memory. The kernels add numbers in the order of
+Most pairs of entities in a large bundle share no feature. If entities u and v share no feature, E_{q_u}[S_v] is the
+running constant of v. The kernels of this module loop over the entities whose support includes a feature, so that pairs
+of entities without a shared feature take no time and no memory. The kernels add numbers in the order of
 `afa.engine.state.expected_score`, so that the results are equal to the last bit. `Sharing` stores slots by feature, so
 that kernels read the memory in order.
 """
@@ -43,7 +43,7 @@ class Mirror(NamedTuple):
 
 
 def new_mirror(packed: Packed) -> Mirror:
-    """Return a mirror whose arrays are all 0."""
+    """Return a `Mirror` whose arrays are all 0."""
     n_slots = len(packed.feature)
     return Mirror(np.zeros(n_slots), np.zeros(n_slots), np.zeros(packed.n_features), np.zeros(len(packed.prior)))
 
@@ -68,10 +68,7 @@ def solve_every(packed: Packed, sharing: Sharing, state: State, mirror: Mirror, 
 def observe_among(
     packed: Packed, sharing: Sharing, state: State, mirror: Mirror, feature: int, value: int, iteration: Iteration
 ) -> None:
-    """Observe one feature, and solve again the entities with the feature in their support.
-
-    The rows and columns of these entities in `cross` are updated. `Packed.overlaps` is not read.
-    """
+    """Observe one feature, solve the entities with it in their support, and update their entries of `cross`."""
     condition(packed, state, feature, value)
     holders = packed.owner[packed.holder[packed.first_holder[feature] : packed.first_holder[feature + 1]]]
     for entity in holders:
@@ -325,7 +322,7 @@ class GainBook:
         self._forget()
 
     def rows(self, state: State, duels: Indices, changed_at: Indices, now: int) -> tuple[Gains, Indices]:
-        """Return up-to-date gains, and the rows of the given duels in them. The next call may change the results.
+        """Return up-to-date gains, and their rows for the given duels. The next call of `rows` may change these gains.
 
         Parameters
         ----------

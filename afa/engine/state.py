@@ -1,7 +1,7 @@
 """Compiled steps on one patient's state: observe a feature, solve an entity, update the cross expectations.
 
-The plain Python definitions are in `afa.model.mrf.Evidence`, `afa.inference.meanfield` and `afa.scores.preference`.
-Tests compare the kernels with these three modules.
+Tests compare the kernels with the plain Python definitions in `afa.model.mrf.Evidence`, `afa.inference.meanfield` and
+`afa.scores.preference`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 @kernel(entrance=True)
 def new_state(packed: Packed) -> State:
-    """Return the state before any observation. The caller must solve it."""
+    """Return the unsolved state before any observation."""
     n, of_probabilities = len(packed.prior), packed.of_probabilities
     return State(
         packed.prior.copy(),

@@ -7,8 +7,9 @@ The model is conditioned on the observations and has n free (unobserved) feature
 - site : (3, n) float64, widths, offsets and sides of `afa.engine.layout.Packed`; (3, 0) for the paper's models
 - m, q : (n,) float64, first and second moments, changed in place
 
-The loops are written so that the compiler can vectorise them without changing the order of any sum. They are fastest if
-n is a multiple of `LANES`. Callers may pad n to such a multiple (`padded`); the padding does not change the results.
+The loops are written so that the compiler can vectorise them without changing the order of any sum. The loops are
+fastest if n is a multiple of `LANES`. Callers may pad n to such a multiple (`padded`); the padding does not change the
+results.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def moments_of_probabilities(field: float, width: float, offset: float, sides: f
 def damped(
     alpha: Floats, coupling: Floats, site: Floats, m: Floats, q: Floats, iteration: Iteration
 ) -> tuple[int, bool]:
-    """Run damped Jacobi sweeps (eq:mf-update). Return their number, and True if they reached the cap.
+    """Run damped Jacobi sweeps (eq:mf-update). Return the number of sweeps, and True if the sweeps reached the cap.
 
     Parameters
     ----------

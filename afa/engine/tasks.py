@@ -1,8 +1,8 @@
 """Run one entity as a binary task for many patients: scores and brackets along given or chosen observation orders.
 
 The task is a duel between the entity's two class models (`afa.model.closure`): with the entity, and without it. All
-scores, gains and brackets of duels apply. Observing a feature outside the entity's support changes nothing. Therefore,
-results have one *step* for each observed feature of the support, and the round of each step.
+scores, gains and brackets of duels apply to this task. Observing a feature outside the entity's support changes
+nothing. Therefore, results have one *step* for each observed feature of the support, and the round of each step.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each round has four steps. An allocation rule or a given order *chooses* a featu
 entities with the feature in their support are *solved*. The requested results are *written*. Patients with equal
 histories are computed together until their values or given orders differ. A bit mask selects the results; arrays of
 results that are not requested are empty. Callbacks are not used because numba cannot cache a kernel with a function as
-argument. The functions that Python calls are in `afa.engine.follow`.
+argument. Python runs the walk by `choose` and `follow` of `afa.engine.follow`.
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ def walk(
 
     """
     members, keys, now = paths.copy(), np.empty(len(paths), dtype=np.int64), _room(run)
-    # an entry of `waiting`: patient state, number of observations, rows written, range of members, True if the walk may
-    # change the state
+    # each entry: patient state, numbers of observations and rows, range of members, True if the state may be changed
     waiting = [(begin_at, 0, 0, 0, 0, False)]
     first = 0
     for i in range(1, len(paths) + 1):
@@ -95,8 +94,7 @@ def walk(
             path_state.closed[:] = patterns[pattern[begin]]
         t, row, part = _walk_on(run, path_state, now, values, results, members[begin:end], keys[begin:end], t, row)
         if part:
-            # parts are popped in reverse order: part 0 is last and may change the state, because all other parts have
-            # copied it
+            # part 0 is popped last and may change the state, because all other parts have copied it by then
             parts = np.flatnonzero(np.diff(keys[begin:end])) + begin + 1
             for i in range(len(parts) + 1):
                 start, stop = parts[i - 1] if i else begin, parts[i] if i < len(parts) else end
@@ -325,7 +323,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
 
 @kernel(borrows=True)
 def _want(run: RunSettings, now: RoundView, feature: int) -> None:
-    """Mark the unresolved duels of entities with the feature in their support. In all other duels, its gain is 0."""
+    """Mark the unresolved duels of entities with the feature in their support. All other duels have gain 0."""
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return

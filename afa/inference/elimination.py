@@ -79,7 +79,7 @@ class Component:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each feature v the features whose separator begins with v; they send a message to v."""
+        """Return for each feature v the features whose separator begins with v, and which send a message to v."""
         into: list[list[int]] = [[] for _ in self.separators]
         for v, separator in enumerate(self.separators):
             if separator:
@@ -233,8 +233,8 @@ class Eliminated:
         """Return E[x_j x_l] of all pairs of features, with E[x_j^2] on the diagonal.
 
         E[x_j | separator] of each eliminated feature j is passed on to the cliques that are eliminated later. E[x_j
-        x_l] for a feature l that is eliminated later on the branch of j is computed in the clique that eliminates l. If
-        l is on another branch, it is computed in the clique where the two branches join.
+        x_l] for a feature l that is eliminated later on the branch of j is computed in the clique that eliminates l.
+        E[x_j x_l] for a feature l on another branch is computed in the clique where the two branches join.
 
         Returns
         -------

@@ -3,7 +3,7 @@
 A marginal of three values is given by its moments (m, q) = (E[x], E[x^2]). Damping is linear in the marginals, and
 therefore also in the moments (docs/decisions.md, Model and inference). If a feature has the terms f(s) and its
 neighbours exert the field h, its marginal is proportional to exp(f(s) + h s). For the paper's terms, f(s) = alpha s,
-this means
+the normaliser Z and the moments are
 
     Z = 1 + 2 cosh(alpha + h),   m = 2 sinh(alpha + h) / Z,   q = 2 cosh(alpha + h) / Z.
 
@@ -30,7 +30,7 @@ ASCENT_FACTOR = 10
 
 @dataclass(frozen=True)
 class Solver:
-    """Settings of the mean-field iteration. The defaults are the paper's (tab:hyperparams).
+    """Settings of the mean-field iteration. The defaults are the paper's values (tab:hyperparams).
 
     Parameters
     ----------

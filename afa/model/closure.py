@@ -6,9 +6,9 @@ graph of S. Therefore all methods for two entities apply to the two classes (tab
 `differential` by maximum entropy. The derivation is wrong (docs/errata.md), so the closure is a choice.
 
 The closure `shared`, which the paper does not have, treats an elicited coupling as co-variation in both classes: p_1 ~
-exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Then p_0(x) = p_1(-x). Therefore Z_0 = Z_1 exactly,
-and E_Q[sign S] = 0 exactly before any observation. S is alpha.x, and the couplings only predict unobserved features. In
-both closures, each class gets half the prior log-odds.
+exp(+alpha.x/2 + x'Psi x/2) and p_0 ~ exp(-alpha.x/2 + x'Psi x/2). Because p_0(x) = p_1(-x), Z_0 = Z_1 exactly, and
+E_Q[sign S] = 0 exactly before any observation. Under `shared`, S is alpha.x, and the couplings only predict unobserved
+features. In both closures, each class gets half the prior log-odds.
 
 A bundle with class-conditional probabilities needs no closure: `explicit` uses the two classes of the bundle
 (`afa.model.bundle.rates`).

@@ -247,7 +247,7 @@ def read_features(path: str | Path, other_kinds: Mapping[str, Kind] | None = Non
 
 
 def features_of(features: str | Path | pd.DataFrame | Features) -> Features:
-    """Return the features in a file or in a table with the columns of `features.csv`, or `features` if checked."""
+    """Return the features in a file, or in a table with the columns of `features.csv`; return `Features` unchanged."""
     if isinstance(features, Features):
         return features
     if isinstance(features, str | Path):

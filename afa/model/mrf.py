@@ -5,7 +5,7 @@ A model gives each configuration x in {-1, 0, +1}^M the energy
     E(x) = pi + sum_j f_j(x_j) + 1/2 (x - mu)' W (x - mu)
 
 Here `W` is the symmetric matrix of couplings with a zero diagonal, and `pi` is the prior log-odds. In the paper's
-models, `f_j(s) = alpha_j s` and `mu = 0`. The energy is then E(x) = pi + alpha . x + 1/2 x' W x, which counts each
+models, `f_j(s) = alpha_j s` and `mu = 0`. Their energy is E(x) = pi + alpha . x + 1/2 x' W x, which counts each
 unordered pair once (eq:mrf-general). In models with class-conditional probabilities, `f_j(s)` is `log P_j(s)`, and `mu`
 contains the means of the P_j. Because of this centring, couplings do not change the mean-field marginals before any
 observation (docs/decisions.md, Base rates). If the value s is impossible, f_j(s) = -inf.
@@ -407,7 +407,7 @@ class Evidence:
     def log_volume(self) -> float:
         """Return the log-partition function of the unobserved features outside the support, nats.
 
-        In the paper's models, each of them contributes log 3.
+        In the paper's models, each such feature contributes log 3.
         """
         outside = ~self.observed
         outside[self.mrf.support] = False

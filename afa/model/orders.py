@@ -1,6 +1,6 @@
 """Random orders and random numbers that depend only on names and seeds.
 
-They do not depend on the position of a feature or patient, or on the order in which a program computes them.
+The orders and numbers do not depend on the position of a feature or patient, or on the order of computation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names of the allocation rules, for modules that must not import NumPy.
 
-The classes of the rules are in `afa.planner.rules.RULES`. A test checks that the names agree.
+A test compares these names with the names of the rule classes in `afa.planner.rules.RULES`.
 """
 
 IN_THE_GRID = (

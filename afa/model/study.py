@@ -98,7 +98,7 @@ class Endpoint:
         return _pattern(self.key).sub(REMOVED, text) if len(self.key) >= SHORTEST_KEY else text
 
     def _faults(self) -> Iterator[Fault]:
-        # The messages show neither the address, which may contain a password, nor the key.
+        # error messages must not show the key, or the address, which may contain a password
         where = "the endpoint's {} ({})"
         try:
             address = urlsplit(self.base_url)

@@ -106,8 +106,8 @@ class Background:
     def given(cls, bundle: Bundle, background: Background | Mapping[str, Any] | str | None) -> Background:
         """Return the background that a planner's option `background` describes.
 
-        The option is a `Background`, the result of its method `plain`, `elicited` or `uniform`. None means `elicited`
-        if the bundle has probabilities, else `uniform`.
+        The option is a `Background`, its plain values (`Background.plain`), or the word `elicited` or `uniform`. The
+        default None means `elicited` if the bundle has probabilities, else `uniform`.
         """
         if background is None:
             background = "elicited" if bundle.has_probabilities else "uniform"
@@ -155,8 +155,9 @@ class Background:
     def elicited(cls, bundle: Bundle) -> Background:
         """Return the background from the probabilities in the bundle.
 
-        A feature's probabilities are `p_low` and `p_high` of features.csv. If features.csv has none, they are the mean
-        of all class-conditional probabilities in the bundle. If the bundle has none, all values are equally probable.
+        A feature's probabilities are `p_low` and `p_high` of features.csv. If `p_low` and `p_high` are missing, the
+        feature's class-conditional probabilities in the bundle are averaged. A feature without any probabilities has
+        equally probable values.
 
         Raises
         ------
@@ -403,7 +404,7 @@ class ScoreTable:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle) -> ScoreTable:
-        """Return the table of a bundle. Couplings that are equal in both classes cancel and are omitted.
+        """Return the `ScoreTable` of a bundle. Couplings that are equal in both classes cancel and are omitted.
 
         Raises
         ------
@@ -539,7 +540,7 @@ class ScoreTable:
         matrix : (n_entities, n_features) sparse
 
         """
-        found = copy(self._by_row)  # all these matrices share their indices
+        found = copy(self._by_row)  # the matrices of all `of_slots` share their index arrays
         found.data = of_slots
         return found
 
@@ -608,11 +609,11 @@ class Differences(NamedTuple):
     variance: Floats
 
     def weights(self) -> Floats:
-        """Return the weight of each difference: its normal density at 0, scaled to a maximum of 1.
+        """Return the weight of each difference D_ab: its normal density at 0, scaled to a maximum of 1.
 
         The weight is phi(d / sqrt V) / sqrt V, where d and V are the mean and the variance of D_ab, and 0 if V is 0. A
         difference that is nearly decided, or that no measurement can change, has a weight near 0. The scaling avoids
-        underflow and does not change any choice.
+        underflow and does not change the chosen feature.
 
         Returns
         -------
@@ -733,7 +734,7 @@ class Belief:
             self.observed[j] = value == 1
 
     def _observe_jointly(self, feature: int, value: int) -> None:
-        """Update the belief with one value if the background has a covariance. All scores are then linear in x."""
+        """Update the belief with one value if the background has a covariance, which requires scores linear in x."""
         self.middle = self.middle + self._regression(feature) * (value - self.middle[feature])
         self.middle[feature], self._value[feature], self.observed[feature] = value, value, True
         self._settle(feature)
@@ -773,7 +774,7 @@ class Belief:
         self.middle[feature], self.spread[feature] = middle, spread
 
     def order(self) -> Indices:
-        """Return all entities by decreasing E S_v. Entities whose means are equal up to rounding follow `places`.
+        """Return all entities by decreasing E S_v. Entities with equal means, up to rounding, are sorted by `places`.
 
         Returns
         -------
@@ -912,8 +913,8 @@ class Belief:
     def _with_groups(self, slopes: sp.csr_array) -> sp.csr_array:
         """Return the slopes, corrected for exclusive groups.
 
-        If a member is +1, all other members are 0. Therefore, the mean slope of the other members is subtracted from
-        the slope of each member.
+        If a member of an exclusive group is +1, all other members are 0. Therefore, the mean slope of the other members
+        is subtracted from the slope of each member.
         """
         groups = self._open_groups()
         if not groups:

@@ -48,7 +48,7 @@ def duel_interval(a: Evidence, b: Evidence) -> tuple[float, float]:
 
     Each unobserved term or pair adds at least its smallest value and at most its largest value. A term that is NaN (a
     feature that is never measured) adds 0. For the paper's models, this interval is the tight `l1_interval` of D_ab.
-    For models with class-conditional probabilities, it can be asymmetric.
+    For models with class-conditional probabilities, this interval can be asymmetric.
     """
     at = a.constant - b.constant
     unary, pairs = difference_terms(a, b)
@@ -91,11 +91,11 @@ def hanson_wright_interval(
 ) -> tuple[float, float]:
     """Return an interval in [-1, 1] for the saddle-point score of a duel (eq:hw-bracket).
 
-    The constants differ from the paper's. Let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2 over the unobserved features,
-    the largest variance of D. Let beta be the largest absolute row sum of the couplings between unobserved features,
-    which bounds their spectral norm. With n_eff = 1 / (1 + beta), the score F and C = sqrt(2) s |F / mu_D|, the
-    half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided if |mu_D| exceeds a sub-Gaussian deviation of D,
-    which grows with the couplings. If all features are observed, the width is 0.
+    The constants of this interval differ from those in the paper. Let s^2 = sum delta_k^2 + sum_{j<k} delta_jk^2 over
+    the unobserved features, the largest variance of D. Let beta be the largest absolute row sum of the couplings
+    between unobserved features, which bounds their spectral norm. With n_eff = 1 / (1 + beta), the score F and C =
+    sqrt(2) s |F / mu_D|, the half-width is C sqrt(log(2 / gamma) / n_eff). The duel is decided if |mu_D| exceeds a
+    sub-Gaussian deviation of D, which grows with the couplings. If all features are observed, the width is 0.
 
     Parameters
     ----------

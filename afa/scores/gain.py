@@ -25,7 +25,7 @@ def wald_magnitude(a: Evidence, b: Evidence) -> Floats:
     """Return half the range of the duel's effective term u_f for each feature (eq:wald_mag).
 
     For the paper's models, the result is |delta_f^eff|: the largest amount that observing the feature can directly add
-    to the running constant. Computing it requires no inference.
+    to the running constant. Computing this gain requires no inference.
 
     Returns
     -------
@@ -53,8 +53,8 @@ def _log_evidence(state: Evidence, solver: Solver | None) -> float:
 def cmi(odds: float, of_a: Marginals, of_b: Marginals, observed: NDArray[np.bool_]) -> Floats:
     """Return the mutual information I(y; x_f | x_obs) between each feature and the winner y of a duel (eq:cmi).
 
-    By Bayes' rule on the mean-field marginals, it equals the Jensen-Shannon divergence of the two predictive marginals
-    with the posterior as weights. Its range is [0, H(y)].
+    By Bayes' rule on the mean-field marginals, the mutual information equals the Jensen-Shannon divergence of the two
+    predictive marginals with the posterior as weights. The mutual information is in [0, H(y)].
 
     Parameters
     ----------

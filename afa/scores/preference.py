@@ -3,7 +3,7 @@
 The functions take one patient's evidence under the model of each entity, in bundle order, and return the (N, N) matrix
 of all duels. The matrix is antisymmetric except for `kl`. A binary task is the duel of two half-potential models
 (`afa.model.closure`), whose difference is S. `afa.engine` contains compiled kernels for whole cohorts. The page
-docs/decisions.md gives the reasons.
+docs/decisions.md gives the reasons for these definitions.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -
 
 
 def kl_nonzero(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
-    """Return (N_+ - N_-) / (N_+ + N_-), the share of sign votes without zero votes, or 0 without votes.
+    """Return (N_+ - N_-) / (N_+ + N_-), the mean of the non-zero sign votes, or 0 without votes.
 
     Parameters
     ----------

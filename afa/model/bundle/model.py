@@ -1,7 +1,7 @@
 """A bundle: a language model's statements about N entities, as potentials on the same M ternary features.
 
-The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only. It does not include the columns
-`confidence` and `evidence` of the files.
+The folder format is described in `afa.model.bundle.format`. A `Bundle` is read-only, and omits the columns `confidence`
+and `evidence` of the files.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class Bundle:
         """Return the model of an entity on all M features, with all its couplings and its prior (eq:disc_score).
 
         The energy of this model is S_v, unless some couplings are in both classes; `contrast` then returns the model of
-        S_v. If a feature has only two possible values, its term is linear in the distance from their midpoint
-        (docs/decisions.md, Base rates).
+        S_v. If a feature has only two possible values, its term is linear in the distance from the midpoint of these
+        values (docs/decisions.md, Base rates).
         """
         return self._model(self.index(entity), self.couplings(entity))
 
@@ -250,8 +250,9 @@ class Bundle:
     def contrasts(self) -> Bundle:
         """Return the bundle for computing duels, which omits the couplings that are in both classes.
 
-        Couplings in both classes cancel in S_v = log p_1 - log p_0. A bundle without such couplings is returned
-        unchanged. Otherwise, `provenance` of the new bundle contains the digest of this bundle as `restricted_from`.
+        Couplings in both classes cancel in S_v = log p_1 - log p_0. A bundle without couplings of both classes is
+        returned unchanged. If couplings are removed, `provenance` of the new bundle contains the digest of this bundle
+        as `restricted_from`.
         """
         scope = self.packed.scope
         if scope is None or not (scope == SHARED).any():
@@ -274,7 +275,7 @@ class Bundle:
     def log_odds(self) -> NDArray[np.float64]:
         """Return the prior log-odds of each entity against its absence, for questions about one entity alone.
 
-        They equal `priors` unless priors.csv has probabilities.
+        The log-odds equal `priors` unless priors.csv has probabilities.
 
         Returns
         -------

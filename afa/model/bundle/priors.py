@@ -1,4 +1,4 @@
-"""The priors of the entities, before any measurement, and the file `priors.csv`.
+"""The priors of the entities (their odds before any measurement), and the file `priors.csv`.
 
 `priors.csv` has the columns `entity,probability` or `entity,log_odds`. Without the file, each entity has probability
 1/2 if a patient can have several entities. If a patient has at most one entity, all entities are equally probable.
@@ -33,8 +33,9 @@ def prior_rows(
     If a patient can have several entities, a prior is the log-odds of the entity against its absence. If a patient has
     at most one entity, a prior is the logarithm of the entity's weight, where having none of the entities has weight 1.
 
-    In a file of log-odds, an entity without a row has log-odds 0. In a file of probabilities, it has probability 1/2 if
-    a patient can have several entities. Otherwise, the entities without a row share the remaining probability equally.
+    In a file of log-odds, an entity without a row has log-odds 0. In a file of probabilities, an entity without a row
+    has probability 1/2 if a patient can have several entities. If a patient has at most one entity, the entities
+    without a row share the remaining probability equally.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def _completed(table: CsvTable, shares: Floats, holds: Holds) -> Floats:
 def signed(priors: Mapping[str, Any]) -> dict[str, float | str]:
     """Return log-odds in the form of priors.csv.
 
-    If all are between 0 and 1, they get plus signs, so that they are not mistaken for probabilities.
+    If all log-odds are between 0 and 1, they get plus signs to distinguish the log-odds from probabilities.
     """
     if not priors or not all(isinstance(value, float) and 0 < value < 1 for value in priors.values()):
         return dict(priors)

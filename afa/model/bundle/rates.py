@@ -200,8 +200,8 @@ class Rates:
     def background(self) -> Floats:
         """Return the background probabilities of the values among all people (F5).
 
-        A row is read from features.csv if it is given there. Otherwise, it is pooled from the classes without an
-        entity. If no class has probabilities of the feature, it is uniform. Given and pooled probabilities are floored.
+        A feature's background is read from features.csv or, if missing there, pooled from the probabilities without an
+        entity. Without either, the background is uniform. Given and pooled probabilities are floored.
 
         Returns
         -------
@@ -271,7 +271,7 @@ class Rates:
         if self.table is not None:
             numbers += [self.table.possible.astype(np.float64), self.table.p_low, self.table.p_high]
         integers = [probability_rows.entity, probability_rows.feature, probability_rows.directed.astype(np.int64)]
-        # Version 0.2 stored implications here. The empty tuple preserves the digest of a bundle without implications.
+        # the empty tuple, where version 0.2 stored implications, preserves the digest of other bundles
         words = repr((self.measurements, self.exclusive, (), self.holds)).encode()
         return [
             *(array.astype("<i8").tobytes() for array in integers),
@@ -280,7 +280,7 @@ class Rates:
         ]
 
     def directions(self) -> Floats:
-        """Return sign(mu_1 - mu_0) for each row with probabilities: its potential if the row has none (F10).
+        """Return sign(mu_1 - mu_0) for each row with probabilities, which is the potential of a row without one (F10).
 
         Returns
         -------
@@ -436,8 +436,8 @@ def hypotheses_of(bundle: Bundle) -> list[tuple[PairwiseMRF, npt.NDArray[np.intp
     A model covers the features of its entity and of all exclusive groups. Features of exclusive groups have the
     background distribution, as in `bundle_models`. If any entity couples two features in both classes, every entity
     that covers both features has this coupling: its own value if it has a row, else the mean over the entities with a
-    row. All couplings of the bundle are multiplied by one factor. The `prior` of a model is the entity's element of
-    `Bundle.priors`.
+    row. All couplings of the bundle are multiplied by one common factor. The `prior` of a model is the entity's element
+    of `Bundle.priors`.
     """
     together = [j for _, members in bundle.exclusive for j in members]
     both = [bundle.scoped(entity)[0] for entity in bundle.entities]
@@ -462,8 +462,8 @@ def exclusive_log_odds(
 ) -> Floats:
     """Return the log-odds of an entity that the values of exclusive groups add (F13).
 
-    At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of this member. Otherwise, the
-    group adds log(P_1 / P_0) of the event that every member observed as 0 is 0.
+    At most one member of a group is +1. If a member is +1, the group adds log(P_1 / P_0) of this member. If no member
+    is observed as +1, the group adds log(P_1 / P_0) of the event that all members observed as 0 are 0.
 
     Parameters
     ----------
@@ -494,8 +494,8 @@ def exclusive_log_odds(
 def with_groups(bundle: Bundle, model: PairwiseMRF, at: npt.NDArray[np.intp], probabilities: Floats) -> PairwiseMRF:
     """Return a copy of a model on the features `at`, with given P(+1) for members of exclusive groups.
 
-    The copy treats the members of a group as separate features. The caller must account for the fact that they exclude
-    each other (F13).
+    The copy treats the members of a group as separate features. The caller must account for the fact that the members
+    of a group exclude each other (F13).
 
     Parameters
     ----------

@@ -198,8 +198,7 @@ def stamp_bundle(path: str | Path) -> None:
         is_sound = yaml.safe_load(edited) == stamped
     except yaml.YAMLError:
         is_sound = False
-    # If the edited text does not parse to the expected content (for example with a mapping in braces), rewrite the
-    # whole file.
+    # if the edit fails, for example because the digests are a mapping in braces, rewrite the whole file
     write_text(header, edited if is_sound else _yaml_text(stamped))
 
 
