@@ -185,7 +185,7 @@ def vote_among(holders: Indices, terms: Floats, n: int, tie: float, votes: NDArr
         of_one[holders[h]], holds[holders[h]] = terms[h], True
     for one in holders:
         for other in range(n):
-            if other == one or (holds[other] and other < one):  # count it once if both have the feature
+            if other == one or (holds[other] and other < one):  # count a duel once if both entities have the feature
                 continue
             a, b, p = min(one, other), max(one, other), number_of(n, one, other)
             weight = of_one[a] - of_one[b]

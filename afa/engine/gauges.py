@@ -62,7 +62,7 @@ class GaugeRun(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Results of all paths, in arrays like those of `GaugePaths`.
+    """Results of all paths, in arrays with the shapes of `GaugePaths`.
 
     Attributes
     ----------

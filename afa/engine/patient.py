@@ -348,7 +348,7 @@ def _start_of(bundle: Bundle, packed: Packed, iteration: Iteration) -> Start:
 
 
 class ExactModels:
-    """Write exact moments, log-partitions and cross expectations into an engine state.
+    """Write exact moments, log-partitions and cross expectations into a `State`.
 
     Raises
     ------

@@ -150,7 +150,7 @@ def judged(
 def right_by_kind(signs: Signs, winners: Signs, prior: Signs) -> dict[str, NDArray[Any]]:
     """Return the number of duels with the correct sign and the number of all duels, for each group of `KINDS`.
 
-    A tie counts 1/2. The result maps column names to arrays that are flat over (patient, order, t).
+    A tie counts 1/2. The result maps column names to arrays that are flattened over patient, order and t.
 
     Parameters
     ----------

@@ -204,7 +204,7 @@ def _keep_together(
         feature = order[members[i], t - 1]
         held = feature != NONE and first_holder[feature] < first_holder[feature + 1]
         value = values[members[i] // orders_each, feature] if held else -1
-        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # all members have equal missing features
+        keys[i] = 3 * feature + (0 if value == MISSING else value + 1)  # all members have the same missing features
         keys[i] = keys[i] * n_rounds + (rounds[members[i], t] if rounds.shape[1] else 0)
     if np.all(keys == keys[0]):
         return True
@@ -323,7 +323,7 @@ def _cluster(pairs: Pairs, budget: Floats, name_rank: Indices, labels: Indices) 
 
 @kernel(borrows=True)
 def _want(run: RunSettings, now: RoundView, feature: int) -> None:
-    """Mark the unresolved duels of entities with the feature in their support. All other duels have gain 0."""
+    """Mark the unresolved duels of entities with the feature in their support. Elsewhere, the feature has gain 0."""
     packed, n = run.packed, len(run.name_rank)
     if feature == NONE:
         return

@@ -20,7 +20,7 @@ SMALL = 10_000_000
 def log_ratio(one: PairwiseMRF, zero: PairwiseMRF, memory_limit: int = MEMORY_LIMIT) -> float:
     """Return log Z_1 - log Z_0 of two class models without observations and priors, nats, by exact inference.
 
-    Mean-field inference takes this difference as 0 (docs/decisions.md, Base rates).
+    Mean-field inference takes log Z_1 - log Z_0 as 0 (docs/decisions.md, Base rates).
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ class Features:
         return tuple((*_listed(said), *_coded_as_missing(coding)) for said, coding in pairs)
 
     def meanings(self, name: str) -> tuple[str, str] | None:
-        """Return the words for 0 and 1 of a binary feature, or None if its coding has none or only no and yes.
+        """Return the words for 0 and 1 of a binary feature, or None if its coding has no words or just "no" and "yes".
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"feature": ["appetite", "pain"], "kind": ["binary", "binary"]})

@@ -331,7 +331,7 @@ class Evidence:
 
     @classmethod
     def of(cls, mrf: PairwiseMRF, observations: Mapping[str, int] | None = None) -> Evidence:
-        """Return the evidence of observations by feature name, by default none.
+        """Return the evidence of the given observations (feature name -> value), by default none.
 
         Examples
         --------

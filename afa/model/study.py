@@ -271,7 +271,7 @@ class StudySettings(Strict):
 
     @property
     def known_models(self) -> Mapping[str, str]:
-        """Return voter -> model for each voter whose model is set."""
+        """Return a mapping from voters to models, for voters whose model is set."""
         return {run: voter.model for run, voter in self.models.items() if voter.model}
 
     @property

@@ -191,9 +191,9 @@ def gaussian_sign(mean: float, variance: float) -> float:
 def kl(models: Sequence[PairwiseMRF], observations: Sequence[tuple[int, int]]) -> Floats:
     """Return 2 N_+ / |B| - 1, where N_+ of the |B| observations vote for a (supp:KL_sign_vote).
 
-    Zero votes count against a. A vote uses the effective unary at the time of the observation. The matrix is not
-    antisymmetric: entry (a, b) is high if a beats b, and entry (b, a) counts the votes for b. Before any observation,
-    all entries are 0. At full observation, the score is eq:kl-fullobs.
+    An observation without a vote counts against a. A vote uses the effective unary at the time of the observation. The
+    matrix is not antisymmetric: entry (a, b) is high if a beats b, and entry (b, a) counts the votes for b. Before any
+    observation, all entries are 0. If all features are observed, the score equals eq:kl-fullobs.
 
     Parameters
     ----------

@@ -279,7 +279,9 @@ def cost_rows(table: CsvTable, item: NDArray[np.int64], n_features: int, measure
 
 
 def alias_rows(table: CsvTable, feature: NDArray[np.int64], features: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return feature -> aliases. An alias that occurs twice, or that is a feature's name, is recorded as an error.
+    """Return a mapping from features to aliases.
+
+    An alias that occurs twice, or that is a feature's name, is recorded as an error.
 
     Parameters
     ----------
@@ -308,7 +310,7 @@ def display_rows(
     name: str = "name",
     display: str = "display",
 ) -> dict[str, str]:
-    """Return entity or feature -> display name. Two equal display names are recorded as an error.
+    """Return a mapping from entities and features to display names. Two equal display names are recorded as an error.
 
     Parameters
     ----------

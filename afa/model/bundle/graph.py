@@ -90,7 +90,7 @@ def _attributes(bundle: Bundle) -> dict[str, str]:
 
 
 def _from_json(value: Any) -> Any:
-    """Return the list or mapping that a JSON text contains, and any value that is not a text unchanged."""
+    """Parse a JSON text into a list or mapping. Return any other value unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):

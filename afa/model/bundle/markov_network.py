@@ -123,7 +123,7 @@ def from_markov_networks(networks: Mapping[str, Any], *, name: str, version: str
 
 
 def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
-    """Return variables -> coefficient of x_j or x_j x_l in the factor's logarithm, or the error of the factor."""
+    """Return the coefficients of x_j and x_j x_l in a factor's logarithm, by variables, or the error of the factor."""
     scope = list(factor.scope())
     place = f"{where}, factor of {', '.join(map(str, scope))}"
     if not all(isinstance(variable, str) for variable in scope):
@@ -149,7 +149,7 @@ def _terms_of(factor: Any, where: str) -> dict[tuple[str, ...], float] | Fault:
 
 
 def _fitted(scope: list[str], logs: Floats) -> tuple[dict[tuple[str, ...], float], float]:
-    """Return variables -> fitted coefficient, and the largest absolute residual of `logs`, (3,) or (3, 3)."""
+    """Return the fitted coefficients by variables, and the largest absolute residual of `logs`, (3,) or (3, 3)."""
     if logs.ndim == 1:
         slope = float(logs[2] - logs[0]) / 2
         return {(scope[0],): slope}, float(np.abs(logs - logs[1] - slope * X).max())
